@@ -1,0 +1,169 @@
+package rewards
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Aggregation is how the values of several terms become one reward.
+type Aggregation string
+
+// The aggregations. WeightedSum is verl-omni's and the default.
+const (
+	WeightedSum  Aggregation = "weighted_sum"  // Σ wᵢ·vᵢ
+	WeightedMean Aggregation = "weighted_mean" // Σ wᵢ·vᵢ / Σ wᵢ over the terms that have a value
+	Min          Aggregation = "min"           // smallest vᵢ; weights do not matter
+	Max          Aggregation = "max"           // largest vᵢ
+	Product      Aggregation = "product"       // Π vᵢ
+)
+
+// Aggregations lists them all, for messages and checks.
+func Aggregations() []Aggregation {
+	return []Aggregation{WeightedSum, WeightedMean, Min, Max, Product}
+}
+
+// WeightedValue is the value of one term for an aggregation.
+type WeightedValue struct {
+	Key    string  `json:"key"`
+	Weight float64 `json:"weight"`
+	Value  float64 `json:"value"`
+}
+
+// Combine makes one reward of the values that there are. ok is false if there are
+// none, if the weights of a mean sum to zero, or if the result is not finite.
+func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
+	if len(vs) == 0 {
+		return 0, false
+	}
+	switch a {
+	case Min:
+		reward = slices.MinFunc(vs, byValue).Value
+	case Max:
+		reward = slices.MaxFunc(vs, byValue).Value
+	case Product:
+		reward = 1
+		for _, v := range vs {
+			reward *= v.Value
+		}
+	default:
+		var weights float64
+		for _, v := range vs {
+			reward += v.Weight * v.Value
+			weights += v.Weight
+		}
+		if a == WeightedMean {
+			reward /= weights
+		}
+	}
+	return reward, finite(reward)
+}
+
+func byValue(a, b WeightedValue) int {
+	switch {
+	case a.Value < b.Value:
+		return -1
+	case a.Value > b.Value:
+		return 1
+	}
+	return 0
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// Pending is a reward that waits for its prompt group: the terms that have a
+// value, and those that failed under the policy group_mean. It carries all that
+// is needed to finish it, so that the gateway need not know the profile.
+type Pending struct {
+	Aggregation Aggregation     `json:"aggregation"`
+	Have        []WeightedValue `json:"have"`
+	// Want holds the terms without a value; their Value means nothing.
+	Want []WeightedValue `json:"want"`
+	// Column is where a single reward reports its value (acc or score); empty for
+	// several terms, which report reward/<key> and reward/combined.
+	Column string `json:"column,omitempty"`
+}
+
+// Resolve finishes the reward with the group's mean by term key and writes the
+// columns of the terms it imputed into extra. A term without a mean (it failed for
+// the whole group) is left out, as it is for every other member. ok is false if
+// nothing finite remains.
+func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (reward float64, ok bool) {
+	vs := slices.Clone(p.Have)
+	for _, w := range p.Want {
+		m, found := mean(w.Key)
+		if !found {
+			continue
+		}
+		vs = append(vs, WeightedValue{w.Key, w.Weight, m})
+		if p.Column != "" {
+			extra[p.Column], extra[imputedSingle] = m, true
+			continue
+		}
+		extra[termColumn(w.Key)], extra[termColumn(w.Key)+imputedSuffix] = m, true
+	}
+	reward, ok = p.Aggregation.Combine(vs)
+	if ok && p.Column == "" {
+		extra[combinedColumn] = reward
+	}
+	return reward, ok
+}
+
+// Policy is what to put in place of a missing value.
+type Policy string
+
+// The policies. GroupMean carries no signal: the member's advantage is what the
+// rest of its group says.
+const (
+	PolicyNone      Policy = "none"       // samples only: nothing in its place
+	PolicyFail      Policy = "fail"       // terms only: the sample fails
+	PolicyGroupMean Policy = "group_mean" // the mean of the group's valid members
+	PolicyZero      Policy = "zero"       // 0.0, verl-omni's way
+	PolicyValue     Policy = "value"      // a number of the configuration
+)
+
+// TermPolicy is the on_failure of a term that is not required.
+type TermPolicy struct {
+	Policy Policy
+	Value  float64
+}
+
+// SamplePolicy is the on_sample_failure of a profile or of a client.
+type SamplePolicy struct {
+	Policy Policy
+	Value  float64
+}
+
+// ParseTermPolicy reads "fail", "zero", "group_mean" or "value:<x>"; the empty
+// string is the zero policy, which means group_mean for a sample that has a group
+// and fail for one that has none.
+func ParseTermPolicy(s string) (TermPolicy, error) {
+	p, v, err := parsePolicy(s, PolicyFail, PolicyZero, PolicyGroupMean)
+	return TermPolicy{p, v}, err
+}
+
+// ParseSamplePolicy reads "none", "zero", "group_mean" or "value:<x>"; the empty
+// string is none.
+func ParseSamplePolicy(s string) (SamplePolicy, error) {
+	if s == "" {
+		s = string(PolicyNone)
+	}
+	p, v, err := parsePolicy(s, PolicyNone, PolicyZero, PolicyGroupMean)
+	return SamplePolicy{p, v}, err
+}
+
+func parsePolicy(s string, words ...Policy) (Policy, float64, error) {
+	if s == "" || slices.Contains(words, Policy(s)) {
+		return Policy(s), 0, nil
+	}
+	if text, found := strings.CutPrefix(s, "value:"); found {
+		v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err == nil && finite(v) {
+			return PolicyValue, v, nil
+		}
+		return "", 0, fmt.Errorf("policy %q: what follows value: must be a finite number", s)
+	}
+	return "", 0, fmt.Errorf("policy %q: want one of %v or value:<number>", s, words)
+}

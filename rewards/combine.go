@@ -1,0 +1,135 @@
+package rewards
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// judge turns what a scorer returned into the answer of its term.
+func (t *Term) judge(score Score, err error) TermResult {
+	r := TermResult{Key: t.Key}
+	var skip *SkipError
+	switch {
+	case errors.As(err, &skip):
+		r.Status, r.Reason = StatusSkipped, skip.Reason
+	case err != nil:
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), err.Error()
+	case !finite(score.Value):
+		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, fmt.Sprintf("the score is %v", score.Value)
+	case slices.Contains(t.InvalidValues, score.Value):
+		r.Status, r.Class = StatusFailed, InvalidScore
+		r.Message = fmt.Sprintf("the score %v is one of invalid_values", score.Value)
+	default:
+		r.Status, r.Value, r.Score = StatusOK, score.Value, score
+	}
+	return r
+}
+
+// failed makes the result of a sample whose required term failed.
+func (m *Manager) failed(terms []TermResult) Result {
+	r := m.describe(terms)
+	r.Outcome = Failed
+	// The failure that decided comes first: it gives the sample its class.
+	slices.SortStableFunc(r.Errors, func(a, b TermError) int { return m.rank(a.Term) - m.rank(b.Term) })
+	return r
+}
+
+// rank sorts required terms before the others.
+func (m *Manager) rank(key string) int {
+	for _, t := range m.cfg.Terms {
+		if t.Key == key && t.Required {
+			return 0
+		}
+	}
+	return 1
+}
+
+// combine applies the failure policies and the aggregation to the answers of all
+// terms.
+func (m *Manager) combine(s *Sample, terms []TermResult) Result {
+	var have, want []WeightedValue
+	fails := false
+	for i := range terms {
+		t, r := &m.cfg.Terms[i], &terms[i]
+		switch r.Status {
+		case StatusOK:
+			have = append(have, WeightedValue{t.Key, t.Weight, r.Value})
+		case StatusFailed:
+			switch p := t.policy(s); p.Policy {
+			case PolicyZero, PolicyValue:
+				r.Status, r.Value = StatusImputed, p.Value
+				have = append(have, WeightedValue{t.Key, t.Weight, p.Value})
+			case PolicyGroupMean:
+				want = append(want, WeightedValue{Key: t.Key, Weight: t.Weight})
+			default:
+				fails = true
+			}
+		}
+	}
+	if fails {
+		return m.failed(terms)
+	}
+	r := m.describe(terms)
+	if len(want) > 0 {
+		r.Outcome = Scored
+		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want}
+		if m.cfg.Single {
+			r.Pending.Column = m.fields[0].key
+		}
+		return r
+	}
+	reward, ok := m.cfg.Aggregation.Combine(have)
+	if !ok {
+		r.Outcome = Failed
+		r.Errors = append(r.Errors, TermError{
+			Class: NoScore, Message: fmt.Sprintf("%s over %d values of %d terms gives no finite reward", m.cfg.Aggregation, len(have), len(terms)),
+		})
+		return r
+	}
+	r.Outcome, r.Score = Scored, reward
+	if !m.cfg.Single {
+		r.Extra[combinedColumn] = reward
+	}
+	return r
+}
+
+// policy returns what to do when the term has failed for s.
+func (t *Term) policy(s *Sample) TermPolicy {
+	switch {
+	case t.Required:
+		return TermPolicy{Policy: PolicyFail}
+	case t.OnFailure.Policy == "" && s.HasGroup():
+		return TermPolicy{Policy: PolicyGroupMean}
+	case t.OnFailure.Policy == PolicyGroupMean && !s.HasGroup(), t.OnFailure.Policy == "":
+		return TermPolicy{Policy: PolicyFail}
+	}
+	return t.OnFailure
+}
+
+// describe fills the extra info, the details and the errors from the answers. The
+// keys are the same for every sample, whatever failed.
+func (m *Manager) describe(terms []TermResult) Result {
+	r := Result{
+		Terms: terms, Extra: make(map[string]any, 4*len(terms)+1), Details: map[string]any{},
+		OnFailure: m.cfg.OnSampleFailure,
+	}
+	for i, t := range terms {
+		m.fields[i].fill(r.Extra, t)
+		if t.Status == StatusFailed || t.Status == StatusImputed {
+			r.Errors = append(r.Errors, TermError{Term: t.Key, Class: t.Class, Message: t.Message, Attempts: t.Attempts})
+		}
+		switch {
+		case len(t.Score.Details) == 0:
+		case m.cfg.Single:
+			maps.Copy(r.Details, t.Score.Details)
+		default:
+			r.Details[t.Key] = t.Score.Details
+		}
+	}
+	if !m.cfg.Single {
+		r.Extra[combinedColumn] = nil
+	}
+	return r
+}

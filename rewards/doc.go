@@ -1,0 +1,28 @@
+// Package rewards owns the vocabulary of the project: what a Sample is, how a
+// Scorer turns it into a Score, and how a Manager makes one reward of several
+// terms.
+//
+// The life of a reward, in the order a reader meets it:
+//
+//  1. A Registry is filled with named scorers (rewards/standard names all that
+//     ship) and a profile of the configuration picks some of them as Terms.
+//  2. NewManager checks the terms once: keys, weights, failure policies, the
+//     extra fields each scorer declares.
+//  3. A worker calls Manager.Run with one Sample. All terms start at once, each
+//     in a goroutine of its own with a deadline, a retry budget and a panic
+//     guard around the call of the scorer.
+//  4. Run returns a Result as soon as it is decided: every term answered, a
+//     required term failed for good, or the context ended. A scorer that
+//     overruns its deadline is abandoned, not waited for; Run.Wait tells when
+//     its goroutine has really returned, and until then the sample's memory
+//     must stay.
+//  5. A term that failed under the policy group_mean leaves the Result Pending:
+//     whoever sees the whole prompt group (package loop) supplies the mean of
+//     the group's valid members and calls Pending.Resolve.
+//
+// Absence is never zero: a failed, expired or skipped reward has no value until
+// the configuration names one, and then the result says so.
+//
+// The package imports the standard library only; every other package of the
+// project may import it.
+package rewards

@@ -1,0 +1,75 @@
+package rewards
+
+import (
+	"context"
+	"errors"
+)
+
+// Class says what kind of failure an error is. It is itself an error, used as
+// the sentinel that every failure wraps:
+//
+//	return rewards.Score{}, fmt.Errorf("%w: no quoted text in ground_truth or prompt", rewards.BadInput)
+//
+// Its string is the code that crosses the wire and the label of the metric.
+type Class string
+
+// The classes. Those of the scorer's side come first, those that only the loop
+// and the edges give come second.
+const (
+	BadInput     Class = "bad_input"     // the sample cannot be scored by anybody: no target, undecodable picture
+	Timeout      Class = "timeout"       // the term's deadline passed before the scorer answered
+	Crashed      Class = "crashed"       // the child process that did the work died
+	Unavailable  Class = "unavailable"   // a dependency did not answer; another try may succeed
+	Panicked     Class = "panic"         // the scorer panicked
+	InvalidScore Class = "invalid_score" // NaN, infinite, or a configured sentinel value
+	Internal     Class = "internal"      // any other error of a scorer
+	Cancelled    Class = "cancelled"     // the caller left, or a required term of the sample failed
+
+	Malformed     Class = "malformed"      // the message is not a frame or not a control message
+	TooLarge      Class = "too_large"      // beyond a limit the welcome message named
+	OverCredit    Class = "over_credit"    // sent without credit
+	Draining      Class = "draining"       // the gateway accepts nothing new
+	IDReused      Class = "id_reused"      // the same id with other bytes
+	UnknownReward Class = "unknown_reward" // no profile of that name
+	Expired       Class = "expired"        // the sample's deadline passed
+	Lost          Class = "lost"           // the worker is gone and the attempts are spent
+	NoScore       Class = "no_score"       // no term produced a value
+)
+
+// Error makes a Class usable as a sentinel.
+func (c Class) Error() string { return string(c) }
+
+// Transient reports whether another attempt, on another worker or a moment
+// later, may succeed. A bad input, a panic or an invalid score would only be
+// repeated.
+func (c Class) Transient() bool {
+	return c == Crashed || c == Unavailable || c == Timeout
+}
+
+// ClassOf returns the class an error wraps: Timeout and Cancelled for the two
+// context errors, Internal for an error that wraps none, "" for nil.
+func ClassOf(err error) Class {
+	var c Class
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &c):
+		return c
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	case errors.Is(err, context.Canceled):
+		return Cancelled
+	}
+	return Internal
+}
+
+// SkipError is what Skip returns.
+type SkipError struct{ Reason string }
+
+// Error returns the reason.
+func (e *SkipError) Error() string { return "skipped: " + e.Reason }
+
+// Skip is returned by a scorer that does not apply to a sample (a video reward
+// on a text sample). The term is left out of the sum; it is neither a failure
+// nor a zero.
+func Skip(reason string) error { return &SkipError{Reason: reason} }

@@ -1,0 +1,164 @@
+package rewards
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// trainerColumns are names of columns the trainers keep in the batch themselves;
+// an extra field of that name would overwrite them.
+var trainerColumns = []string{
+	"attention_mask", "data_source", "extra_info", "ground_truth", "index", "input_ids", "position_ids", "prompts",
+	"raw_prompt", "response_mask", "responses", "reward_extra_info", "reward_model", "reward_score", "rm_scores",
+	"token_level_rewards", "token_level_scores", "uid",
+}
+
+// The columns of reward_extra_info, as verl-omni names them, and the flag of a
+// term whose value was put in its place.
+const (
+	combinedColumn = "reward/combined"
+	imputedSuffix  = "/imputed"
+	imputedSingle  = "rewardloop/imputed"
+)
+
+func termColumn(key string) string { return "reward/" + key }
+
+// termFields are the columns of one term: the same for every sample, whatever
+// the scorer returned.
+type termFields struct {
+	single bool
+	key    string // reward/<key>, or acc or score for a single reward
+
+	mu       sync.Mutex
+	declared bool              // guarded by mu; the set is closed
+	kinds    map[string]Field  // guarded by mu; by the scorer's own name
+	columns  map[string]string // guarded by mu; own name → column
+	dropped  uint64            // guarded by mu; values of undeclared names
+}
+
+func newTermFields(t Term, single bool) (*termFields, error) {
+	f := &termFields{single: single, key: termColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
+	declared, ok := t.Scorer.(ExtraFielder)
+	if single {
+		f.key = "acc"
+		if ok && len(declared.ExtraFields()) > 0 {
+			f.key = "score"
+		}
+	}
+	if !ok {
+		return f, nil
+	}
+	f.declared = true
+	for _, field := range declared.ExtraFields() {
+		if err := f.add(t.Key, field); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// add declares one column. The caller holds mu, or is the constructor.
+func (f *termFields) add(term string, field Field) error {
+	column := field.Name
+	if !f.single {
+		column = f.key + "/" + field.Name
+	}
+	switch {
+	case field.Name == "":
+		return fmt.Errorf("term %q declares an extra field without a name", term)
+	case slices.Contains(trainerColumns, column) || strings.HasPrefix(column, "rewardloop/"):
+		return fmt.Errorf("term %q: the extra field %q would overwrite a column of the trainer; give it another name", term, column)
+	case column == f.key:
+		return fmt.Errorf("term %q: the extra field %q is the reward itself", term, column)
+	}
+	if _, twice := f.kinds[field.Name]; twice {
+		return fmt.Errorf("term %q declares the extra field %q twice", term, field.Name)
+	}
+	f.kinds[field.Name], f.columns[field.Name] = field, column
+	return nil
+}
+
+// fill writes the term's columns into extra: the value, its flag, and every
+// declared field, null or empty where there is none.
+func (f *termFields) fill(extra map[string]any, t TermResult) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.declared && t.Status == StatusOK {
+		f.learn(t.Key, t.Score.Extra)
+	}
+	extra[f.key] = nil
+	if t.Status == StatusOK || t.Status == StatusImputed {
+		extra[f.key] = t.Value
+	}
+	flag := f.key + imputedSuffix
+	if f.single {
+		flag = imputedSingle
+	}
+	extra[flag] = t.Status == StatusImputed
+	for name, field := range f.kinds {
+		extra[f.columns[name]] = scalar(t.Score.Extra[name], field.Kind)
+	}
+	for name := range t.Score.Extra {
+		if _, known := f.kinds[name]; !known {
+			f.dropped++
+		}
+	}
+}
+
+// learn takes the fields of a scorer that declares none from its first success.
+// A name that the trainer keeps for itself is not taken.
+func (f *termFields) learn(term string, extra map[string]any) {
+	f.declared = true
+	for name, v := range extra {
+		kind := Number
+		switch v.(type) {
+		case bool:
+			kind = Bool
+		case string:
+			kind = String
+		}
+		_ = f.add(term, Field{name, kind}) // refused names are counted as dropped by fill
+	}
+}
+
+// DroppedExtra returns how many extra values had an undeclared name and were left out.
+func (m *Manager) DroppedExtra() uint64 {
+	var n uint64
+	for _, f := range m.fields {
+		f.mu.Lock()
+		n += f.dropped
+		f.mu.Unlock()
+	}
+	return n
+}
+
+// scalar brings v to the declared kind; what does not fit is absent.
+func scalar(v any, kind FieldKind) any {
+	switch kind {
+	case Bool:
+		if b, ok := v.(bool); ok {
+			return b
+		}
+		return nil
+	case String:
+		s, _ := v.(string)
+		return s
+	}
+	switch n := v.(type) {
+	case float64:
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			return nil
+		}
+		return n
+	case float32:
+		return scalar(float64(n), Number)
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package jpeg
+
+import "math/bits"
+
+// mcuSide is the side of a minimum coded unit in pixels: with chroma at half
+// resolution both ways (4:2:0) it holds 2×2 luma blocks and one of each chroma.
+const mcuSide = 16
+
+const (
+	endOfBlock = 0x00 // symbol: no further non-zero coefficient
+	zeroRun    = 0xF0 // symbol: sixteen zeros
+)
+
+// counter codes one picture, MCU by MCU. One goroutine owns it; all of its
+// state is fixed-size (about 9 KiB), so the picture's size does not matter.
+type counter struct {
+	luma, chroma coder
+	dc           [3]int32 // quantised DC of the last block of Y, Cb, Cr
+	zigzag       [64]uint8
+	bits         bitCounter
+
+	// One MCU before the transform. The colour planes are at full resolution;
+	// rows and columns beyond the picture repeat its edge.
+	y, cb, cr [mcuSide * mcuSide]int32
+	work      block
+}
+
+// coder is what a class of component is quantised and coded with.
+type coder struct {
+	quant quantiser
+	dc    [256]code
+	ac    [256]code
+}
+
+func newCounter(quality int) *counter {
+	return &counter{
+		luma:   coder{quant: newQuantiser(lumaQuant(), quality), dc: lumaDC().codes(), ac: lumaAC().codes()},
+		chroma: coder{quant: newQuantiser(chromaQuant(), quality), dc: chromaDC().codes(), ac: chromaAC().codes()},
+		zigzag: zigzag(),
+	}
+}
+
+// mcu codes the unit whose top left pixel is (x0, y0).
+func (c *counter) mcu(rgb []byte, width, height, x0, y0 int) {
+	c.convert(rgb, width, height, x0, y0)
+	for by := 0; by < mcuSide; by += 8 {
+		for bx := 0; bx < mcuSide; bx += 8 {
+			if x0+bx >= width || y0+by >= height {
+				c.dummy()
+				continue
+			}
+			for r := range 8 {
+				copy(c.work[8*r:8*r+8], c.y[(by+r)*mcuSide+bx:])
+			}
+			c.block(&c.luma, 0)
+		}
+	}
+	// Rows of chroma that hold at least one row of the picture.
+	rows := min(8, (height-y0+1)/2)
+	c.halve(&c.cb, rows)
+	c.block(&c.chroma, 1)
+	c.halve(&c.cr, rows)
+	c.block(&c.chroma, 2)
+}
+
+// convert fills the MCU's planes with Y, Cb, Cr less 128, computed per pixel in
+// libjpeg's fixed point (jccolor.c: 1/65536 units; Y rounds half up, Cb and Cr
+// round half down by the −1 in their constant).
+func (c *counter) convert(rgb []byte, width, height, x0, y0 int) {
+	const (
+		half   = 1 << 15
+		centre = 128 << 16
+	)
+	across := min(mcuSide, width-x0)
+	down := min(mcuSide, height-y0)
+	for j := range down {
+		line := rgb[3*((y0+j)*width+x0):][:3*across]
+		ys := (*[mcuSide]int32)(c.y[j*mcuSide:])
+		cbs := (*[mcuSide]int32)(c.cb[j*mcuSide:])
+		crs := (*[mcuSide]int32)(c.cr[j*mcuSide:])
+		for i := range ys {
+			if len(line) < 3 {
+				ys[i], cbs[i], crs[i] = ys[i-1], cbs[i-1], crs[i-1]
+				continue
+			}
+			r, g, b := int32(line[0]), int32(line[1]), int32(line[2])
+			line = line[3:]
+			ys[i] = (19595*r + 38470*g + 7471*b + half - centre) >> 16
+			cbs[i] = (-11059*r - 21709*g + 32768*b + half - 1) >> 16
+			crs[i] = (32768*r - 27439*g - 5329*b + half - 1) >> 16
+		}
+	}
+	for j := down; j < mcuSide; j++ {
+		copy(c.y[j*mcuSide:(j+1)*mcuSide], c.y[(j-1)*mcuSide:])
+		copy(c.cb[j*mcuSide:(j+1)*mcuSide], c.cb[(j-1)*mcuSide:])
+		copy(c.cr[j*mcuSide:(j+1)*mcuSide], c.cr[(j-1)*mcuSide:])
+	}
+}
+
+// halve writes the mean of every 2×2 pixels of a colour plane to c.work. The
+// rounding term is 1 in even and 2 in odd columns (jcsample.c
+// h2v2_downsample), so that ties do not all go up. Below the last of rows the
+// halved row itself is repeated, not the picture's last line: libjpeg pads
+// after halving.
+func (c *counter) halve(plane *[mcuSide * mcuSide]int32, rows int) {
+	for r := range rows {
+		top := (*[mcuSide]int32)(plane[2*r*mcuSide:])
+		low := (*[mcuSide]int32)(plane[(2*r+1)*mcuSide:])
+		out := (*[8]int32)(c.work[8*r:])
+		for i := range out {
+			bias := int32(1 + i&1)
+			out[i] = (top[2*i] + top[2*i+1] + low[2*i] + low[2*i+1] + bias) >> 2
+		}
+	}
+	for r := rows; r < 8; r++ {
+		copy(c.work[8*r:8*r+8], c.work[8*r-8:8*r])
+	}
+}
+
+// dummy codes a luma block that lies wholly outside the picture: libjpeg gives
+// it the previous block's DC and no AC, so it costs the codes of a zero
+// difference and of an end of block (T.81 table K.3 and K.5: 2 and 4 bits).
+func (c *counter) dummy() {
+	zero, end := c.luma.dc[0], c.luma.ac[endOfBlock]
+	c.bits.put(uint32(zero.bits), uint(zero.length))
+	c.bits.put(uint32(end.bits), uint(end.length))
+}
+
+// block transforms, quantises and codes c.work as the next block of component
+// comp (T.81 F.1.2).
+func (c *counter) block(with *coder, comp int) {
+	c.work.transform()
+	var coef [64]int32 // in zig-zag order
+	used := quantise(&coef, &c.work, &with.quant, &c.zigzag)
+
+	diff := coef[0] - c.dc[comp]
+	c.dc[comp] = coef[0]
+	size, extra := magnitude(diff)
+	c.symbol(with.dc[size], size, extra)
+
+	last := 0
+	for used &^= 1; used != 0; used &= used - 1 {
+		k := bits.TrailingZeros64(used)
+		run := k - last - 1
+		for ; run > 15; run -= 16 {
+			c.symbol(with.ac[zeroRun], 0, 0)
+		}
+		size, extra := magnitude(coef[k])
+		c.symbol(with.ac[uint(run)<<4|size], size, extra)
+		last = k
+	}
+	if last < 63 {
+		c.symbol(with.ac[endOfBlock], 0, 0)
+	}
+}
+
+// quantise divides with rounding half away from zero, reorders, and returns a
+// bit set of the non-zero results.
+func quantise(out *[64]int32, in *block, by *quantiser, order *[64]uint8) (used uint64) {
+	for k := range out {
+		v := in[order[k]&63]
+		sign := v >> 31
+		abs := uint32((v ^ sign) - sign)
+		q := int32(uint64(abs+by.half[k]) * by.inv[k] >> 32)
+		if q != 0 {
+			used |= 1 << k
+		}
+		out[k] = (q ^ sign) - sign
+	}
+	return used
+}
+
+// magnitude returns the number of bits of |v| and the bits that are appended to
+// the symbol: v itself, or v−1 for a negative v, cut to that many bits.
+func magnitude(v int32) (size uint, extra uint32) {
+	sign := v >> 31
+	size = uint(bits.Len32(uint32((v ^ sign) - sign)))
+	return size, uint32(v+sign) & (1<<size - 1)
+}
+
+func (c *counter) symbol(s code, size uint, extra uint32) {
+	c.bits.put(uint32(s.bits)<<size|extra, uint(s.length)+size)
+}

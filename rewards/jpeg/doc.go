@@ -1,0 +1,2 @@
+// Package jpeg.
+package jpeg

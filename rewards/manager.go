@@ -1,0 +1,173 @@
+package rewards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Term is one scorer's part in a reward.
+type Term struct {
+	// Key names the term in reward_extra_info: reward/<key>.
+	Key string
+	// Weight multiplies the value in a weighted aggregation.
+	Weight float64
+	// Required makes the term's final failure the sample's failure.
+	Required bool
+	Scorer   Scorer
+	// OnFailure says what stands in for the value of a term that is not required.
+	// The zero value means group_mean for a sample that has a group, else fail.
+	OnFailure TermPolicy
+	// Timeout bounds the term, retries included. Defaults to ManagerConfig.Timeout.
+	Timeout time.Duration
+	// Retries is how many more times a transient failure is tried. Defaults to 0.
+	Retries int
+	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
+	InvalidValues []float64
+}
+
+// ManagerConfig is a reward profile.
+type ManagerConfig struct {
+	// Terms are the scorers; at least one, keys unique.
+	Terms []Term
+	// Single reports the one term as verl's custom_reward_function does: a bare
+	// number as acc, other scorers under their own field names. Otherwise the keys
+	// are reward/<key>, reward/<key>/<field> and reward/combined.
+	Single bool
+	// Aggregation defaults to weighted_sum.
+	Aggregation Aggregation
+	// OnSampleFailure is what stands beside a null score. Defaults to none.
+	OnSampleFailure SamplePolicy
+	// Timeout bounds a term that names none. Defaults to 120 s.
+	Timeout time.Duration
+	// Backoff is the pause before the first retry; it doubles with each. Defaults to 250 ms.
+	Backoff time.Duration
+}
+
+// Defaults of ManagerConfig.
+const (
+	DefaultTermTimeout = 120 * time.Second
+	DefaultBackoff     = 250 * time.Millisecond
+)
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c ManagerConfig) WithDefaults() ManagerConfig {
+	c.Terms = slices.Clone(c.Terms)
+	if c.Aggregation == "" {
+		c.Aggregation = WeightedSum
+	}
+	if c.OnSampleFailure.Policy == "" {
+		c.OnSampleFailure.Policy = PolicyNone
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTermTimeout
+	}
+	if c.Backoff == 0 {
+		c.Backoff = DefaultBackoff
+	}
+	for i := range c.Terms {
+		if c.Terms[i].Timeout == 0 {
+			c.Terms[i].Timeout = c.Timeout
+		}
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with the profile.
+func (c ManagerConfig) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(c.Terms) == 0 {
+		fault("a reward needs at least one term")
+	}
+	if c.Single && len(c.Terms) != 1 {
+		fault("a single reward function has one term, not %d", len(c.Terms))
+	}
+	if !slices.Contains(Aggregations(), c.Aggregation) {
+		fault("aggregation %q: want one of %v", c.Aggregation, Aggregations())
+	}
+	seen := map[string]bool{}
+	var weights float64
+	for _, t := range c.Terms {
+		switch {
+		case t.Key == "" || strings.ContainsAny(t.Key, "/ \t\n"):
+			fault("term key %q: want a name without slashes or spaces", t.Key)
+		case seen[t.Key]:
+			fault("term key %q is used twice", t.Key)
+		}
+		seen[t.Key] = true
+		if t.Scorer == nil {
+			fault("term %q has no scorer", t.Key)
+		}
+		if !finite(t.Weight) {
+			fault("term %q: weight %v is not finite", t.Key, t.Weight)
+		}
+		if t.Timeout < 0 || t.Retries < 0 {
+			fault("term %q: timeout and retries cannot be negative", t.Key)
+		}
+		weights += t.Weight
+	}
+	if len(c.Terms) > 0 && weights <= 0 && (c.Aggregation == WeightedSum || c.Aggregation == WeightedMean) {
+		fault("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
+	}
+	return errors.Join(errs...)
+}
+
+// Manager turns samples into results by one profile. It is safe for concurrent use.
+type Manager struct {
+	cfg    ManagerConfig
+	fields []*termFields // by term
+}
+
+// NewManager checks the profile and the fields its scorers declare.
+func NewManager(cfg ManagerConfig) (*Manager, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Manager{cfg: cfg}
+	for _, t := range cfg.Terms {
+		f, err := newTermFields(t, cfg.Single)
+		if err != nil {
+			return nil, err
+		}
+		m.fields = append(m.fields, f)
+	}
+	return m, nil
+}
+
+// Terms returns the keys of the terms in order.
+func (m *Manager) Terms() []string {
+	keys := make([]string, len(m.cfg.Terms))
+	for i, t := range m.cfg.Terms {
+		keys[i] = t.Key
+	}
+	return keys
+}
+
+// Warm readies every scorer that needs it; it reports all that cannot be.
+func (m *Manager) Warm(ctx context.Context) error {
+	var errs []error
+	for _, t := range m.cfg.Terms {
+		if w, ok := t.Scorer.(Warmer); ok {
+			if err := w.Warm(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("term %q: %w", t.Key, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes every scorer that holds something.
+func (m *Manager) Close() error {
+	var errs []error
+	for _, t := range m.cfg.Terms {
+		if c, ok := t.Scorer.(Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,93 @@
+package rewards
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Spec describes a scorer that can be named in the configuration.
+type Spec struct {
+	// Name is what follows builtin:// in the configuration.
+	Name string
+	// Summary is one line; `rewardloop scorers` prints it.
+	Summary string
+	// Options lists what the scorer's options may hold, for people.
+	Options []Option
+	// Build makes the scorer. Raw is a JSON object with the options, or nil;
+	// unknown options are an error (use DecodeOptions).
+	Build func(raw json.RawMessage) (Scorer, error)
+}
+
+// Option documents one option of a scorer.
+type Option struct {
+	Name, Type, Default, Doc string
+}
+
+// Registry is a set of named scorers. The zero value is empty and ready; filling
+// it is not safe for concurrent use, reading is.
+type Registry struct {
+	specs map[string]Spec
+}
+
+// ErrUnknownScorer is wrapped by Build for a name that is not registered.
+var ErrUnknownScorer = errors.New("unknown scorer")
+
+// Register adds a scorer. A name that is empty or taken is a mistake in the
+// program, found at start: it panics.
+func (r *Registry) Register(s Spec) {
+	if s.Name == "" || s.Build == nil {
+		panic("rewards: a scorer needs a name and a build function")
+	}
+	if _, ok := r.specs[s.Name]; ok {
+		panic("rewards: scorer " + s.Name + " registered twice")
+	}
+	if r.specs == nil {
+		r.specs = make(map[string]Spec)
+	}
+	r.specs[s.Name] = s
+}
+
+// Build makes the scorer of that name.
+func (r *Registry) Build(name string, raw json.RawMessage) (Scorer, error) {
+	s, ok := r.specs[name]
+	if !ok {
+		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknownScorer, name, strings.Join(r.Names(), ", "))
+	}
+	sc, err := s.Build(raw)
+	if err != nil {
+		return nil, fmt.Errorf("scorer %q: %w", name, err)
+	}
+	return sc, nil
+}
+
+// Names returns the registered names in order.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.specs)) }
+
+// Spec returns the description of a registered scorer.
+func (r *Registry) Spec(name string) (Spec, bool) {
+	s, ok := r.specs[name]
+	return s, ok
+}
+
+// DecodeOptions decodes the options of a scorer into v (a pointer to a struct
+// holding the defaults) and refuses unknown names and trailing text.
+func DecodeOptions(raw json.RawMessage, v any) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("options: more than one JSON value")
+	}
+	return nil
+}

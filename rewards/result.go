@@ -1,0 +1,74 @@
+package rewards
+
+import "time"
+
+// Outcome is how a sample ended. It is also the label of the metric.
+type Outcome string
+
+// The outcomes of a sample.
+const (
+	Scored            Outcome = "scored"    // a finite reward
+	Failed            Outcome = "failed"    // its scorers failed for good
+	Rejected          Outcome = "rejected"  // never queued: malformed, too large, over credit, draining
+	OutcomeExpired    Outcome = "expired"   // its deadline passed
+	OutcomeCancelled  Outcome = "cancelled" // the client took it back
+	OutcomeWorkerLost Outcome = "lost"      // workers kept vanishing until the attempts were spent
+)
+
+// Status is how one term ended.
+type Status string
+
+// The statuses of a term.
+const (
+	StatusOK      Status = "ok"
+	StatusFailed  Status = "failed"
+	StatusSkipped Status = "skipped"
+	StatusImputed Status = "imputed"
+)
+
+// TermError is a failure on the way to a result.
+type TermError struct {
+	// Term is the key of the term; empty for a failure of the sample as a whole.
+	Term    string `json:"term,omitempty"`
+	Class   Class  `json:"class"`
+	Message string `json:"message"`
+	// Attempts is how many times the term was tried.
+	Attempts int `json:"attempts,omitempty"`
+}
+
+// TermResult is the answer of one term.
+type TermResult struct {
+	Key      string
+	Status   Status
+	Value    float64 // of status ok, or imputed by a fixed value
+	Score    Score   // of status ok
+	Reason   string  // of status skipped
+	Class    Class   // of status failed or imputed
+	Message  string  // of status failed or imputed
+	Attempts int
+	Took     time.Duration
+}
+
+// Result is what a Manager says of one sample.
+type Result struct {
+	Outcome Outcome
+	// Score is the reward; it means something only if Outcome is Scored and Pending is nil.
+	Score float64
+	// Extra and Details are what reward_extra_info and details become.
+	Extra   map[string]any
+	Details map[string]any
+	Errors  []TermError
+	Terms   []TermResult
+	// Pending is set when a failed term waits for the mean of its prompt group.
+	Pending *Pending
+	// OnFailure is the profile's policy for a sample that failed.
+	OnFailure SamplePolicy
+}
+
+// Class returns the class of the first error, or "".
+func (r *Result) Class() Class {
+	if len(r.Errors) == 0 {
+		return ""
+	}
+	return r.Errors[0].Class
+}

@@ -1,0 +1,73 @@
+package wire
+
+import "time"
+
+// Ticket is what the engine carries in place of a sample: about 200 bytes that
+// say which gateway holds the payload. The payload is claimed with it.
+type Ticket struct {
+	// ID and Run name the sample; Epoch tells a restarted trainer's ids from the old ones.
+	ID    string `json:"id"`
+	Run   string `json:"run"`
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Step is the trainer's step, for logs.
+	Step int64 `json:"step,omitempty"`
+	// Gateway names the process that holds the payload and takes the result.
+	Gateway string `json:"gateway"`
+	// Attempt counts from 1; a result of an attempt that is over is dropped.
+	Attempt int `json:"attempt"`
+	// Avoid names workers that hold or failed this sample; they hand the ticket
+	// back while others live.
+	Avoid []string `json:"avoid,omitempty"`
+	// Bytes is the size of the frame.
+	Bytes int64 `json:"bytes"`
+	// Deadline is when the sample expires.
+	Deadline time.Time `json:"deadline"`
+	// Expect is the run's running mean service time (0: unknown): a slot that
+	// fails sooner rests until it has passed, so that a worker that fails at once
+	// draws no more than its share.
+	Expect time.Duration `json:"expect,omitempty"`
+	// Trace is a W3C traceparent, if the client sent one.
+	Trace string `json:"trace,omitempty"`
+}
+
+// Key names the attempt among all of a gateway's tickets.
+func (t Ticket) Key() AttemptKey {
+	return AttemptKey{Run: t.Run, Epoch: t.Epoch, ID: t.ID, Attempt: t.Attempt}
+}
+
+// AttemptKey names one attempt at one sample.
+type AttemptKey struct {
+	Run     string `json:"run"`
+	Epoch   uint64 `json:"epoch"`
+	ID      string `json:"id"`
+	Attempt int    `json:"attempt"`
+}
+
+// WorkerInfo is what a worker tells of itself.
+type WorkerInfo struct {
+	// ID is unique among live workers.
+	ID string `json:"id"`
+	// Slots is how many samples it scores at once when healthy; Busy how many it
+	// scores now, abandoned ones included.
+	Slots int `json:"slots"`
+	Busy  int `json:"busy"`
+	// State is "ready", "broken" (its breaker is open), "sick" (too many
+	// abandoned scorers) or "draining".
+	State string `json:"state"`
+	// Rewards names the profiles it serves.
+	Rewards []string `json:"rewards,omitempty"`
+	Version string   `json:"version,omitempty"`
+	// Scored and Failed count samples since its start.
+	Scored uint64 `json:"scored"`
+	Failed uint64 `json:"failed"`
+	// Seen is when the gateway last heard of it.
+	Seen time.Time `json:"seen"`
+}
+
+// States of a worker.
+const (
+	WorkerReady    = "ready"
+	WorkerBroken   = "broken"
+	WorkerSick     = "sick"
+	WorkerDraining = "draining"
+)
