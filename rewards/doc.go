@@ -13,7 +13,7 @@
 //     guard around the call of the scorer.
 //  4. Run returns a Result as soon as it is decided: every term answered, a
 //     required term failed for good, or the context ended. A scorer that
-//     overruns its deadline is abandoned, not waited for; Run.Wait tells when
+//     overruns its deadline is abandoned, not waited for; Run.Done tells when
 //     its goroutine has really returned, and until then the sample's memory
 //     must stay.
 //  5. A term that failed under the policy group_mean leaves the Result Pending:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,12 +13,12 @@ import (
 type Run struct {
 	// Result is decided; it does not change any more.
 	Result Result
-	wg     *sync.WaitGroup
+	done   chan struct{}
 }
 
-// Wait returns when every goroutine of the run has returned, abandoned scorers
+// Done is closed when every goroutine of the run has returned, abandoned scorers
 // included. Until then the sample and its bytes must stay as they are.
-func (r *Run) Wait() { r.wg.Wait() }
+func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Run scores s with all terms at once and returns when the result is decided: at
 // the latest when the longest term's deadline passes or ctx ends, whether or not
@@ -34,9 +34,16 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		answers: make(chan answer, len(m.cfg.Terms)),
 		start:   time.Now(),
 	}
-	run := &Run{wg: new(sync.WaitGroup)}
+	run := &Run{done: make(chan struct{})}
+	var left atomic.Int32
+	left.Store(int32(len(m.cfg.Terms))) //nolint:gosec // a profile has a handful of terms
 	for i := range m.cfg.Terms {
-		run.wg.Go(func() { c.answers <- answer{i, m.score(ctx, &m.cfg.Terms[i], s)} })
+		go func() { // ends with its scorer; Run.Done tells when all have
+			c.answers <- answer{i, m.score(ctx, &m.cfg.Terms[i], s)}
+			if left.Add(-1) == 0 {
+				close(run.done)
+			}
+		}()
 	}
 	run.Result = c.collect(ctx)
 	return run

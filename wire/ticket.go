@@ -1,6 +1,14 @@
 package wire
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrGone is what a gateway answers to the claim of a ticket whose sample needs no
+// scoring any more: it was answered, cancelled, or belongs to another process's
+// life. The worker gives the ticket up.
+var ErrGone = errors.New("sample is gone")
 
 // Ticket is what the engine carries in place of a sample: about 200 bytes that
 // say which gateway holds the payload. The payload is claimed with it.
@@ -11,6 +19,8 @@ type Ticket struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Step is the trainer's step, for logs.
 	Step int64 `json:"step,omitempty"`
+	// Reward is the profile that scores the sample; empty: the default one.
+	Reward string `json:"reward,omitempty"`
 	// Gateway names the process that holds the payload and takes the result.
 	Gateway string `json:"gateway"`
 	// Attempt counts from 1; a result of an attempt that is over is dropped.

@@ -9,21 +9,21 @@ type bitCounter struct {
 	bytes int    // bytes completed, stuffing included
 }
 
-// put appends the low n bits of v; n is at most 27 (16 of a Huffman code and 11
-// of a DC difference), so that acc never holds more than 58 pending bits. Bits
+// put appends the low n bits of v; n is at most 26 (16 of a Huffman code and 10
+// of an AC coefficient), so that acc never holds more than 57 pending bits. Bits
 // of v above n must be zero.
 func (b *bitCounter) put(v uint32, n uint) {
 	b.acc = b.acc<<n | uint64(v)
 	b.n += n
 	if b.n >= 32 {
 		b.n -= 32
-		b.word(uint32(b.acc >> b.n)) //nolint:gosec // the low 32 bits are the ones meant
+		b.word(uint32(b.acc >> b.n))
 	}
 }
 
 // word completes four bytes. A byte 0xFF is followed by a stuffed 0x00 (T.81
-// F.1.2.3); the first test finds in one step the words that have none, which on
-// photographs is all but 1 in 100.
+// F.1.2.3); the first test passes in one step the words that have none, which are
+// most.
 func (b *bitCounter) word(w uint32) {
 	b.bytes += 4
 	if inv := ^w; (inv-0x01010101)&w&0x80808080 == 0 {

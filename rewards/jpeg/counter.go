@@ -16,7 +16,6 @@ const (
 type counter struct {
 	luma, chroma coder
 	dc           [3]int32 // quantised DC of the last block of Y, Cb, Cr
-	zigzag       [64]uint8
 	bits         bitCounter
 
 	// One MCU before the transform. The colour planes are at full resolution;
@@ -36,7 +35,6 @@ func newCounter(quality int) *counter {
 	return &counter{
 		luma:   coder{quant: newQuantiser(lumaQuant(), quality), dc: lumaDC().codes(), ac: lumaAC().codes()},
 		chroma: coder{quant: newQuantiser(chromaQuant(), quality), dc: chromaDC().codes(), ac: chromaAC().codes()},
-		zigzag: zigzag(),
 	}
 }
 
@@ -78,16 +76,14 @@ func (c *counter) convert(rgb []byte, width, height, x0, y0 int) {
 		ys := (*[mcuSide]int32)(c.y[j*mcuSide:])
 		cbs := (*[mcuSide]int32)(c.cb[j*mcuSide:])
 		crs := (*[mcuSide]int32)(c.cr[j*mcuSide:])
-		for i := range ys {
-			if len(line) < 3 {
-				ys[i], cbs[i], crs[i] = ys[i-1], cbs[i-1], crs[i-1]
-				continue
-			}
-			r, g, b := int32(line[0]), int32(line[1]), int32(line[2])
-			line = line[3:]
+		for i := range across {
+			r, g, b := int32(line[3*i]), int32(line[3*i+1]), int32(line[3*i+2])
 			ys[i] = (19595*r + 38470*g + 7471*b + half - centre) >> 16
 			cbs[i] = (-11059*r - 21709*g + 32768*b + half - 1) >> 16
 			crs[i] = (32768*r - 27439*g - 5329*b + half - 1) >> 16
+		}
+		for i := across; i < mcuSide; i++ {
+			ys[i], cbs[i], crs[i] = ys[i-1], cbs[i-1], crs[i-1]
 		}
 	}
 	for j := down; j < mcuSide; j++ {
@@ -131,7 +127,7 @@ func (c *counter) dummy() {
 func (c *counter) block(with *coder, comp int) {
 	c.work.transform()
 	var coef [64]int32 // in zig-zag order
-	used := quantise(&coef, &c.work, &with.quant, &c.zigzag)
+	used := quantise(&coef, &c.work, &with.quant)
 
 	diff := coef[0] - c.dc[comp]
 	c.dc[comp] = coef[0]
@@ -156,15 +152,14 @@ func (c *counter) block(with *coder, comp int) {
 
 // quantise divides with rounding half away from zero, reorders, and returns a
 // bit set of the non-zero results.
-func quantise(out *[64]int32, in *block, by *quantiser, order *[64]uint8) (used uint64) {
+func quantise(out *[64]int32, in *block, by *quantiser) (used uint64) {
 	for k := range out {
-		v := in[order[k]&63]
+		d := &by[k]
+		v := in[d.at&63]
 		sign := v >> 31
 		abs := uint32((v ^ sign) - sign)
-		q := int32(uint64(abs+by.half[k]) * by.inv[k] >> 32)
-		if q != 0 {
-			used |= 1 << k
-		}
+		q := int32(uint64(abs+d.half) * uint64(d.inv) >> 32)
+		used |= uint64(uint32(-q)>>31) << k
 		out[k] = (q ^ sign) - sign
 	}
 	return used

@@ -31,54 +31,52 @@ type block [64]int32
 func (b *block) transform() {
 	for r := 0; r < 64; r += 8 {
 		s := (*[8]int32)(b[r:])
-		e, o := eight(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7])
-		s[0] = (e[0] + e[1]) << pass1Bits
-		s[4] = (e[0] - e[1]) << pass1Bits
-		s[2] = descale(e[2], constBits-pass1Bits)
-		s[6] = descale(e[3], constBits-pass1Bits)
-		s[1] = descale(o[0], constBits-pass1Bits)
-		s[3] = descale(o[1], constBits-pass1Bits)
-		s[5] = descale(o[2], constBits-pass1Bits)
-		s[7] = descale(o[3], constBits-pass1Bits)
+		e0, e1, e2, e3, o0, o1, o2, o3 := eight(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7])
+		s[0] = (e0 + e1) << pass1Bits
+		s[4] = (e0 - e1) << pass1Bits
+		s[2] = descale(e2, constBits-pass1Bits)
+		s[6] = descale(e3, constBits-pass1Bits)
+		s[1] = descale(o0, constBits-pass1Bits)
+		s[3] = descale(o1, constBits-pass1Bits)
+		s[5] = descale(o2, constBits-pass1Bits)
+		s[7] = descale(o3, constBits-pass1Bits)
 	}
 	for c := range 8 {
-		e, o := eight(b[c], b[c+8], b[c+16], b[c+24], b[c+32], b[c+40], b[c+48], b[c+56])
-		b[c] = descale(e[0]+e[1], pass1Bits)
-		b[c+32] = descale(e[0]-e[1], pass1Bits)
-		b[c+16] = descale(e[2], constBits+pass1Bits)
-		b[c+48] = descale(e[3], constBits+pass1Bits)
-		b[c+8] = descale(o[0], constBits+pass1Bits)
-		b[c+24] = descale(o[1], constBits+pass1Bits)
-		b[c+40] = descale(o[2], constBits+pass1Bits)
-		b[c+56] = descale(o[3], constBits+pass1Bits)
+		s := (*[57]int32)(b[c:])
+		e0, e1, e2, e3, o0, o1, o2, o3 := eight(s[0], s[8], s[16], s[24], s[32], s[40], s[48], s[56])
+		s[0] = descale(e0+e1, pass1Bits)
+		s[32] = descale(e0-e1, pass1Bits)
+		s[16] = descale(e2, constBits+pass1Bits)
+		s[48] = descale(e3, constBits+pass1Bits)
+		s[8] = descale(o0, constBits+pass1Bits)
+		s[24] = descale(o1, constBits+pass1Bits)
+		s[40] = descale(o2, constBits+pass1Bits)
+		s[56] = descale(o3, constBits+pass1Bits)
 	}
 }
 
 // descale divides by 2^n and rounds half up.
 func descale(v int32, n uint) int32 { return (v + 1<<(n-1)) >> n }
 
-// eight is the one-dimensional transform without its roundings. even holds the
-// sum and the alternating sum whose sum and difference are outputs 0 and 4
-// (unscaled), then outputs 2 and 6; odd holds outputs 1, 3, 5, 7; the last six
-// are in 1/8192 units.
-func eight(d0, d1, d2, d3, d4, d5, d6, d7 int32) (even, odd [4]int32) {
+// eight is the one-dimensional transform without its roundings. The sum and the
+// difference of e0 and e1 are outputs 0 and 4 (unscaled); e2 and e3 are outputs 2
+// and 6, o0 to o3 outputs 1, 3, 5 and 7, these six in 1/8192 units. Eight
+// scalars, because Go passes them in registers and arrays in memory.
+func eight(d0, d1, d2, d3, d4, d5, d6, d7 int32) (e0, e1, e2, e3, o0, o1, o2, o3 int32) {
 	s0, t0 := d0+d7, d0-d7
 	s1, t1 := d1+d6, d1-d6
 	s2, t2 := d2+d5, d2-d5
 	s3, t3 := d3+d4, d3-d4
 
-	even[0], even[1] = s0+s3, s1+s2
 	a, b := s0-s3, s1-s2
 	r := (a + b) * c0541
-	even[2], even[3] = r+a*c0765, r-b*c1847
+	e0, e1, e2, e3 = s0+s3, s1+s2, r+a*c0765, r-b*c1847
 
 	p, q := t3+t1, t2+t0
 	both := (p + q) * c1175
 	p, q = both-p*c1961, both-q*c0390
 	u, v := (t3+t0)*-c0899, (t2+t1)*-c2562
-	odd[0] = t0*c1501 + u + q
-	odd[1] = t1*c3072 + v + p
-	odd[2] = t2*c2053 + v + q
-	odd[3] = t3*c0298 + u + p
-	return even, odd
+	o0, o1 = t0*c1501+u+q, t1*c3072+v+p
+	o2, o3 = t2*c2053+v+q, t3*c0298+u+p
+	return e0, e1, e2, e3, o0, o1, o2, o3
 }

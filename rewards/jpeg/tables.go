@@ -141,7 +141,7 @@ func (h huffman) codes() [256]code {
 	next, k := uint16(0), 0
 	for i, n := range h.counts {
 		for range n {
-			out[h.symbols[k]] = code{bits: next, length: uint8(i + 1)} //nolint:gosec // i is below 16
+			out[h.symbols[k]] = code{bits: next, length: uint8(i + 1)}
 			next++
 			k++
 		}
@@ -150,16 +150,19 @@ func (h huffman) codes() [256]code {
 	return out
 }
 
-// quantiser divides by one component's table. The transform's output is eight
-// times the true coefficient, so the divisor is eight times the table's entry.
-type quantiser struct {
-	half [64]uint32 // divisor/2, added before dividing: rounds half away from zero
-	inv  [64]uint64 // ⌈2³²/divisor⌉: n·inv>>32 is n/divisor, exact for n < 2¹⁶ because the divisor is below 2¹¹
+// divider quantises one coefficient. The transform's output is eight times the
+// true coefficient, so the divisor is eight times the table's entry: 8…2040.
+type divider struct {
+	at   uint32 // position of the coefficient in its block
+	half uint32 // divisor/2, added before dividing: rounds half away from zero
+	inv  uint32 // ⌈2³²/divisor⌉: n·inv>>32 is n/divisor, exact for n < 2¹⁶ because the divisor is below 2¹¹
 }
 
+// quantiser divides the coefficients of one class of component, in coding order.
+type quantiser [64]divider
+
 // newQuantiser scales a standard table by libjpeg's quality rule
-// (jpeg_quality_scaling, with entries limited to 1…255) and stores it in
-// zig-zag order.
+// (jpeg_quality_scaling, with entries limited to 1…255).
 func newQuantiser(base [64]int, quality int) quantiser {
 	scale := 200 - 2*quality
 	if quality < 50 {
@@ -168,8 +171,7 @@ func newQuantiser(base [64]int, quality int) quantiser {
 	var q quantiser
 	for k, at := range zigzag() {
 		divisor := uint64(8 * min(max((base[at]*scale+50)/100, 1), 255))
-		q.half[k] = uint32(divisor / 2)
-		q.inv[k] = (1<<32 + divisor - 1) / divisor
+		q[k] = divider{at: uint32(at), half: uint32(divisor / 2), inv: uint32((1<<32 + divisor - 1) / divisor)}
 	}
 	return q
 }

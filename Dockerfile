@@ -1,0 +1,63 @@
+# rewardloop in an image. The base images are arguments, so that it can be
+# built from a mirror, or from bases made here (make docker-check, which needs
+# no Docker engine):
+#
+#   docker build -t rewardloop .
+#   docker run --rm --init -p 8080:8080 -v "$PWD/conf:/etc/rewardloop:ro" rewardloop
+#
+# conf holds config.yaml and token; another command line replaces CMD:
+#
+#   docker run --rm rewardloop doctor
+ARG GO_IMAGE=golang:1.26-bookworm
+ARG BASE_IMAGE=debian:bookworm-slim
+
+# --- modules: what changes seldom, so that an edit does not fetch it again ----
+FROM ${GO_IMAGE} AS modules
+# Go's own settings, where the network asks for other than the defaults. They
+# stay in this stage and the next.
+ARG GOPROXY
+ARG GOSUMDB
+ARG GONOSUMDB
+ARG GOPRIVATE
+ARG GOFLAGS
+ARG SSL_CERT_FILE
+WORKDIR /src
+COPY Makefile go.mod go.sum ./
+COPY scripts scripts
+RUN scripts/deps.sh debian go
+
+# --- build: the same make target as outside -----------------------------------
+FROM modules AS build
+ARG GOPROXY
+ARG GOSUMDB
+ARG GONOSUMDB
+ARG GOPRIVATE
+ARG GOFLAGS
+ARG SSL_CERT_FILE
+COPY . .
+RUN make build
+
+# --- runtime: the binary, Tesseract, nothing that compiles --------------------
+FROM ${BASE_IMAGE} AS runtime
+# Further Debian packages, e.g. python3 for Python reward functions.
+ARG RUNTIME_PACKAGES=""
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+      ca-certificates libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
+ && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
+      --shell /usr/sbin/nologin rewardloop \
+ && install -d -o 10001 -g 10001 /var/lib/rewardloop
+COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
+# One OpenMP thread for each Tesseract call: the concurrency is rewardloop's.
+ENV OMP_THREAD_LIMIT=1
+USER 10001:10001
+WORKDIR /var/lib/rewardloop
+EXPOSE 8080
+# /healthz over bash's own /dev/tcp: the image holds no HTTP client. With TLS or
+# another port, give docker run a --health-cmd of your own.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080 && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
+ENTRYPOINT ["rewardloop"]
+# A public address without a token is refused, so the token is part of it.
+CMD ["serve", "-c", "/etc/rewardloop/config.yaml", "--listen", "0.0.0.0:8080", "--token-file", "/etc/rewardloop/token"]

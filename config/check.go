@@ -1,0 +1,127 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Note is something that is no fault, and that whoever wrote the file may want
+// to know: a key without effect, or where a reward behaves otherwise than the
+// same lines do in verl-omni, with the line that makes it the same.
+type Note struct {
+	Place   Place
+	Key     string
+	Message string
+}
+
+// String returns place, key and message on one line.
+func (n Note) String() string { return Fault(n).Error() }
+
+// Notes are the notes of a configuration, in the order of the file.
+func (c *Config) Notes() []Note { return slices.Clone(c.notes) }
+
+func (r *reader) note(v value, message string) {
+	r.notes = append(r.notes, Note{r.place(v.node), v.path, message})
+}
+
+func (r *reader) sortedNotes() []Note {
+	slices.SortStableFunc(r.notes, func(a, b Note) int {
+		return cmp.Or(a.Place.compare(b.Place), cmp.Compare(a.Key, b.Key))
+	})
+	return r.notes
+}
+
+// noteDifferences says where a profile is not what verl-omni makes of it.
+func (r *reader) noteDifferences(p *Profile, path string) {
+	if p.Single {
+		return
+	}
+	if p.Aggregation != rewards.WeightedSum {
+		r.notes = append(r.notes, Note{r.places[path+".aggregation"], path + ".aggregation",
+			fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation)})
+	}
+	for _, t := range p.Terms {
+		if t.Required || t.OnFailure.Policy != "" {
+			continue
+		}
+		key := path + ".reward_functions." + t.Key
+		r.notes = append(r.notes, Note{t.Place, key,
+			"where it fails, verl-omni adds 0; here the mean of the prompt group stands in, and without a group the sample fails. `on_failure: zero` below it restores verl-omni's way"})
+	}
+}
+
+// whole checks what no single key can be wrong about.
+func (r *reader) whole(c *Config) {
+	l := c.Loop
+	r.atMost("loop.message_bytes", "loop.max_bytes", l.MessageBytes, l.MaxBytes, formatSize)
+	r.atMost("loop.credit_bytes", "loop.max_bytes", l.CreditBytes, l.MaxBytes, formatSize)
+	period := func(n int64) string { return formatDuration(time.Duration(n)) }
+	r.atMost("loop.sample_timeout", "loop.max_sample_timeout", int64(l.SampleTimeout), int64(l.MaxSampleTimeout), period)
+	r.atMost("loop.http_sample_timeout", "loop.max_sample_timeout", int64(l.HTTPSampleTimeout), int64(l.MaxSampleTimeout), period)
+	r.atMost("loop.compute_timeout", "loop.max_sample_timeout", int64(l.ComputeTimeout), int64(l.MaxSampleTimeout), period)
+	r.atMost("loop.term_timeout", "loop.claim_timeout", int64(l.TermTimeout), int64(l.ClaimTimeout), period)
+	r.atMost("loop.workers.breaker_pause", "loop.workers.breaker_max_pause",
+		int64(l.Workers.BreakerPause), int64(l.Workers.BreakerMaxPause), period)
+	r.server(c.Server)
+}
+
+// atMost is a fault of the smaller setting, or of the larger if only that was
+// written.
+func (r *reader) atMost(small, large string, a, b int64, show func(int64) string) {
+	if a <= b {
+		return
+	}
+	at, word, other, bound := small, "most", large, b
+	if _, written := r.places[small]; !written {
+		at, word, other, bound = large, "least", small, a
+	}
+	r.faultAt(at, "want at %s %s, which is %s", word, show(bound), other)
+}
+
+func (r *reader) server(s Server) {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		given, missing := "tls_cert", "tls_key"
+		if s.TLSCert == "" {
+			given, missing = missing, given
+		}
+		r.faultAt("server."+given, "needs server.%s beside it", missing)
+	}
+	if s.ClientCA != "" && s.TLSCert == "" {
+		r.faultAt("server.client_ca", "needs server.tls_cert and server.tls_key: certificates of clients are checked within TLS")
+	}
+	public, problem := publicAddress(s.Listen)
+	switch {
+	case problem != "":
+		r.faultAt("server.listen", "%s", problem)
+	case public && s.TokenFile == "":
+		r.faultAt("server.listen", "%s can be reached from other machines: write server.token_file, or listen on 127.0.0.1", s.Listen)
+	case public && s.TLSCert == "":
+		r.notes = append(r.notes, Note{r.places["server.listen"], "server.listen",
+			"without server.tls_cert the token crosses the network in clear"})
+	}
+}
+
+// publicAddress reports whether other machines may reach an address. A name that
+// is not localhost counts as public: what it means is another machine's choice.
+func publicAddress(listen string) (public bool, problem string) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false, fmt.Sprintf("want an address and a port such as 127.0.0.1:8080, got %q", shorten(listen))
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false, fmt.Sprintf("want a port of 0…65535, got %q", shorten(port))
+	}
+	if strings.EqualFold(host, "localhost") {
+		return false, ""
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.IsLoopback(), ""
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// DefaultProfile is the name of the profile that the section reward describes.
+const DefaultProfile = "default"
+
+// Config is everything a process is told. Its sections have the names of those
+// in the file.
+type Config struct {
+	// NumWorkers is reward.num_workers: the reward-loop workers of this process.
+	NumWorkers int
+	// Profiles are the rewards by name: DefaultProfile, where the section reward
+	// names a scorer, and those of the section rewards.
+	Profiles map[string]*Profile
+	// Loop is how samples are accepted, queued and answered.
+	Loop Loop
+	// Pool is what scores them: child processes, devices, decoded pictures.
+	Pool Pool
+	// Server is the HTTP edge.
+	Server Server
+
+	notes []Note
+}
+
+// Profile is one reward: its terms and how they become one number.
+type Profile struct {
+	Name string
+	// Single is true for a custom_reward_function: one term, reported as acc or
+	// under the scorer's own names.
+	Single bool
+	// Terms are in the order of the file.
+	Terms           []TermConfig
+	Aggregation     rewards.Aggregation
+	OnSampleFailure rewards.SamplePolicy
+	Place           Place
+}
+
+// TermConfig is one entry of reward_functions, or the custom_reward_function.
+type TermConfig struct {
+	Key string
+	// Path is what the file says, "builtin://ocr"; Scorer is the part that names
+	// the scorer in the registry, "ocr".
+	Path, Scorer string
+	// Options is a JSON object with whatever else the entry holds; nil: nothing.
+	Options json.RawMessage
+	// Weight defaults to 1.
+	Weight float64
+	// Required defaults to false, as in verl-omni; of a single function to true.
+	Required bool
+	// OnFailure is the zero policy where the file is silent: group_mean for a
+	// sample that has a group, else fail.
+	OnFailure rewards.TermPolicy
+	// Timeout bounds the term, retries included. Defaults to Loop.TermTimeout.
+	Timeout time.Duration
+	// Retries is how many more times a transient failure is tried. Defaults to 1.
+	Retries int
+	// InvalidValues are scores that mean failure.
+	InvalidValues []float64
+	Place         Place
+
+	shown json.RawMessage // the options as Print shows them: no secrets
+}
+
+// Loop holds the settings of the section loop.
+type Loop struct {
+	MaxBytes          int64
+	MessageBytes      int64
+	CreditSamples     int
+	CreditBytes       int64
+	MaxAttempts       int
+	SampleTimeout     time.Duration
+	MaxSampleTimeout  time.Duration
+	HTTPSampleTimeout time.Duration
+	ComputeTimeout    time.Duration
+	StepTimeout       time.Duration
+	TermTimeout       time.Duration
+	ClaimTimeout      time.Duration
+	// RunWeights is the share of a run by its name; a run not named has 1.
+	RunWeights    map[string]float64
+	ResultsKept   int
+	ResultsBytes  int64
+	ResultsAge    time.Duration
+	DrainTimeout  time.Duration
+	Deterministic bool
+	Workers       Workers
+}
+
+// Workers holds the settings of loop.workers.
+type Workers struct {
+	Slots           int
+	MaxAbandoned    int
+	BreakerFailures int
+	BreakerPause    time.Duration
+	BreakerMaxPause time.Duration
+}
+
+// Pool holds the settings of the section pool.
+type Pool struct {
+	// Isolation is IsolationProcess or IsolationInline.
+	Isolation string
+	Tesseract Tesseract
+	Decode    Decode
+}
+
+// The values of Pool.Isolation.
+const (
+	IsolationProcess = "process"
+	IsolationInline  = "inline"
+)
+
+// Tesseract holds the settings of pool.tesseract.
+type Tesseract struct {
+	Slots    int
+	PSM      int
+	Language string
+	Timeout  time.Duration
+}
+
+// Decode holds the settings of pool.decode.
+type Decode struct {
+	MaxPixels   int
+	MaxFrames   int
+	BudgetBytes int64
+}
+
+// Server holds the settings of the section server.
+type Server struct {
+	Listen    string
+	TokenFile string
+	TLSCert   string
+	TLSKey    string
+	ClientCA  string
+	BodyBytes int64
+}
+
+// Default returns the configuration of an empty file: every setting at its
+// default, and no profile.
+func Default() *Config {
+	return &Config{
+		NumWorkers: 8, // verl-omni's
+		Profiles:   map[string]*Profile{},
+		Loop: Loop{
+			MaxBytes:          1 << 30,
+			MessageBytes:      128 << 20,
+			CreditSamples:     256,
+			CreditBytes:       64 << 20,
+			MaxAttempts:       3,
+			SampleTimeout:     900 * time.Second,
+			MaxSampleTimeout:  time.Hour,
+			HTTPSampleTimeout: 110 * time.Second,
+			ComputeTimeout:    55 * time.Second,
+			StepTimeout:       1800 * time.Second,
+			TermTimeout:       rewards.DefaultTermTimeout,
+			ClaimTimeout:      600 * time.Second,
+			RunWeights:        map[string]float64{},
+			ResultsKept:       100_000,
+			ResultsBytes:      64 << 20,
+			ResultsAge:        10 * time.Minute,
+			DrainTimeout:      30 * time.Second,
+			Workers:           Workers{BreakerFailures: 5, BreakerPause: time.Second, BreakerMaxPause: 30 * time.Second},
+		},
+		Pool: Pool{
+			Isolation: IsolationProcess,
+			Tesseract: Tesseract{PSM: 11, Language: "eng", Timeout: 30 * time.Second},
+			Decode:    Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
+		},
+		Server: Server{Listen: "127.0.0.1:8080", BodyBytes: 128 << 20},
+	}
+}
+
+// SlotsFor is the number of samples one of n workers scores at a time on a
+// machine with that many CPUs: Slots, or where it is 0 a worker's share of four
+// samples for each CPU, so that decoding, scoring and waiting overlap.
+func (w Workers) SlotsFor(n, cpus int) int {
+	if w.Slots > 0 {
+		return w.Slots
+	}
+	return max(1, (4*cpus+n-1)/max(1, n))
+}
+
+// AbandonedFor is MaxAbandoned of a worker with that many slots, or where it is
+// 0 half of them.
+func (w Workers) AbandonedFor(slots int) int {
+	if w.MaxAbandoned > 0 {
+		return w.MaxAbandoned
+	}
+	return max(1, slots/2)
+}
+
+// SlotsFor is the number of Tesseract children on a machine with that many CPUs.
+func (t Tesseract) SlotsFor(cpus int) int {
+	if t.Slots > 0 {
+		return t.Slots
+	}
+	return max(1, cpus)
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile is the largest configuration file.
+const maxFile = 1 << 20
+
+// Load reads the file at path and applies the overrides in order. An empty path
+// is an empty file: then the overrides are all there is. env looks up the
+// variables of ${oc.env:…}; nil is an empty environment. If anything is wrong
+// the error is a Faults with all of it.
+func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
+	if path == "" {
+		return Parse("", nil, overrides, env)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return Parse(path, data, overrides, env)
+}
+
+// Parse is Load of a file's content; name stands in messages.
+func Parse(name string, data []byte, overrides []string, env func(string) (string, bool)) (*Config, error) {
+	r := newReader(name)
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	root := r.parse(data)
+	if root == nil {
+		return nil, r.faults.sorted()
+	}
+	for i, text := range overrides {
+		r.override(root, text, i+1)
+	}
+	top := value{node: root}
+	r.prune(top, 0)
+	r.interpolate(top, env)
+
+	c := Default()
+	r.top(c, top)
+	if err := r.faults.sorted(); err != nil {
+		return nil, err
+	}
+	c.notes = r.sortedNotes()
+	return c, nil
+}
+
+// top reads the sections of the file. The settings come first, because terms
+// take defaults from them.
+func (r *reader) top(c *Config, v value) {
+	o := r.mapping(v)
+	r.decodeSections(o, c.sections())
+
+	var described []string
+	if v, ok := o.take("reward"); ok {
+		described = append(described, "reward")
+		if p := r.profile(c, DefaultProfile, v); p != nil {
+			c.Profiles[DefaultProfile] = p
+		}
+	}
+	if v, ok := o.take("rewards"); ok {
+		for _, e := range r.mapping(v).rest() {
+			described = append(described, e.path)
+			r.named(c, e)
+		}
+	}
+	o.refuseRest(append(schema().visible(), "reward", "rewards"))
+	if len(c.Profiles) == 0 && !r.incomplete {
+		at := "reward"
+		if len(described) > 0 {
+			at = described[0]
+		}
+		r.faultAt(at, "no reward is named: write reward.reward_functions.<key>.path (or reward.custom_reward_function.path), such as builtin://ocr")
+	}
+	r.whole(c)
+}
+
+// named reads one profile of the section rewards. A profile with a fault is
+// there all the same, so that nobody misses it on top.
+func (r *reader) named(c *Config, e entry) {
+	c.Profiles[e.name] = &Profile{Name: e.name}
+	switch {
+	case e.name == DefaultProfile:
+		r.fault(e.value, "the reward named default is the section reward: write it there")
+		return
+	case !profileName().MatchString(e.name):
+		r.fault(e.value, "%q cannot name a reward: want letters, digits, dots, dashes and underscores", shorten(e.name))
+		return
+	}
+	if p := r.profile(c, e.name, e.value); p != nil {
+		c.Profiles[e.name] = p
+	} else if !r.incomplete {
+		r.fault(e.value, "names no scorer: write reward_functions.<key>.path or custom_reward_function.path")
+	}
+}
+
+// profileName is what a name may be: it stands in the path /scorers/{name}.
+func profileName() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) }
+
+// parse turns the file into one mapping node, or records why it cannot.
+func (r *reader) parse(data []byte) *yaml.Node {
+	if len(data) > maxFile {
+		r.faultAt("", "the file is larger than %s", formatSize(maxFile))
+		return nil
+	}
+	var doc, second yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(string(data)))
+	err := d.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		return &yaml.Node{Kind: yaml.MappingNode}
+	case err == nil:
+		if err = d.Decode(&second); errors.Is(err, io.EOF) {
+			err = nil
+		} else if err == nil {
+			r.faults = append(r.faults, Fault{r.place(&second), "", "a second document begins here: write one file each"})
+			return nil
+		}
+	}
+	if err != nil {
+		r.faults = append(r.faults, r.syntax(err))
+		return nil
+	}
+	root := doc.Content[0]
+	switch {
+	case root.Kind == yaml.MappingNode:
+		return root
+	case value{node: root}.null():
+		return &yaml.Node{Kind: yaml.MappingNode}
+	}
+	r.fault(value{node: root}, "want sections such as reward and server, got %s", describe(root))
+	return nil
+}
+
+// syntax takes the line out of an error of the YAML library.
+func (r *reader) syntax(err error) Fault {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	f := Fault{Place: Place{File: r.file}}
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(text); m != nil {
+		f.Place.Line, _ = strconv.Atoi(m[1])
+		f.Place.Column = 1
+		text = text[len(m[0]):]
+	}
+	f.Message = "this is not YAML: " + text
+	return f
+}

@@ -1,0 +1,252 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+const minimal = "reward: {reward_functions: {ocr: {path: \"builtin://ocr\"}}}\n"
+
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+func parse(t *testing.T, text string, overrides ...string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("c.yaml", []byte(text), overrides, nil)
+	require.NoError(t, err)
+	return c
+}
+
+// faults parses and returns the lines of the error.
+func faults(t *testing.T, text string, overrides ...string) []string {
+	t.Helper()
+	_, err := config.Parse("c.yaml", []byte(text), overrides, nil)
+	require.Error(t, err)
+	var all config.Faults
+	require.ErrorAs(t, err, &all)
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestAMinimalFileTakesEveryDefault(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("testdata/minimal.yaml", nil, nil)
+	require.NoError(t, err)
+	want := config.Default()
+	assert.Equal(t, want.Loop, c.Loop)
+	assert.Equal(t, want.Pool, c.Pool)
+	assert.Equal(t, want.Server, c.Server)
+	assert.Equal(t, 8, c.NumWorkers)
+	p := c.Profiles[config.DefaultProfile]
+	require.Len(t, p.Terms, 1)
+	assert.False(t, p.Single)
+	assert.Equal(t, rewards.WeightedSum, p.Aggregation)
+	assert.Equal(t, rewards.PolicyNone, p.OnSampleFailure.Policy)
+	term := p.Terms[0]
+	assert.Equal(t, []any{"ocr", "ocr", 1.0, false, 120 * time.Second, 1, "testdata/minimal.yaml:5:5"},
+		[]any{term.Key, term.Scorer, term.Weight, term.Required, term.Timeout, term.Retries, term.Place.String()})
+	assert.Nil(t, term.Options)
+}
+
+func TestAFullFileIsReadCompletely(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("testdata/full.yaml", nil, env("API_KEY", "k-123"))
+	require.NoError(t, err)
+	p := c.Profiles["default"]
+	assert.Equal(t, 4, c.NumWorkers)
+	assert.Equal(t, rewards.PolicyGroupMean, p.OnSampleFailure.Policy)
+	require.Len(t, p.Terms, 2)
+	assert.JSONEq(t, `{"preset":"flow_grpo"}`, string(p.Terms[0].Options))
+	assert.True(t, p.Terms[0].Required)
+	assert.Equal(t, 20*time.Second, p.Terms[0].Timeout)
+	assert.JSONEq(t, `{"quality":95}`, string(p.Terms[1].Options))
+	assert.Equal(t, rewards.TermPolicy{Policy: rewards.PolicyValue, Value: -0.5}, p.Terms[1].OnFailure)
+	assert.Equal(t, []float64{-999, -1}, p.Terms[1].InvalidValues)
+
+	text := c.Profiles["text"]
+	assert.True(t, text.Single)
+	assert.True(t, text.Terms[0].Required)
+	assert.Equal(t, "remote", text.Terms[0].Key)
+	assert.JSONEq(t, `{"api_key":"k-123","greeting":"hello world","nested":{"password":"hunter2",
+		"url":"https://user:pw@example.com/x","depth":[1,2.5,null,true]}}`, string(text.Terms[0].Options))
+
+	assert.Equal(t, int64(2<<30), c.Loop.MaxBytes)
+	assert.Equal(t, 10*time.Minute, c.Loop.SampleTimeout)
+	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.RunWeights)
+	assert.Equal(t, 3, c.Loop.Workers.SlotsFor(8, 2))
+	assert.Equal(t, config.Tesseract{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
+	assert.Equal(t, "/etc/rewardloop/token", c.Server.TokenFile)
+}
+
+func TestFiveFaultsAreReportedTogetherWithTheirLines(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []string{
+		`c.yaml:2:16: reward.num_workers: want a whole number, got "many"`,
+		`c.yaml:3:3: reward.agregation: no such key; did you mean aggregation?`,
+		`c.yaml:5:48: reward.reward_functions.ocr.weight: want a finite number, got "heavy"`,
+		`c.yaml:9:5: reward.reward_functions.ocr: given twice, first on line 5`,
+		`c.yaml:11:14: loop.max_bytes: want a size such as 64MiB, got "64 megs"`,
+	}, faults(t, `reward:
+  num_workers: many
+  agregation: weighted_sum
+  reward_functions:
+    ocr: {path: "builtin://ocr", weight:       heavy}
+    jpeg:
+      path: builtin://jpeg
+      quality: 95
+    ocr:
+loop:
+  max_bytes: 64 megs
+`))
+}
+
+func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
+	t.Parallel()
+	const ok = minimal
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":              {"", "no reward is named"},
+		"no mapping":         {"- a\n", "c.yaml:1:1: want sections such as reward and server, got a list"},
+		"no YAML":            {"reward: {\n", "this is not YAML"},
+		"bad indent":         {"reward:\n  a: 1\n b: 2\n", "c.yaml:2:1: this is not YAML"},
+		"two documents":      {ok + "---\n" + ok, "a second document begins here"},
+		"alias":              {"reward: &r {reward_functions: {a: {path: \"builtin://a\"}}}\nrewards: {b: *r}\n", "c.yaml:2:14: rewards.b: aliases (*r) are not read"},
+		"merge":              {ok + "loop: {<<: {max_attempts: 2}}\n", `c.yaml:2:8: loop: a key must be a word, got "<<"`},
+		"list key":           {ok + "? [a]\n: 1\n", "a key must be a word, got a list"},
+		"section no mapping": {ok + "loop: fast\n", `c.yaml:2:7: loop: want keys below it, got "fast"`},
+		"out of range":       {ok + "loop: {max_attempts: 0}\n", "c.yaml:2:22: loop.max_attempts: want 1…100, got 0"},
+		"fraction":           {ok + "loop: {max_attempts: 2.5}\n", `loop.max_attempts: want a whole number, got "2.5"`},
+		"duration":           {ok + "loop: {sample_timeout: soon}\n", `want a duration such as 120s, got "soon"`},
+		"short duration":     {ok + "loop: {sample_timeout: 10ms}\n", "want 1s…604800s, got 10ms"},
+		"size":               {ok + "loop: {max_bytes: 5}\n", "want at least 1MiB, got 5"},
+		"boolean":            {ok + "loop: {deterministic: perhaps}\n", `want true or false, got "perhaps"`},
+		"choice":             {ok + "pool: {isolation: docker}\n", `want one of process, inline, got "docker"`},
+		"null":               {ok + "loop: {max_attempts: }\n", "want a whole number, got nothing"},
+		"list for text":      {ok + "server: {listen: [a]}\n", "want text, got a list"},
+		"run weight":         {ok + "loop: {run_weights: {a: -1}}\n", "loop.run_weights.a: a weight must be positive"},
+		"containment":        {ok + "loop: {message_bytes: 2GiB}\n", "loop.message_bytes: want at most 1GiB, which is loop.max_bytes"},
+		"contained":          {ok + "loop: {max_bytes: 64MiB, credit_bytes: 1MiB}\n", "c.yaml:2:19: loop.max_bytes: want at least 128MiB, which is loop.message_bytes"},
+		"longest deadline":   {ok + "loop: {max_sample_timeout: 10m}\n", "loop.max_sample_timeout: want at least 900s, which is loop.sample_timeout"},
+		"shortest claim":     {ok + "loop: {claim_timeout: 1m}\n", "loop.claim_timeout: want at least 120s, which is loop.term_timeout"},
+		"fabric":             {ok + "fabric: {listen: a}\n", "c.yaml:2:1: fabric: scaling out over several machines has no settings yet; leave fabric out"},
+		"trainer":            {ok + "trainer: {nnodes: 1}\n", "trainer: belongs to the trainer"},
+		"legacy":             {ok + "custom_reward_function: {path: a.py}\n", "custom_reward_function: has moved: write reward.custom_reward_function"},
+		"legacy below":       {"reward: {reward_kwargs: {a: 1}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_kwargs: has moved: write reward.custom_reward_function.reward_kwargs"},
+		"defaults list":      {"reward: {defaults: [a], custom_reward_function: {path: \"builtin://a\"}}\n", "paste the output of"},
+
+		"no path":          {"reward: {reward_functions: {a: {weight: 1}}}\n", "reward.reward_functions.a: has no path: write builtin://"},
+		"entry no mapping": {"reward: {reward_functions: {a: builtin://a}}\n", "reward.reward_functions.a: want keys below it"},
+		"bad key":          {"reward: {reward_functions: {a/b: {path: \"builtin://a\"}}}\n", `"a/b" cannot name a reward`},
+		"bare path":        {"reward: {reward_functions: {a: {path: ocr}}}\n", "want builtin:// before the name of a built-in scorer: builtin://ocr"},
+		"no scorer":        {"reward: {reward_functions: {a: {path: \"builtin://\"}}}\n", "want builtin:// and the name of a scorer"},
+		"onnx":             {"reward: {reward_functions: {a: {path: \"onnx://clip\"}}}\n", "ONNX models are not built yet"},
+		"http":             {"reward: {reward_functions: {a: {path: \"http://localhost:1\"}}}\n", "HTTP scorers are not built yet"},
+		"python":           {"reward: {reward_functions: {a: {path: mine/reward.py}}}\n", "Python reward functions are not built yet; write builtin://"},
+		"scheme":           {"reward: {reward_functions: {a: {path: \"s3://x\"}}}\n", "no such kind of path"},
+		"function name":    {"reward: {reward_functions: {a: {path: \"builtin://ocr\", name: main}}}\n", `builtin://ocr holds no function "main"`},
+		"policy":           {"reward: {reward_functions: {a: {path: \"builtin://a\", on_failure: mean}}}\n", `policy "mean": want one of`},
+		"sample policy":    {"reward: {on_sample_failure: fail, reward_functions: {a: {path: \"builtin://a\"}}}\n", `reward.on_sample_failure: policy "fail"`},
+		"required policy":  {"reward: {reward_functions: {a: {path: \"builtin://a\", required: true, on_failure: zero}}}\n", "has no effect beside required: true"},
+		"required number":  {"reward: {reward_functions: {a: {path: \"builtin://a\", required: 1}}}\n", "want true or false"},
+		"weights":          {"reward: {reward_functions: {a: {path: \"builtin://a\", weight: -1}}}\n", "reward.reward_functions: the weights sum to -1; weighted_sum needs a positive sum"},
+		"aggregation":      {"reward: {aggregation: median, reward_functions: {a: {path: \"builtin://a\"}}}\n", "want one of weighted_sum, weighted_mean, min, max, product"},
+		"invalid values":   {"reward: {reward_functions: {a: {path: \"builtin://a\", invalid_values: [.nan]}}}\n", "invalid_values[0]: want a finite number"},
+		"extra keys":       {"reward: {reward_functions: {a: {path: \"builtin://a\", extra_keys: [b]}}}\n", "extra_keys: is for Python and HTTP scorers"},
+		"infinite option":  {"reward: {reward_functions: {a: {path: \"builtin://a\", x: .inf}}}\n", "reward.reward_functions.a.x: want a finite number"},
+		"long term":        {"reward: {reward_functions: {a: {path: \"builtin://a\", timeout: 1000}}}\n", "want at most 600s, which is loop.claim_timeout"},
+		"both kinds":       {"reward: {custom_reward_function: {path: \"builtin://a\"}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "are both given; keep one"},
+		"kwargs alone":     {"reward: {custom_reward_function: {reward_kwargs: {a: 1}}}\n", "custom_reward_function has no path"},
+		"manager":          {"reward: {reward_manager: {name: dapo}, custom_reward_function: {path: \"builtin://a\"}}\n", `the reward manager "dapo" is not built; leave reward_manager out`},
+		"manager of one":   {"reward: {reward_manager: {name: naive}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "naive scores one function"},
+		"manager of many":  {"reward: {reward_manager: {name: MultiVisualRewardManager}, custom_reward_function: {path: \"builtin://a\"}}\n", "MultiVisualRewardManager needs reward.reward_functions"},
+		"manager module":   {"reward: {reward_manager: {module: {path: pkg://mine}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_manager.module.path: reward managers of your own are Python"},
+		"sandbox":          {"reward: {sandbox_fusion: {url: \"http://a\"}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.sandbox_fusion.url: running code in a sandbox is not built yet"},
+		"engine key":       {"reward: {reward_model: {rollout: {tensor_parallel: 2}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.tensor_parallel: no such key"},
+		"sandbox memory":   {"reward: {sandbox_fusion: {memory_limit_mb: lots}, custom_reward_function: {path: \"builtin://a\"}}\n", "memory_limit_mb: want a whole number"},
+		"by data source":   {"reward: {compute_score_kwargs: {method: flexible}}\n", "the built-in choice by data_source is not built"},
+
+		"named default": {"rewards: {default: {custom_reward_function: {path: \"builtin://a\"}}}\n", "the reward named default is the section reward"},
+		"named path":    {"rewards: {a/b: {custom_reward_function: {path: \"builtin://a\"}}}\n", `"a/b" cannot name a reward`},
+		"named empty":   {ok + "rewards: {a: {}}\n", "rewards.a: names no scorer"},
+		"named workers": {"rewards: {a: {num_workers: 2, custom_reward_function: {path: \"builtin://a\"}}}\n", "write reward.num_workers"},
+
+		"variable":      {ok + "server: {token_file: \"${oc.env:NOPE}\"}\n", "server.token_file: the environment variable NOPE is not set; write ${oc.env:NOPE,default}"},
+		"interpolation": {ok + "server: {token_file: \"${oc.select:a}\"}\n", "only ${oc.env:NAME} and ${oc.env:NAME,default} are resolved"},
+		"open brace":    {ok + "server: {token_file: \"${oc.env:A\"}\n", "has no closing brace"},
+
+		"port":      {ok + "server: {listen: \"127.0.0.1:http\"}\n", `want a port of 0…65535, got "http"`},
+		"address":   {ok + "server: {listen: 127.0.0.1}\n", "want an address and a port such as 127.0.0.1:8080"},
+		"tls":       {ok + "server: {tls_key: a}\n", "server.tls_key: needs server.tls_cert beside it"},
+		"client ca": {ok + "server: {client_ca: a}\n", "server.client_ca: needs server.tls_cert"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := faults(t, c.text)
+			assert.Len(t, lines, 1, "%v", lines)
+			assert.Contains(t, lines[0], c.want)
+			assert.Contains(t, lines[0], "c.yaml")
+		})
+	}
+}
+
+func TestAPublicAddressNeedsAToken(t *testing.T) {
+	t.Parallel()
+	for listen, public := range map[string]bool{
+		"127.0.0.1:1": false, "127.8.9.1:1": false, "localhost:1": false, "[::1]:1": false,
+		":8080": true, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "gpu-7:1": true, "[::ffff:127.0.0.1]:1": false,
+	} {
+		text := minimal + fmt.Sprintf("server: {listen: %q}\n", listen)
+		if !public {
+			assert.Empty(t, parse(t, text).Server.TokenFile, listen)
+			continue
+		}
+		assert.Contains(t, faults(t, text)[0], listen+" can be reached from other machines: write server.token_file", listen)
+		c := parse(t, text, "server.token_file=/t")
+		assert.Contains(t, notes(c), "server.listen: without server.tls_cert the token crosses the network in clear")
+		c = parse(t, text, "server.token_file=/t", "server.tls_cert=/c", "server.tls_key=/k")
+		assert.NotContains(t, notes(c), "in clear")
+	}
+}
+
+func notes(c *config.Config) string {
+	var b strings.Builder
+	for _, n := range c.Notes() {
+		b.WriteString(n.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestSizesAndDurationsAreReadAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]int64{
+		"64MiB": 64 << 20, "64 MiB": 64 << 20, "1.5GiB": 3 << 29, "500MB": 500e6, "1048577": 1048577, "2KiB": 2048, "3TB": 3e12,
+	} {
+		c := parse(t, minimal, "loop.results_bytes="+in)
+		assert.Equal(t, want, c.Loop.ResultsBytes, in)
+	}
+	for in, want := range map[string]time.Duration{
+		"120s": 2 * time.Minute, "120": 2 * time.Minute, "120.5": 120500 * time.Millisecond, "2m30s": 150 * time.Second, "0": 0,
+	} {
+		assert.Equal(t, want, parse(t, minimal, "loop.drain_timeout="+in).Loop.DrainTimeout, in)
+	}
+	for _, in := range []string{"-1MiB", "1e400", "0x10", "NaN", "inf", "1PiB", "MiB", "9999999TiB"} {
+		assert.Len(t, faults(t, minimal, "loop.results_bytes="+in), 1, in)
+	}
+	for _, in := range []string{"-1s", "NaN", "1e300", "8d", "999h"} {
+		assert.Len(t, faults(t, minimal, "loop.drain_timeout="+in), 1, in)
+	}
+}

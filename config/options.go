@@ -1,0 +1,124 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// list returns the items of a sequence; a single value is a list of one.
+func (r *reader) list(v value) []value {
+	switch {
+	case v.null():
+		return nil
+	case v.node.Kind == yaml.ScalarNode:
+		return []value{v}
+	case v.node.Kind != yaml.SequenceNode:
+		r.fault(v, "want a list, got %s", describe(v.node))
+		return nil
+	}
+	items := make([]value, len(v.node.Content))
+	for i, n := range v.node.Content {
+		items[i] = value{n, fmt.Sprintf("%s[%d]", v.path, i)}
+	}
+	return items
+}
+
+// json turns a node into what encoding/json writes.
+func (r *reader) json(v value) (any, bool) {
+	switch v.node.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		for _, e := range r.mapping(v).rest() {
+			item, ok := r.json(e.value)
+			if !ok {
+				return nil, false
+			}
+			out[e.name] = item
+		}
+		return out, true
+	case yaml.SequenceNode:
+		out := []any{}
+		for _, item := range r.list(v) {
+			x, ok := r.json(item)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, x)
+		}
+		return out, true
+	}
+	return r.jsonScalar(v)
+}
+
+func (r *reader) jsonScalar(v value) (any, bool) {
+	switch v.node.ShortTag() {
+	case "!!null":
+		return nil, true
+	case "!!bool", "!!int", "!!float":
+		var x any
+		if err := v.node.Decode(&x); err != nil {
+			r.fault(v, "%q cannot be read: %v", shorten(v.node.Value), err)
+			return nil, false
+		}
+		if f, ok := x.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			r.fault(v, "want a finite number, got %q", v.node.Value)
+			return nil, false
+		}
+		return x, true
+	case "!!binary":
+		r.fault(v, "binary values are not read: write text")
+		return nil, false
+	}
+	return v.node.Value, true // text, and dates, which scorers read as text
+}
+
+// masked is a value without its secrets: what has the name of one, what came
+// from the environment, and a password in an address.
+func (r *reader) masked(v value, x any) any {
+	switch x := x.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for _, e := range r.mapping(v).rest() {
+			out[e.name] = r.masked(e.value, x[e.name])
+			if secretName(e.name) {
+				out[e.name] = r.mask(e.value)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, item := range r.list(v) {
+			out[i] = r.masked(item, x[i])
+		}
+		return out
+	case string:
+		if text, ok := r.written[v.node]; ok {
+			return text
+		}
+		if u, err := url.Parse(x); err == nil && u.User != nil {
+			return u.Redacted()
+		}
+	}
+	return x
+}
+
+// mask stands for a secret: the interpolation that brought it, or stars.
+func (r *reader) mask(v value) any {
+	if text, ok := r.written[v.node]; ok {
+		return text
+	}
+	return "***"
+}
+
+// encode cannot fail: the values are what json made.
+func encode(v any) json.RawMessage {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic("config: options that JSON cannot hold: " + err.Error())
+	}
+	return out
+}

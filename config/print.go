@@ -1,0 +1,135 @@
+package config
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Print writes the configuration as a file that means the same, with every
+// default spelled out and a comment on every setting. Secrets are not in it: an
+// option that came from the environment is shown as the ${oc.env:…} it was, one
+// whose name is that of a secret as ***.
+func (c *Config) Print(w io.Writer) error {
+	p := &printer{w: bufio.NewWriter(w)}
+	p.line(0, "# What builds the reward of a sample that names none; rewards below has the others.")
+	p.line(0, "reward:")
+	p.comment(1, "Reward-loop workers of this process.")
+	p.line(1, "num_workers: %d", c.NumWorkers)
+	if d, ok := c.Profiles[DefaultProfile]; ok {
+		p.profile(1, d)
+	}
+	named := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Profiles)), func(n string) bool { return n == DefaultProfile })
+	if len(named) > 0 {
+		p.line(0, "")
+		p.line(0, "# Rewards chosen by name.")
+		p.line(0, "rewards:")
+		for _, n := range named {
+			p.line(1, "%s:", quote(n))
+			p.profile(2, c.Profiles[n])
+		}
+	}
+	for _, s := range c.sections() {
+		p.line(0, "")
+		p.section(0, s)
+	}
+	if err := p.w.Flush(); err != nil {
+		return fmt.Errorf("printing the configuration: %w", err)
+	}
+	return nil
+}
+
+// printer writes lines; its writer remembers the first error.
+type printer struct{ w *bufio.Writer }
+
+func (p *printer) line(depth int, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if text != "" {
+		text = strings.Repeat("  ", depth) + text
+	}
+	_, _ = p.w.WriteString(text + "\n") // Flush reports it
+}
+
+func (p *printer) comment(depth int, text string) { p.line(depth, "# %s", text) }
+
+func (p *printer) section(depth int, s section) {
+	p.comment(depth, s.doc)
+	p.line(depth, "%s:", s.name)
+	for _, set := range s.settings {
+		p.comment(depth+1, set.doc)
+		p.line(depth+1, "%s: %s", set.key, set.show())
+	}
+	for _, sub := range s.sections {
+		p.section(depth+1, sub)
+	}
+}
+
+func (p *printer) profile(depth int, r *Profile) {
+	if r.Single {
+		for _, t := range r.Terms {
+			p.line(depth, "custom_reward_function:")
+			p.line(depth+1, "path: %s", quote(t.Path))
+			p.term(depth+1, t)
+			if t.shown != nil {
+				p.line(depth+1, "reward_kwargs: %s", printable(t.shown))
+			}
+		}
+	} else {
+		p.line(depth, "reward_functions:")
+		for _, t := range r.Terms {
+			p.line(depth+1, "%s:", quote(t.Key))
+			p.line(depth+2, "path: %s", quote(t.Path))
+			p.line(depth+2, "weight: %v", t.Weight)
+			p.line(depth+2, "required: %v", t.Required)
+			if !t.Required {
+				p.onFailure(depth+2, t.OnFailure)
+			}
+			p.term(depth+2, t)
+			p.options(depth+2, t.shown)
+		}
+		p.comment(depth, "weighted_sum, weighted_mean, min, max or product.")
+		p.line(depth, "aggregation: %s", r.Aggregation)
+	}
+	p.comment(depth, "What stands beside the null score of a failed sample: none, zero, group_mean or value:<number>.")
+	p.line(depth, "on_sample_failure: %s", policy(r.OnSampleFailure.Policy, r.OnSampleFailure.Value))
+}
+
+func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
+	if f.Policy == "" {
+		p.comment(depth, "on_failure: group_mean for a sample that has a prompt group, else fail.")
+		return
+	}
+	p.line(depth, "on_failure: %s", policy(f.Policy, f.Value))
+}
+
+func (p *printer) term(depth int, t TermConfig) {
+	p.line(depth, "timeout: %s", formatDuration(t.Timeout))
+	p.line(depth, "retries: %d", t.Retries)
+	if len(t.InvalidValues) > 0 {
+		p.line(depth, "invalid_values: %s", encode(t.InvalidValues))
+	}
+}
+
+// options writes one key a line; JSON is YAML.
+func (p *printer) options(depth int, shown json.RawMessage) {
+	var m map[string]json.RawMessage
+	if shown == nil || json.Unmarshal(shown, &m) != nil {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		p.line(depth, "%s: %s", quote(k), printable(m[k]))
+	}
+}
+
+func policy(p rewards.Policy, v float64) string {
+	if p == rewards.PolicyValue {
+		return fmt.Sprintf("value:%v", v)
+	}
+	return string(p)
+}

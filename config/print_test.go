@@ -1,0 +1,81 @@
+package config_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/config"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/*.golden.yaml")
+
+func printed(t *testing.T, c *config.Config) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, c.Print(&b))
+	return b.String()
+}
+
+// TestGoldenPrint holds what `config print` shows of the two example files.
+func TestGoldenPrint(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"minimal", "full"} {
+		c, err := config.Load("testdata/"+name+".yaml", nil, env("API_KEY", "k-123"))
+		require.NoError(t, err)
+		got, golden := printed(t, c), "testdata/"+name+".golden.yaml"
+		if *update {
+			require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
+		}
+		want, err := os.ReadFile(golden)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got, "run go test ./config -update if this is meant")
+		for _, secret := range []string{"k-123", "hunter2", "user:pw"} {
+			assert.NotContains(t, got, secret)
+		}
+	}
+}
+
+func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{minimal, `
+reward:
+  on_sample_failure: value:0.25
+  aggregation: max
+  reward_functions:
+    "1": {path: "builtin://a", timeout: 250ms, retries: 0, on_failure: zero, "on": yes, "x y": {b: [1e30, 1.0, -7, "7", null]}}
+    b: {path: "builtin://b", weight: 1e-9, required: "True", text: "tab\t nul\0 del\x7f nel\x85 \u2028 \U0001F600 ${oc.env:NOPE,<a>}"}
+rewards:
+  null: {custom_reward_function: {path: builtin://c, invalid_values: -1}}
+loop: {run_weights: {"a: b": 0.1, c: 3}, term_timeout: 1.5, max_bytes: 1073741825}
+server: {listen: "localhost:0", token_file: "/a b#c", body_bytes: 3MB}
+`} {
+		c := parse(t, text)
+		again, err := config.Parse("again.yaml", []byte(printed(t, c)), nil, nil)
+		require.NoError(t, err, printed(t, c))
+		assert.Equal(t, printed(t, c), printed(t, again))
+		assert.Equal(t, c.Loop, again.Loop)
+		assert.Equal(t, c.Server, again.Server)
+		for name, p := range c.Profiles {
+			for i, term := range p.Terms {
+				q := again.Profiles[name].Terms[i]
+				term.Place = q.Place
+				assert.Equal(t, string(term.Options), string(q.Options))
+				assert.EqualExportedValues(t, term, q)
+			}
+		}
+	}
+}
+
+func TestTheDefaultsPrintWithoutARewardAndAreComplete(t *testing.T) {
+	t.Parallel()
+	text := printed(t, config.Default()) + "rewards: {a: {custom_reward_function: {path: builtin://a}}}\n"
+	c := parse(t, text)
+	assert.Equal(t, config.Default().Loop, c.Loop)
+	assert.Equal(t, config.Default().Pool, c.Pool)
+	assert.Equal(t, config.Default().Server, c.Server)
+}

@@ -1,0 +1,384 @@
+package config
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// profile reads reward or rewards.<name>. It returns nil where no scorer is
+// named. Every profile has its own manager; the workers are everybody's.
+func (r *reader) profile(c *Config, name string, v value) *Profile {
+	o := r.mapping(v)
+	p := &Profile{Name: name, Aggregation: rewards.WeightedSum, Place: r.place(v.node)}
+	p.OnSampleFailure.Policy = rewards.PolicyNone
+	_, _ = o.take("_target_") // Hydra's class name
+
+	if v, ok := o.take("num_workers"); ok && !v.null() {
+		if name != DefaultProfile {
+			r.fault(v, "the workers are shared by all rewards: write reward.num_workers")
+		} else if n, ok := r.integer(v, 1, 4096); ok {
+			c.NumWorkers = n
+		}
+	}
+	if v, ok := o.take("aggregation"); ok && !v.null() {
+		var words []string
+		for _, a := range rewards.Aggregations() {
+			words = append(words, string(a))
+		}
+		if s, ok := r.choice(v, words); ok {
+			p.Aggregation = rewards.Aggregation(s)
+		}
+	}
+	if v, ok := o.take("on_sample_failure"); ok && !v.null() {
+		if s, ok := r.scalar(v, "none, zero, group_mean or value:<number>"); ok {
+			policy, err := rewards.ParseSamplePolicy(s)
+			if err != nil {
+				r.fault(v, "%v", err)
+			}
+			p.OnSampleFailure = policy
+		}
+	}
+	if v, ok := o.take("compute_score_kwargs"); ok && len(r.mapping(v).rest()) > 0 {
+		r.fault(v, "the built-in choice by data_source is not built; name the scorer in custom_reward_function.path and write these as its reward_kwargs")
+		r.incomplete = true
+	}
+	single, singlePath := r.customFunction(c, o)
+	several, severalPath := r.functions(c, o)
+	switch {
+	case single != nil && several != nil:
+		p.Single = true
+		r.faultAt(singlePath, "and %s are both given; keep one (for several rewards write _multi_reward_placeholder as name here, or leave it out)", severalPath)
+	case single != nil:
+		p.Single, p.Terms = true, single
+	default:
+		p.Terms = several
+	}
+	r.managerSection(o, several != nil, severalPath)
+	r.rewardModel(o)
+	r.sandbox(o)
+	o.refuseRest(rewardKeys().visible())
+	if single == nil && several == nil {
+		return nil
+	}
+	r.checkWeights(p, severalPath)
+	r.noteDifferences(p, v.path)
+	return p
+}
+
+// checkWeights holds the sum of weights against the aggregation.
+func (r *reader) checkWeights(p *Profile, path string) {
+	if p.Single || p.Aggregation != rewards.WeightedSum && p.Aggregation != rewards.WeightedMean {
+		return
+	}
+	var sum float64
+	for _, t := range p.Terms {
+		sum += t.Weight
+	}
+	if sum <= 0 {
+		r.faultAt(path, "the weights sum to %v; %s needs a positive sum", sum, p.Aggregation)
+	}
+}
+
+// customFunction reads custom_reward_function: one term, or nil for none and for
+// verl-omni's placeholder. The path is where it was read.
+func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, at string) {
+	v, ok := parent.take("custom_reward_function")
+	if !ok || v.null() {
+		return nil, v.path
+	}
+	o := r.mapping(v)
+	pathValue, hasPath := o.take("path")
+	nameValue, hasName := o.take("name")
+	placeheld := hasName && nameValue.node.Value == placeholder
+	t := TermConfig{Weight: 1, Required: true, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
+	r.common(o, &t, c.Loop.ClaimTimeout)
+	kwargs, hasKwargs := o.take("reward_kwargs")
+	if hasKwargs {
+		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
+	}
+	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
+	if placeheld || !hasPath || pathValue.null() {
+		if t.Options != nil {
+			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
+			r.incomplete = true
+		}
+		return nil, v.path
+	}
+	r.scorer(&t, pathValue, nameValue)
+	t.Key = t.Scorer
+	return []TermConfig{t}, v.path
+}
+
+// functions reads reward_functions: its terms in the order of the file, nil
+// where there are none.
+func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at string) {
+	v, ok := parent.take("reward_functions")
+	if !ok {
+		return nil, v.path
+	}
+	for _, e := range r.mapping(v).rest() {
+		if e.name == "" || strings.ContainsAny(e.name, "/ \t\n") {
+			r.fault(e.value, "%q cannot name a reward: want a word without slashes or spaces", shorten(e.name))
+		}
+		terms = append(terms, r.function(c, e))
+	}
+	return terms, v.path
+}
+
+func (r *reader) function(c *Config, e entry) TermConfig {
+	o := r.mapping(e.value)
+	t := TermConfig{Key: e.name, Weight: 1, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
+	if _, made := r.origin[e.node]; !made {
+		t.Place = r.place(e.key)
+	}
+	if v, ok := o.take("weight"); ok && !v.null() {
+		if w, ok := r.number(v); ok {
+			t.Weight = w
+		}
+	}
+	if v, ok := o.take("required"); ok {
+		if b, ok := r.boolean(v); ok {
+			t.Required = b
+		}
+	}
+	if v, ok := o.take("on_failure"); ok && !v.null() {
+		if s, ok := r.scalar(v, "group_mean, fail, zero or value:<number>"); ok {
+			policy, err := rewards.ParseTermPolicy(s)
+			if err != nil {
+				r.fault(v, "%v", err)
+			}
+			t.OnFailure = policy
+		}
+		if t.Required {
+			r.fault(v, "has no effect beside required: true; leave one of them out")
+		}
+	}
+	r.common(o, &t, c.Loop.ClaimTimeout)
+	if v, ok := o.take("extra_keys"); ok {
+		r.fault(v, "is for Python and HTTP scorers, which are not built yet; leave it out: a built-in scorer declares its own")
+	}
+	pathValue, ok := o.take("path")
+	nameValue, _ := o.take("name")
+	switch {
+	case !ok && (r.incomplete || e.node.Kind != yaml.MappingNode && !e.null()):
+	case !ok || pathValue.null():
+		r.fault(e.value, "has no path: write builtin:// and the name of a scorer")
+	default:
+		r.scorer(&t, pathValue, nameValue)
+	}
+	rest := o.rest()
+	if _, missing := notBuilt(t.Path); missing {
+		for _, e := range rest {
+			r.fault(e.value, "is an option of %s, which is not built yet; leave it out", shorten(t.Path))
+		}
+		return t
+	}
+	t.Options, t.shown = r.options(rest)
+	return t
+}
+
+// common reads what every term may say. Longest is how
+// long a worker may keep a sample.
+func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
+	if v, ok := o.take("timeout"); ok && !v.null() {
+		if d, ok := r.duration(v, time.Millisecond); ok {
+			t.Timeout = d
+			if d > longest {
+				r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+			}
+		}
+	}
+	if v, ok := o.take("retries"); ok && !v.null() {
+		if n, ok := r.integer(v, 0, 20); ok {
+			t.Retries = n
+		}
+	}
+	if v, ok := o.take("invalid_values"); ok {
+		for _, item := range r.list(v) {
+			if x, ok := r.number(item); ok {
+				t.InvalidValues = append(t.InvalidValues, x)
+			}
+		}
+	}
+}
+
+// scorer reads path and name. With builtin:// the path says all, and a name can
+// only be what a recipe of verl-omni left behind.
+func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
+	p, ok := r.text(pathValue)
+	if !ok {
+		return
+	}
+	t.Path = p
+	if problem, _ := notBuilt(p); problem != "" {
+		r.fault(pathValue, "%s", problem)
+		return
+	}
+	t.Scorer = strings.TrimPrefix(p, "builtin://")
+	if t.Scorer == "" || strings.ContainsAny(t.Scorer, "/?# \t\n") {
+		r.fault(pathValue, "want builtin:// and the name of a scorer, got %q", shorten(p))
+	}
+	if nameValue.null() {
+		return
+	}
+	name, ok := r.text(nameValue)
+	switch {
+	case !ok:
+	case strings.HasPrefix(name, "compute_score"):
+		r.note(nameValue, "has no effect beside "+p)
+	default:
+		r.fault(nameValue, "%s holds no function %q; leave name out", p, shorten(name))
+	}
+}
+
+// options turns the keys that the scorer reads itself into a JSON object; shown
+// is the same without secrets.
+func (r *reader) options(entries []entry) (options, shown json.RawMessage) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	raw, masked := map[string]any{}, map[string]any{}
+	for _, e := range entries {
+		v, ok := r.json(e.value)
+		if !ok {
+			return nil, nil
+		}
+		raw[e.name], masked[e.name] = v, r.masked(e.value, v)
+		if secretName(e.name) {
+			masked[e.name] = r.mask(e.value)
+		}
+	}
+	return encode(raw), encode(masked)
+}
+
+// managerSection reads reward_manager. Which manager works follows from the
+// functions; the section may say the same, or is a fault.
+func (r *reader) managerSection(parent *object, several bool, functions string) {
+	v, ok := parent.take("reward_manager")
+	if !ok || v.null() {
+		return
+	}
+	o := r.mapping(v)
+	_, _ = o.take("_target_")
+	if v, ok := o.take("source"); ok && !v.null() {
+		r.choice(v, []string{"register", "importlib"})
+	}
+	if v, ok := o.take("name"); ok && !v.null() {
+		if s, ok := r.text(v); ok {
+			r.managerName(v, s, several, functions)
+		}
+	}
+	if v, ok := o.take("module"); ok && !v.null() {
+		m := r.mapping(v)
+		_, _ = m.take("_target_")
+		const ours = "pkg://verl_omni.reward_loop.reward_manager"
+		if v, ok := m.take("path"); ok && !v.null() {
+			if s, ok := r.text(v); ok && s != ours && !strings.HasPrefix(s, ours+".") {
+				r.fault(v, "reward managers of your own are Python, which is not built yet; leave it out and combine scorers with reward_functions")
+			}
+		}
+		if v, ok := m.take("name"); ok && !v.null() {
+			if s, ok := r.text(v); ok && !slices.Contains([]string{"custom_reward_manager", "VisualRewardManager", "MultiVisualRewardManager"}, s) {
+				r.fault(v, "there is no reward manager %q; leave it out", shorten(s))
+			}
+		}
+		m.refuseRest([]string{"path", "name"})
+	}
+	o.refuseRest(rewardKeys()["reward_manager"].visible())
+}
+
+func (r *reader) managerName(v value, name string, several bool, functions string) {
+	switch name {
+	case "MultiVisualRewardManager":
+		if !several && !r.incomplete {
+			r.fault(v, "MultiVisualRewardManager needs %s", functions)
+		}
+	case "VisualRewardManager", "naive":
+		if several {
+			r.fault(v, "%s scores one function, and %s names several; write MultiVisualRewardManager, or leave reward_manager out", name, functions)
+		}
+	default:
+		r.fault(v, "the reward manager %q is not built; leave reward_manager out: one function or several are told apart by themselves", shorten(name))
+	}
+}
+
+// rewardModel reads reward_model. Switched off, which is its default, it has no
+// effect; switched on, every key of it asks for what is not built.
+func (r *reader) rewardModel(parent *object) {
+	v, ok := parent.take("reward_model")
+	if !ok || v.null() {
+		return
+	}
+	o := r.mapping(v)
+	known := rewardKeys()["reward_model"]
+	enabled := false
+	if v, ok := o.take("enable"); ok && !v.null() {
+		if enabled, _ = r.boolean(v); enabled {
+			r.fault(v, "%s", engineAdvice("enable"))
+		}
+	}
+	for _, e := range o.rest() {
+		switch {
+		case !slices.Contains(known.names(), e.name):
+			r.refuse(e, known.visible())
+		case e.name == "_target_":
+		case e.name == "rollout":
+			inner := rolloutKeys()
+			for _, k := range r.mapping(e.value).rest() {
+				if !slices.Contains(inner.names(), k.name) {
+					r.refuse(k, inner.visible())
+				} else if k.name != "_target_" {
+					r.engineKey(k, enabled, "rollout."+k.name)
+				}
+			}
+		default:
+			r.engineKey(e, enabled, e.name)
+		}
+	}
+}
+
+func (r *reader) engineKey(e entry, enabled bool, name string) {
+	if enabled {
+		r.fault(e.value, "%s", engineAdvice(name))
+		return
+	}
+	switch name {
+	case "n_gpus_per_node", "nnodes":
+		r.integer(e.value, 0, math.MaxInt32)
+	case "enable_resource_pool":
+		r.boolean(e.value)
+	}
+	if !e.null() {
+		r.note(e.value, "has no effect: reward_model is off")
+	}
+}
+
+// sandbox reads sandbox_fusion, which without an address has no effect.
+func (r *reader) sandbox(parent *object) {
+	v, ok := parent.take("sandbox_fusion")
+	if !ok || v.null() {
+		return
+	}
+	o := r.mapping(v)
+	_, _ = o.take("_target_")
+	url, _ := o.take("url")
+	on := !url.null()
+	if on {
+		r.fault(url, "running code in a sandbox is not built yet; leave sandbox_fusion out")
+	}
+	for _, name := range []string{"max_concurrent", "memory_limit_mb"} {
+		if v, ok := o.take(name); ok && !v.null() {
+			if _, ok := r.integer(v, 1, math.MaxInt32); ok && !on {
+				r.note(v, "has no effect: sandbox_fusion has no url")
+			}
+		}
+	}
+	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
+}

@@ -1,0 +1,225 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A section is a mapping of the file with settings and further sections in it.
+type section struct {
+	name, doc string
+	settings  []setting
+	sections  []section
+}
+
+// A setting binds a key to a field of a Config: how the file's value gets in and
+// how it is shown.
+type setting struct {
+	key, doc string
+	decode   func(r *reader, v value)
+	show     func() string
+}
+
+// sections is the table of all settings of c outside of rewards. It reads, it
+// prints, and it says which keys an override may name.
+func (c *Config) sections() []section {
+	l, p, s := &c.Loop, &c.Pool, &c.Server
+	return []section{{
+		name: "loop", doc: "How samples are accepted, queued and answered.",
+		settings: []setting{
+			size("max_bytes", &l.MaxBytes, 1<<20, "Bytes of samples in flight and of credit not yet used, all clients together."),
+			size("message_bytes", &l.MessageBytes, 1<<10, "The largest sample. At most max_bytes."),
+			integer("credit_samples", &l.CreditSamples, 1, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again."),
+			size("credit_bytes", &l.CreditBytes, 1<<10, "Bytes one connection may send ahead. At most max_bytes."),
+			integer("max_attempts", &l.MaxAttempts, 1, 100, "How often a sample is handed to a worker before it counts as lost."),
+			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),
+			period("max_sample_timeout", &l.MaxSampleTimeout, time.Second, "The longest deadline a client may ask for."),
+			period("http_sample_timeout", &l.HTTPSampleTimeout, time.Second, "The same for HTTP requests; flow_grpo's clients give up at 120 s."),
+			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute."),
+			period("step_timeout", &l.StepTimeout, time.Second, "How long a step may take; the one that closes first goes first."),
+			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
+			period("claim_timeout", &l.ClaimTimeout, time.Second, "How long a worker may keep a sample before another gets it. At least the longest term."),
+			weights("run_weights", &l.RunWeights, "Shares of training runs by name, such as {ocr: 2}; a run not named has 1."),
+			integer("results_kept", &l.ResultsKept, 1, 10_000_000, "Results of a run kept for a client that comes back."),
+			size("results_bytes", &l.ResultsBytes, 1<<10, "Bytes of such results of a run."),
+			period("results_age", &l.ResultsAge, time.Second, "Age of such results."),
+			period("drain_timeout", &l.DrainTimeout, 0, "How long a process that was told to stop finishes what it has."),
+			flag("deterministic", &l.Deterministic, "Results do not depend on which worker scores: seeds from sample ids, ties by id."),
+		},
+		sections: []section{{
+			name: "workers", doc: "The reward-loop workers of this process; reward.num_workers is their number.",
+			settings: []setting{
+				integer("slots", &l.Workers.Slots, 0, 65536, "Samples one worker scores at a time. 0: its share of four for each CPU."),
+				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls past their deadline a worker bears before it takes no more. 0: half its slots."),
+				integer("breaker_failures", &l.Workers.BreakerFailures, 1, 65536, "Failures in a row that take a worker out."),
+				period("breaker_pause", &l.Workers.BreakerPause, time.Millisecond, "How long it stays out before one sample tries it; doubles with each that fails."),
+				period("breaker_max_pause", &l.Workers.BreakerMaxPause, time.Millisecond, "The longest such pause. At least breaker_pause."),
+			},
+		}},
+	}, {
+		name: "pool", doc: "What scores samples.",
+		settings: []setting{
+			choice("isolation", &p.Isolation, []string{IsolationProcess, IsolationInline},
+				"process: engines that can crash run in child processes. inline: in this one, for debugging."),
+		},
+		sections: []section{{
+			name: "tesseract", doc: "The text reader of builtin://ocr.",
+			settings: []setting{
+				integer("slots", &p.Tesseract.Slots, 0, 1024, "Tesseract processes. 0: one for each CPU."),
+				integer("psm", &p.Tesseract.PSM, 0, 13, "Page segmentation mode: 11 sparse text, 6 one block, 7 one line."),
+				text("language", &p.Tesseract.Language, "Language data, such as eng or eng+chi_sim."),
+				period("timeout", &p.Tesseract.Timeout, time.Millisecond, "One picture; a process that takes longer is killed and replaced."),
+			},
+		}, {
+			name: "decode", doc: "Pictures and videos on their way to pixels.",
+			settings: []setting{
+				integer("max_pixels", &p.Decode.MaxPixels, 1, 1<<30, "Width × height of the largest picture or frame."),
+				integer("max_frames", &p.Decode.MaxFrames, 1, 1<<20, "Frames of the longest video."),
+				size("budget_bytes", &p.Decode.BudgetBytes, 1<<20, "What all decodings that run at the same time may allocate."),
+			},
+		}},
+	}, {
+		name: "server", doc: "The HTTP edge and the websocket.",
+		settings: []setting{
+			text("listen", &s.Listen, "Address and port. One that others can reach needs token_file."),
+			text("token_file", &s.TokenFile, "File with the token that clients send as Authorization: Bearer."),
+			text("tls_cert", &s.TLSCert, "Certificate file (PEM); with tls_key."),
+			text("tls_key", &s.TLSKey, "Private key file (PEM); with tls_cert."),
+			text("client_ca", &s.ClientCA, "Only clients with a certificate signed by this CA file (PEM); with tls_cert."),
+			size("body_bytes", &s.BodyBytes, 1<<10, "The largest HTTP request body."),
+		},
+	}}
+}
+
+// decodeSections reads one level of the table from the mapping that holds it.
+func (r *reader) decodeSections(o *object, sections []section) {
+	for _, s := range sections {
+		v, ok := o.take(s.name)
+		if !ok || v.null() {
+			continue
+		}
+		inner := r.mapping(v)
+		for _, set := range s.settings {
+			if v, ok := inner.take(set.key); ok {
+				set.decode(r, v)
+			}
+		}
+		r.decodeSections(inner, s.sections)
+		inner.refuseRest(s.names())
+	}
+}
+
+// names are the keys that may stand in a section.
+func (s section) names() []string {
+	var out []string
+	for _, set := range s.settings {
+		out = append(out, set.key)
+	}
+	for _, sub := range s.sections {
+		out = append(out, sub.name)
+	}
+	return out
+}
+
+func integer(key string, p *int, low, high int, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if n, ok := r.integer(v, low, high); ok {
+				*p = n
+			}
+		},
+		func() string { return strconv.Itoa(*p) },
+	}
+}
+
+func size(key string, p *int64, low int64, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if n, ok := r.size(v, low); ok {
+				*p = n
+			}
+		},
+		func() string { return formatSize(*p) },
+	}
+}
+
+func period(key string, p *time.Duration, low time.Duration, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if d, ok := r.duration(v, low); ok {
+				*p = d
+			}
+		},
+		func() string { return formatDuration(*p) },
+	}
+}
+
+func flag(key string, p *bool, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if b, ok := r.boolean(v); ok {
+				*p = b
+			}
+		},
+		func() string { return strconv.FormatBool(*p) },
+	}
+}
+
+func text(key string, p *string, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if v.null() {
+				*p = ""
+			} else if s, ok := r.text(v); ok {
+				*p = s
+			}
+		},
+		func() string {
+			if *p == "" {
+				return "null"
+			}
+			return quote(*p)
+		},
+	}
+}
+
+func choice(key string, p *string, words []string, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if s, ok := r.choice(v, words); ok {
+				*p = s
+			}
+		},
+		func() string { return *p },
+	}
+}
+
+func weights(key string, p *map[string]float64, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			m := map[string]float64{}
+			for _, e := range r.mapping(v).rest() {
+				if w, ok := r.number(e.value); ok {
+					if w <= 0 || w > math.MaxInt32 {
+						r.fault(e.value, "a weight must be positive, got %v", w)
+						continue
+					}
+					m[e.name] = w
+				}
+			}
+			*p = m
+		},
+		func() string {
+			parts := make([]string, 0, len(*p))
+			for _, k := range slices.Sorted(maps.Keys(*p)) {
+				parts = append(parts, fmt.Sprintf("%s: %v", quote(k), (*p)[k]))
+			}
+			return "{" + strings.Join(parts, ", ") + "}"
+		},
+	}
+}

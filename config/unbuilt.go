@@ -1,0 +1,159 @@
+package config
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// This file knows what verl and verl-omni write that rewardloop writes
+// differently, or does not have yet, and what to write instead.
+
+// legacyAdvice answers a key that stands where older versions of verl, or the
+// trainer's part of a recipe, have it. It returns "" for any other key.
+func legacyAdvice(key string) string {
+	moved := map[string]string{
+		"custom_reward_function":                "reward.custom_reward_function",
+		"reward_functions":                      "reward.reward_functions",
+		"reward_manager":                        "reward.reward_manager",
+		"aggregation":                           "reward.aggregation",
+		"num_workers":                           "reward.num_workers",
+		"sandbox_fusion":                        "reward.sandbox_fusion",
+		"reward_model":                          "reward.reward_model",
+		"reward_model.num_workers":              "reward.num_workers",
+		"reward_model.reward_manager":           "reward.reward_manager.name",
+		"reward_model.reward_loop_source":       "reward.reward_manager.source",
+		"reward_model.reward_loop_module_path":  "reward.reward_manager.module.path",
+		"reward_model.reward_loop_class_name":   "reward.reward_manager.name",
+		"reward_model.reward_kwargs":            "reward.custom_reward_function.reward_kwargs",
+		"reward_model.sandbox_fusion":           "reward.sandbox_fusion",
+		"reward_model.model.path":               "reward.reward_model.model_path",
+		"reward.reward_kwargs":                  "reward.custom_reward_function.reward_kwargs",
+		"reward.path":                           "reward.custom_reward_function.path",
+		"reward.name":                           "reward.custom_reward_function.name",
+		"reward.reward_model.num_workers":       "reward.num_workers",
+		"reward.reward_model.reward_manager":    "reward.reward_manager.name",
+		"reward.reward_model.model.path":        "reward.reward_model.model_path",
+		"reward.reward_model.model":             "reward.reward_model.model_path",
+		"reward.reward_manager.path":            "reward.reward_manager.module.path",
+		"reward.custom_reward_function.weight":  "reward.reward_functions.<key>.weight",
+		"reward.custom_reward_function.kwargs":  "reward.custom_reward_function.reward_kwargs",
+		"reward.custom_reward_function.options": "reward.custom_reward_function.reward_kwargs",
+	}
+	for at, below := key, ""; ; {
+		if now, ok := moved[at]; ok {
+			return "has moved: write " + now + below
+		}
+		i := strings.LastIndexByte(at, '.')
+		if i < 0 {
+			break
+		}
+		at, below = at[:i], at[i:]+below
+	}
+	switch first, rest, _ := strings.Cut(key, "."); first {
+	case "fabric":
+		return "scaling out over several machines has no settings yet; leave fabric out: one process does it all"
+	case "store":
+		return "storing samples is not built yet; leave store out"
+	case "reward":
+		if rest == "defaults" || strings.HasPrefix(rest, "defaults.") {
+			return "Hydra composes no files here: paste the output of `--cfg job --resolve` instead of a defaults list"
+		}
+		for _, gone := range []string{"launch_reward_fn_async", "reward_model.launch_reward_fn_async", "reward_model.use_reward_loop"} {
+			if rest == gone {
+				return "leave it out: every sample is scored as soon as it arrives"
+			}
+		}
+	case "actor_rollout_ref", "algorithm", "critic", "data", "global_profiler", "hydra", "ray_kwargs", "trainer", "transfer_queue":
+		return "belongs to the trainer: of its recipe only the reward part is read here; leave it out"
+	}
+	return ""
+}
+
+// replacements are the built-in scorers that do what a reward function of
+// verl-omni or flow_grpo does, by the function's file or module.
+func replacements() map[string]string {
+	return map[string]string{
+		"genrm_ocr":            "ocr",
+		"ocr":                  "ocr",
+		"jpeg_compressibility": "jpeg_compressibility",
+	}
+}
+
+// placeholder is the function verl-omni's recipes name where a single reward is
+// expected and several are configured.
+const placeholder = "_multi_reward_placeholder"
+
+// Suggested lists the built-in scorers that messages tell people to write.
+// Whoever registers the scorers can hold the list against the registry.
+func Suggested() []string {
+	names := slices.Sorted(maps.Values(replacements()))
+	return slices.Compact(names)
+}
+
+// notBuilt says why a path cannot be used; "" for builtin://. Missing is true
+// where the path is right and what it asks for is not built.
+func notBuilt(p string) (problem string, missing bool) {
+	const listed = "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them)"
+	scheme, rest, hasScheme := strings.Cut(p, "://")
+	switch {
+	case !hasScheme && (strings.HasSuffix(p, ".py") || strings.Contains(p, "/")):
+		return python(strings.TrimSuffix(path.Base(p), ".py")), true
+	case !hasScheme:
+		return "want builtin:// before the name of a built-in scorer: builtin://" + p, false
+	}
+	switch scheme {
+	case "builtin":
+		return "", false
+	case "onnx":
+		return "ONNX models are not built yet" + listed, true
+	case "http", "https":
+		return "HTTP scorers are not built yet" + listed, true
+	case "pkg":
+		if strings.HasSuffix(rest, "http_scorer_client") {
+			return "HTTP scorers are not built yet; write builtin://ocr for what an OCR server does", true
+		}
+		return python(rest[strings.LastIndexByte(rest, '.')+1:]), true
+	}
+	return "no such kind of path" + listed, false
+}
+
+func python(module string) string {
+	const why = "Python reward functions are not built yet"
+	if scorer, ok := replacements()[module]; ok {
+		return why + "; write builtin://" + scorer + ", which does what " + module + " does, and leave name out"
+	}
+	return why + "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them)"
+}
+
+// noEngines is what is said of every key of a reward_model that is enabled.
+const noEngines = "reward-model engines are not built yet"
+
+func engineAdvice(key string) string {
+	switch key {
+	case "enable":
+		return noEngines + "; write false and name a built-in scorer, such as builtin://ocr, as the path of the reward function"
+	case "model_path":
+		return noEngines + "; leave it out: a built-in scorer brings its own model"
+	case "rollout.name":
+		return noEngines + " (neither vllm, sglang nor external); leave it out"
+	}
+	return noEngines + "; leave it out"
+}
+
+// secretName tells the names of options that hold secrets, by their words:
+// api_key and auth_token do, max_tokens and token_file do not.
+func secretName(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+	if len(words) == 0 || words[len(words)-1] == "file" {
+		return false
+	}
+	for _, w := range words {
+		switch w {
+		case "token", "secret", "secrets", "password", "passwd", "apikey", "authorization", "credential", "credentials", "auth":
+			return true
+		}
+	}
+	return words[len(words)-1] == "key"
+}

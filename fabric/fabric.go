@@ -1,0 +1,220 @@
+package fabric
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// Names on the bus.
+const (
+	streamName      = "RL_TICKETS"
+	consumerName    = "slots"
+	ticketSubject   = "rl.ticket.any"
+	revokeSubject   = "rl.revoke"
+	presenceSubject = "rl.presence"
+)
+
+// Config bounds the engine. The zero value of a field takes its default.
+type Config struct {
+	// Lease is how long a worker may be silent before its tickets go to others.
+	// Defaults to 15 s.
+	Lease time.Duration
+	// PullMin and PullMax bound the random life of a pull request. Default to 10 ms
+	// and 100 ms.
+	PullMin, PullMax time.Duration
+	// Gone is how long a worker may be silent before it no longer counts as live.
+	// Defaults to 5 s; workers announce themselves every second.
+	Gone time.Duration
+	// MaxTickets bounds the stream. Defaults to 1,000,000 (about 300 MB).
+	MaxTickets int64
+	// Log takes what goes wrong in the background; nil: discarded.
+	Log *slog.Logger
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.PullMin = cmp.Or(c.PullMin, 10*time.Millisecond)
+	c.PullMax = cmp.Or(c.PullMax, 100*time.Millisecond)
+	c.Gone = cmp.Or(c.Gone, 5*time.Second)
+	c.MaxTickets = cmp.Or(c.MaxTickets, 1_000_000)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Lease < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("fabric: a lease of %v is too short; want 100 ms or more", c.Lease))
+	}
+	if c.PullMin <= 0 || c.PullMax <= c.PullMin {
+		errs = append(errs, fmt.Errorf("fabric: pull requests need 0 < pull_min < pull_max, not %v and %v", c.PullMin, c.PullMax))
+	}
+	if c.MaxTickets < 1 {
+		errs = append(errs, errors.New("fabric: max_tickets must be positive"))
+	}
+	return errors.Join(errs...)
+}
+
+// Fabric is the engine embedded in this process.
+type Fabric struct {
+	cfg      Config
+	server   *server.Server
+	dir      string
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	presence *presence
+}
+
+var (
+	_ loop.Engine    = (*Fabric)(nil)
+	_ loop.Presence  = (*Fabric)(nil)
+	_ workers.Source = (*Source)(nil)
+	_ workers.Lease  = (*lease)(nil)
+)
+
+// startTimeout bounds the start of the embedded server; it takes 1–10 ms.
+const startTimeout = 10 * time.Second
+
+// Open starts the engine.
+func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	f := &Fabric{cfg: cfg}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	// The stream lives in memory; the server wants a directory all the same.
+	if f.dir, err = os.MkdirTemp("", "rewardloop-engine-"); err != nil {
+		return nil, fmt.Errorf("fabric: engine directory: %w", err)
+	}
+	f.server, err = server.NewServer(&server.Options{
+		ServerName: "rewardloop", DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: f.dir, JetStreamMaxMemory: 1 << 30, JetStreamMaxStore: 1 << 20,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fabric: engine: %w", err)
+	}
+	f.server.Start()
+	if !f.server.ReadyForConnections(startTimeout) {
+		return nil, fmt.Errorf("fabric: the engine was not ready within %v", startTimeout)
+	}
+	if f.nc, err = f.connect("gateway"); err != nil {
+		return nil, err
+	}
+	if f.js, err = jetstream.New(f.nc, jetstream.WithPublishAsyncErrHandler(f.publishFailed)); err != nil {
+		return nil, fmt.Errorf("fabric: jetstream: %w", err)
+	}
+	if err = f.declare(ctx); err != nil {
+		return nil, err
+	}
+	if f.presence, err = watch(f.nc, cfg.Gone); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Fabric) connect(name string) (*nats.Conn, error) {
+	nc, err := nats.Connect("", nats.InProcessServer(f.server), nats.Name(name), nats.ReconnectBufSize(-1), nats.MaxReconnects(-1))
+	if err != nil {
+		return nil, fmt.Errorf("fabric: connection of %s: %w", name, err)
+	}
+	return nc, nil
+}
+
+// declare makes the stream and its consumer.
+func (f *Fabric) declare(ctx context.Context) error {
+	_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{"rl.ticket.>"}, Storage: jetstream.MemoryStorage,
+		Retention: jetstream.WorkQueuePolicy, MaxMsgs: f.cfg.MaxTickets, Discard: jetstream.DiscardNew,
+		// A ticket that is published again within 10 s is the same one. The ids of
+		// that time are what the window costs: 100,000 at 10,000 tickets/s.
+		Duplicates: 10 * time.Second,
+	})
+	if err != nil {
+		return fmt.Errorf("fabric: stream: %w", err)
+	}
+	_, err = f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: true,
+		MaxAckPending: -1, // what is out is bounded by the slots that asked
+		MaxDeliver:    -1, // the gateway counts attempts
+		MaxWaiting:    1 << 14,
+	})
+	if err != nil {
+		return fmt.Errorf("fabric: consumer: %w", err)
+	}
+	return nil
+}
+
+// Close ends the engine. Sources must have been closed before.
+func (f *Fabric) Close() {
+	if f.nc != nil {
+		f.nc.Close()
+	}
+	if f.server != nil {
+		f.server.Shutdown()
+		f.server.WaitForShutdown()
+	}
+	if f.dir != "" {
+		_ = os.RemoveAll(f.dir) // a temporary directory; the system clears it otherwise
+	}
+}
+
+// Publish hands a ticket to the stream. It does not wait for the stream's answer:
+// a ticket that the stream refuses is logged, and the gateway publishes a ticket
+// again that nobody claims.
+func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
+	}
+	id := t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
+	if _, err := f.js.PublishAsync(ticketSubject, data, jetstream.WithMsgID(id)); err != nil {
+		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
+	}
+	return nil
+}
+
+func (f *Fabric) publishFailed(_ jetstream.JetStream, m *nats.Msg, err error) {
+	f.cfg.Log.Warn("the engine refused a ticket; it is published again", "ticket", string(m.Data), "error", err)
+}
+
+// Revoke tells every source that an attempt is over: a lease of it ends, a ticket
+// that is still on its way is swallowed.
+func (f *Fabric) Revoke(_ context.Context, key wire.AttemptKey) error {
+	data, err := json.Marshal(key)
+	if err != nil {
+		return fmt.Errorf("fabric: revoke of sample %q: %w", key.ID, err)
+	}
+	if err := f.nc.Publish(revokeSubject, data); err != nil {
+		return fmt.Errorf("fabric: revoke of sample %q: %w", key.ID, err)
+	}
+	return nil
+}
+
+// Workers returns the live workers, by id.
+func (f *Fabric) Workers() []wire.WorkerInfo { return f.presence.workers(time.Now()) }

@@ -1,0 +1,264 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// Source hands the stream's tickets to one worker.
+type Source struct {
+	f     *Fabric
+	nc    *nats.Conn
+	inbox string // the pulls' replies go to inbox.<number>
+
+	signal chan struct{} // capacity 1: a ticket came, or a pull ended
+
+	mu      sync.Mutex
+	pulls   map[uint64]*pull           // open requests; guarded by mu
+	number  uint64                     // of the latest pull; guarded by mu
+	ready   []*lease                   // came and not taken; guarded by mu
+	leases  map[wire.AttemptKey]*lease // taken or ready, not over; guarded by mu
+	revoked *recent                    // attempts that are over; guarded by mu
+	closed  bool                       // guarded by mu
+}
+
+// pull is one open request.
+type pull struct {
+	left  int       // tickets still to come
+	until time.Time // it is over by then, whatever the server says
+}
+
+// pullGrace is how long after its expiry a pull is waited for: the server says
+// when it ends, unless the connection was cut.
+const pullGrace = time.Second
+
+// NewSource connects a worker to the engine.
+func (f *Fabric) NewSource(worker string) (*Source, error) {
+	nc, err := f.connect(worker)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		f: f, nc: nc, inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
+		pulls: map[uint64]*pull{}, leases: map[wire.AttemptKey]*lease{}, revoked: newRecent(4096),
+	}
+	if _, err := nc.Subscribe(s.inbox+".*", s.receive); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("fabric: inbox of %s: %w", worker, err)
+	}
+	if _, err := nc.Subscribe(revokeSubject, s.revoke); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("fabric: revocations for %s: %w", worker, err)
+	}
+	if err := nc.Flush(); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("fabric: connection of %s: %w", worker, err)
+	}
+	return s, nil
+}
+
+// Disconnect ends the source's connection, after the worker has stopped: leases
+// that are not over lapse.
+func (s *Source) Disconnect() {
+	s.Close()
+	s.nc.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leases {
+		l.cancel()
+	}
+}
+
+// Take implements workers.Source.
+func (s *Source) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+	wait, err := s.file(n)
+	if err != nil {
+		return nil, err
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for {
+		leases, open := s.collect()
+		if len(leases) > 0 || !open {
+			return leases, nil
+		}
+		select {
+		case <-s.signal:
+		case <-t.C:
+			return nil, nil
+		case <-ctx.Done():
+			leases, _ := s.collect()
+			return leases, nil
+		}
+	}
+}
+
+// file makes the open requests n, counting what has come already, and returns how
+// long there is anything to wait for.
+func (s *Source) file(n int) (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, nil
+	}
+	now := time.Now()
+	missing, wait := n-len(s.ready), time.Duration(0)
+	for number, p := range s.pulls {
+		if now.After(p.until) {
+			delete(s.pulls, number)
+			continue
+		}
+		missing -= p.left
+		wait = max(wait, p.until.Sub(now))
+	}
+	if missing <= 0 {
+		return wait, nil
+	}
+	life := s.f.cfg.PullMin + rand.N(s.f.cfg.PullMax-s.f.cfg.PullMin) //nolint:gosec // order needs no secret randomness
+	s.number++
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, missing, life.Nanoseconds())
+	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + consumerName
+	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.FormatUint(s.number, 36), body); err != nil {
+		return 0, fmt.Errorf("fabric: pull: %w", err)
+	}
+	s.pulls[s.number] = &pull{left: missing, until: now.Add(life + pullGrace)}
+	return max(wait, life+pullGrace), nil
+}
+
+// collect takes what has come, and says whether more may come.
+func (s *Source) collect() (leases []workers.Lease, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.ready {
+		leases = append(leases, l)
+	}
+	s.ready = nil
+	return leases, len(s.pulls) > 0
+}
+
+// receive takes a ticket, or the server's word that a pull has ended. It runs on
+// the connection's own goroutine.
+func (s *Source) receive(m *nats.Msg) {
+	number, err := strconv.ParseUint(m.Subject[len(s.inbox)+1:], 36, 64)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	p := s.pulls[number]
+	if len(m.Data) == 0 && m.Header.Get("Status") != "" { // 408 expired, 404, 409, 503: nothing more will come
+		delete(s.pulls, number)
+		return
+	}
+	if p != nil {
+		if p.left--; p.left <= 0 {
+			delete(s.pulls, number)
+		}
+	}
+	l, ok := s.open(m)
+	if !ok {
+		return
+	}
+	if s.closed {
+		l.give(0)
+		return
+	}
+	s.ready = append(s.ready, l)
+}
+
+// open makes a lease of a delivered ticket. Revoked ones are swallowed.
+func (s *Source) open(m *nats.Msg) (*lease, bool) {
+	l := &lease{s: s, msg: m}
+	if err := json.Unmarshal(m.Data, &l.ticket); err != nil {
+		s.f.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
+		_ = m.Term() // without an answer it lapses and comes again
+		return nil, false
+	}
+	key := l.ticket.Key()
+	if s.revoked.has(key) {
+		_ = m.Ack() // without an answer it lapses and is refused at the claim
+		return nil, false
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	s.leases[key] = l
+	return l, true
+}
+
+// revoke ends the lease of an attempt that is over.
+func (s *Source) revoke(m *nats.Msg) {
+	var key wire.AttemptKey
+	if err := json.Unmarshal(m.Data, &key); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked.add(key)
+	if l := s.leases[key]; l != nil {
+		l.revoked = true
+		l.cancel()
+	}
+}
+
+func (s *Source) wake() {
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Announce implements workers.Source.
+func (s *Source) Announce(info wire.WorkerInfo) {
+	data, err := json.Marshal(info)
+	if err == nil {
+		err = s.nc.Publish(presenceSubject, data)
+	}
+	if err != nil {
+		s.f.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
+	}
+}
+
+// Close implements workers.Source.
+func (s *Source) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, l := range s.ready {
+		l.give(0)
+	}
+	s.ready = nil
+	s.wake()
+}
+
+// recent remembers the latest keys, a bounded number of them.
+type recent struct {
+	set  map[wire.AttemptKey]bool
+	ring []wire.AttemptKey
+	next int
+}
+
+func newRecent(n int) *recent {
+	return &recent{set: make(map[wire.AttemptKey]bool), ring: make([]wire.AttemptKey, n)}
+}
+
+func (r *recent) add(k wire.AttemptKey) {
+	if r.set[k] {
+		return
+	}
+	delete(r.set, r.ring[r.next])
+	r.ring[r.next] = k
+	r.next = (r.next + 1) % len(r.ring)
+	r.set[k] = true
+}
+
+func (r *recent) has(k wire.AttemptKey) bool { return r.set[k] }

@@ -1,0 +1,98 @@
+package pickle
+
+import (
+	"fmt"
+	"math/big"
+)
+
+// Items returns the elements of a list, a tuple or a one-dimensional object
+// array; ok is false for every other value. It does not copy.
+func Items(v Value) (items []Value, ok bool) {
+	switch v := v.(type) {
+	case *List:
+		return v.Items, true
+	case *Tuple:
+		return v.Items, true
+	case *NDArray:
+		return v.Objects, v.DType == "O" && len(v.Shape) == 1
+	}
+	return nil, false
+}
+
+// Strings returns the elements of a list or tuple of str or of a
+// one-dimensional array of dtype U or O, the forms in which trainers send
+// prompts. The error matches ErrType.
+func Strings(v Value) ([]string, error) {
+	if a, ok := v.(*NDArray); ok && len(a.Shape) == 1 && a.DType[0] == 'U' {
+		return a.Strings, nil
+	}
+	return elements[string](v, "str")
+}
+
+// ByteSlices returns the elements of a list or tuple of bytes or of a
+// one-dimensional object array of them, without copying. The error matches
+// ErrType.
+func ByteSlices(v Value) ([][]byte, error) {
+	return elements[[]byte](v, "bytes")
+}
+
+// Dicts returns the elements of a list or tuple of dicts, such as GenEval's
+// meta_datas. The error matches ErrType.
+func Dicts(v Value) ([]*Dict, error) {
+	return elements[*Dict](v, "dict")
+}
+
+func elements[T any](v Value, want string) ([]T, error) {
+	items, ok := Items(v)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s, want a list of %s", ErrType, TypeName(v), want)
+	}
+	out := make([]T, len(items))
+	for i, item := range items {
+		if out[i], ok = item.(T); !ok {
+			return nil, fmt.Errorf("%w: element %d is %s, want %s", ErrType, i, TypeName(item), want)
+		}
+	}
+	return out, nil
+}
+
+// Floats returns the elements of a list or tuple of numbers or of a
+// one-dimensional numeric array, the forms in which services send scores.
+// NaN and infinities pass; bools do not. The error matches ErrType.
+func Floats(v Value) ([]float64, error) {
+	if a, ok := v.(*NDArray); ok && len(a.Shape) == 1 && a.DType != "O" {
+		out := make([]float64, a.Len())
+		for i := range out {
+			if out[i], ok = Float(a.At(i)); !ok {
+				return nil, fmt.Errorf("%w: array of dtype %s, want numbers", ErrType, a.DType)
+			}
+		}
+		return out, nil
+	}
+	items, ok := Items(v)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s, want a list of numbers", ErrType, TypeName(v))
+	}
+	out := make([]float64, len(items))
+	for i, item := range items {
+		if out[i], ok = Float(item); !ok {
+			return nil, fmt.Errorf("%w: element %d is %s, want a number", ErrType, i, TypeName(item))
+		}
+	}
+	return out, nil
+}
+
+// Float returns an int or float as float64; ok is false for every other value,
+// bools included.
+func Float(v Value) (f float64, ok bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case int64:
+		return float64(v), true
+	case *big.Int:
+		f, _ = new(big.Float).SetInt(v).Float64()
+		return f, true
+	}
+	return 0, false
+}

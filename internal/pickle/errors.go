@@ -1,0 +1,70 @@
+package pickle
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Classes of refusal. Every error of Decode matches ErrPickle and exactly one
+// of the others with errors.Is.
+var (
+	// ErrPickle is the class of every refusal by Decode.
+	ErrPickle = errors.New("pickle refused")
+	// ErrMalformed means that the bytes are no pickle: truncated, a stack
+	// underflow, arguments of the wrong type, trailing bytes.
+	ErrMalformed = errors.New("pickle: malformed")
+	// ErrForbidden means an opcode, a global or a dtype that is not on the
+	// allow-list.
+	ErrForbidden = errors.New("pickle: not on the allow-list")
+	// ErrProtocol0 means an opcode that only protocol 0 writes.
+	ErrProtocol0 = errors.New("pickle: protocol 0 is not supported")
+	// ErrCycle means a value that contains itself.
+	ErrCycle = errors.New("pickle: value contains itself")
+	// ErrLimit means that a limit of Limits was passed, a memo bomb included.
+	ErrLimit = errors.New("pickle: over a limit")
+)
+
+// ErrEncode is the class of every error of Encode and Append.
+var ErrEncode = errors.New("pickle: cannot encode")
+
+// ErrType means that a decoded value is not of the Python type which an
+// accessor such as Strings or ByteSlices was asked for.
+var ErrType = errors.New("pickle: wrong type")
+
+// Error says where a pickle was refused and why.
+type Error struct {
+	// Class is one of the sentinels ErrMalformed, ErrForbidden, ErrProtocol0,
+	// ErrCycle or ErrLimit.
+	Class error
+	// Op is pickletools' name of the opcode, empty when the fault lies in the
+	// finished value or in the body as a whole.
+	Op string
+	// Offset is the position of the opcode in the body, in bytes.
+	Offset int
+	// Detail says what was wrong and what to do.
+	Detail string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Op == "" {
+		return fmt.Sprintf("%v: %s", e.Class, e.Detail)
+	}
+	return fmt.Sprintf("%v: %s at byte %d: %s", e.Class, e.Op, e.Offset, e.Detail)
+}
+
+// Unwrap makes errors.Is match ErrPickle and the class.
+func (e *Error) Unwrap() []error { return []error{ErrPickle, e.Class} }
+
+// fail refuses the pickle at the opcode being read.
+func (d *decoder) fail(class error, format string, args ...any) error {
+	return &Error{Class: class, Op: opName(d.op), Offset: d.at, Detail: fmt.Sprintf(format, args...)}
+}
+
+func (d *decoder) malformed(format string, args ...any) error {
+	return d.fail(ErrMalformed, format, args...)
+}
+
+func (d *decoder) forbidden(format string, args ...any) error {
+	return d.fail(ErrForbidden, format, args...)
+}

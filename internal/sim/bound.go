@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrLoad is the class of every refusal of release and service times.
+var ErrLoad = errors.New("sim: load cannot be scheduled")
+
+// LowerBound returns F*, a time before which no schedule has scored all samples.
+//
+// G[i] is when sample i leaves the generator, r[i] how long one server needs for
+// it, both in seconds, finite and not negative. With W servers and the samples
+// numbered in order of release,
+//
+//	F* = max( maxᵢ (gᵢ + rᵢ), maxₖ (gₖ + Σ_{j≥k} rⱼ / W) ).
+//
+// Proof. (a) Sample i cannot start before gᵢ and takes rᵢ on the server that
+// finishes it, so it is not scored before gᵢ + rᵢ. (b) Samples k, k+1, … are all
+// released at gₖ or later, so none of their work is done before gₖ; W servers do
+// at most W seconds of work per second, so it is not all done before
+// gₖ + Σ_{j≥k} rⱼ/W. Neither step assumes anything of the policy: it may know the
+// future, interrupt and move samples. ∎
+//
+// For one server the second term is the finish of a first-in first-out queue,
+// so there the bound is met.
+func LowerBound(g, r []float64, servers int) (float64, error) {
+	if err := checkLoad(g, r, servers); err != nil {
+		return 0, err
+	}
+	bound, work := 0.0, 0.0
+	order := byRelease(g)
+	for _, i := range slices.Backward(order) {
+		work += r[i]
+		bound = max(bound, g[i]+r[i], g[i]+work/float64(servers))
+	}
+	return bound, nil
+}
+
+// BatchBound returns a time that scoring the samples together takes at least:
+// max(max r, Σ r / servers). It is (a) and (b) above with every release at 0.
+func BatchBound(r []float64, servers int) (float64, error) {
+	return LowerBound(make([]float64, len(r)), r, servers)
+}
+
+// byRelease lists the samples in order of release, equal ones in order of index.
+func byRelease(g []float64) []int {
+	order := make([]int, len(g))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g[a], g[b]) })
+	return order
+}
+
+func checkLoad(g, r []float64, servers int) error {
+	if servers < 1 {
+		return fmt.Errorf("%w: %d servers, need at least 1", ErrLoad, servers)
+	}
+	if len(g) != len(r) {
+		return fmt.Errorf("%w: %d release times but %d service times", ErrLoad, len(g), len(r))
+	}
+	if len(g) == 0 {
+		return fmt.Errorf("%w: no samples", ErrLoad)
+	}
+	for i := range g {
+		if !isTime(g[i]) || !isTime(r[i]) {
+			return fmt.Errorf("%w: sample %d is released at %v s and takes %v s; both must be finite and not negative", ErrLoad, i, g[i], r[i])
+		}
+	}
+	return nil
+}
+
+// isTime reports whether v can be a time or a duration of a step. 1e12 s is
+// 30,000 years: beyond it somebody has mixed up units, and sums of a million
+// such values stay finite.
+func isTime(v float64) bool { return v >= 0 && v <= maxTime } // false for NaN
+
+const maxTime = 1e12

@@ -1,0 +1,19 @@
+// Package sim is the yardstick for the speed of a step: what the best possible
+// reward loop would have done with the same rollouts and the same rewards.
+//
+// The life of a figure: a run records a Trace, one Span per sample in seconds
+// since the step began. Measure takes from it when every sample was generated
+// and how long its scoring took, and feeds both to two schedules on the same
+// number of servers: an ideal pull queue (IdealQueue) and scoring after the
+// rollout (BatchAfterRollout). Beside them stands F*, a finishing time that no
+// schedule can beat, clairvoyant or not (LowerBound). The Report holds the
+// measured step against all three. A Trace is JSON and holds everything the
+// Report is made of, so a printed figure can be computed again by anybody.
+// RandomBlind, the dispatch of verl, is there to be compared with.
+//
+// A server is one place where one sample is scored at a time; a worker with c
+// slots counts as c servers. All servers are equally fast.
+//
+// Everything here is a pure function; there is no clock, no goroutine and no
+// state.
+package sim

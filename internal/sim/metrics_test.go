@@ -1,0 +1,203 @@
+package sim_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
+)
+
+// step is a small trace whose figures can be computed in the head: two servers,
+// releases at 2, 4, 6, 8 s, services 2, 2, 2, 4 s; the queue adds 1 s to the
+// last sample and the way back another 0.5 s.
+func step() sim.Trace {
+	return sim.Trace{Servers: 2, Update: 10, Spans: []sim.Span{
+		{ID: "a", Generated: 2, Queued: new(2.25), Started: new(2.5), Scored: new(4.5), Returned: new(4.75), Worker: "w1"},
+		{ID: "b", Generated: 4, Queued: new(4.25), Started: new(4.5), Scored: new(6.5), Returned: new(6.75), Worker: "w1"},
+		{ID: "c", Generated: 6, Queued: new(6.25), Started: new(6.5), Scored: new(8.5), Returned: new(8.75), Worker: "w1"},
+		{ID: "d", Generated: 8, Queued: new(8.25), Started: new(9.0), Scored: new(13.0), Returned: new(13.5), Worker: "w2"},
+	}}
+}
+
+func TestTheReportOfAStepThatCanBeComputedByHand(t *testing.T) {
+	t.Parallel()
+	got, err := sim.Measure(step())
+	require.NoError(t, err)
+	batch := 6.0 // a variable, so that η rounds as it does at run time
+	want := sim.Report{
+		Samples: 4, Servers: 2, Rollout: 8, Makespan: 13.5, Update: 10,
+		Exposed:          5.5,
+		BoundExposed:     4, // F* = 8 + 4
+		IdealExposed:     4, // d starts at 8 on the free server
+		BatchExposed:     6, // after 8 s: a and b, then c beside d, which ends at 8 + 2 + 4
+		OverBound:        new(23.5 / 22),
+		OverIdeal:        new(23.5 / 22),
+		ExposedOverBound: new(5.5 / 4),
+		Efficiency:       new(1 - 5.5/batch),
+		Load:             new(10.0 / 16),
+		Utilisation:      new(10.0 / 27),
+		Imbalance:        new(3.0 / 2),
+		Peak:             1,
+		Accept:           &sim.Quantiles{Count: 4, Mean: 0.25, P50: 0.25, P99: 0.25, Max: 0.25},
+		Wait:             &sim.Quantiles{Count: 4, Mean: 0.375, P50: 0.25, P99: 0.75, Max: 0.75},
+		Score:            &sim.Quantiles{Count: 4, Mean: 2.5, P50: 2, P99: 4, Max: 4},
+		Return:           &sim.Quantiles{Count: 4, Mean: 0.3125, P50: 0.25, P99: 0.5, Max: 0.5},
+		Overhead:         &sim.Quantiles{Count: 4, Mean: 0.9375, P50: 0.75, P99: 1.5, Max: 1.5},
+	}
+	assert.Equal(t, want, got)
+	assert.InDelta(t, 1-5.5/11, *got.EfficiencyAgainst(11), 1e-15)
+	assert.Nil(t, got.EfficiencyAgainst(0))
+	for _, part := range []string{"4 samples (0 unscored)", "exposed reward time 5.500 s", "bound 4.000", "overlap efficiency 0.083"} {
+		assert.Contains(t, got.String(), part)
+	}
+}
+
+// What the report says of a simulated schedule is what the schedule says of
+// itself, so a measured run and a simulation are read with the same ruler.
+func TestASimulatedScheduleIsMeasuredLikeARun(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(21, 22))
+	for range 100 {
+		g, r, servers := load(rng)
+		for name, policy := range policies() {
+			s, err := policy(g, r, servers)
+			require.NoError(t, err)
+			rep, err := sim.Measure(s.Trace())
+			require.NoError(t, err, name)
+			bound, err := sim.LowerBound(g, r, servers)
+			require.NoError(t, err)
+			require.InDelta(t, s.Makespan, rep.Makespan, 0, name)
+			require.InDelta(t, s.Exposed(), rep.Exposed, 0, name)
+			require.InDelta(t, bound, rep.BoundExposed+rep.Rollout, 0, name)
+			require.LessOrEqual(t, rep.Peak, servers, name)
+			require.GreaterOrEqual(t, rep.Exposed, rep.BoundExposed, name)
+			require.GreaterOrEqual(t, rep.IdealExposed, rep.BoundExposed, name)
+			switch {
+			case rep.Efficiency == nil:
+				require.Zero(t, rep.BatchExposed)
+			case name == "batch after rollout":
+				require.InDelta(t, 0, *rep.Efficiency, 0)
+			}
+		}
+	}
+}
+
+func TestAServiceTimeKnownBeforehandKeepsASlowMachineOutOfTheBound(t *testing.T) {
+	t.Parallel()
+	trace := step()
+	for i := range trace.Spans {
+		trace.Spans[i].Service = new(1.0)
+	}
+	got, err := sim.Measure(trace)
+	require.NoError(t, err)
+	assert.InDelta(t, 1, got.BoundExposed, 0)
+	assert.InDelta(t, 5.5, *got.ExposedOverBound, 0)
+	assert.InDelta(t, 4.5, got.Overhead.Max, 0)
+}
+
+func TestAnUnscoredSampleIsCountedAndNeverReadAsTimeZero(t *testing.T) {
+	t.Parallel()
+	trace := step()
+	trace.Spans = append(trace.Spans, sim.Span{ID: "e", Generated: 20})
+	got, err := sim.Measure(trace)
+	require.NoError(t, err)
+	assert.Equal(t, 5, got.Samples)
+	assert.Equal(t, 1, got.Unscored)
+	assert.InDelta(t, 5.5, got.Exposed, 0)
+
+	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "e", Generated: 20}}})
+	require.ErrorIs(t, err, sim.ErrTrace)
+	assert.ErrorContains(t, err, "none of its 1 samples was scored")
+}
+
+func TestAQuotientThatDoesNotExistIsNullNotZero(t *testing.T) {
+	t.Parallel()
+	got, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "a", Started: new(0.0), Scored: new(0.0)}}})
+	require.NoError(t, err)
+	assert.Nil(t, got.OverBound)
+	assert.Nil(t, got.Efficiency)
+	assert.Nil(t, got.Load)
+	assert.Nil(t, got.Imbalance)
+	assert.Nil(t, got.Accept)
+	assert.Contains(t, got.String(), "overlap efficiency undefined")
+	b, err := json.Marshal(got)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"overlap_efficiency":null`)
+}
+
+func TestATraceWithMoreInServiceThanServersShowsIt(t *testing.T) {
+	t.Parallel()
+	got, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{
+		{ID: "a", Started: new(0.0), Scored: new(2.0)},
+		{ID: "b", Started: new(1.0), Scored: new(3.0)},
+		{ID: "c", Started: new(2.0), Scored: new(4.0)},
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, 2, got.Peak)
+}
+
+func TestATraceReadsBackToTheSameReport(t *testing.T) {
+	t.Parallel()
+	g, r := make([]float64, 300), make([]float64, 300)
+	rng := rand.New(rand.NewPCG(31, 32))
+	for i := range g {
+		g[i], r[i] = 100*rng.Float64(), rng.ExpFloat64()
+	}
+	s, err := sim.RandomBlind(g, r, 7, 1)
+	require.NoError(t, err)
+	trace := s.Trace()
+	trace.Update = math.Pi
+	before, err := sim.Measure(trace)
+	require.NoError(t, err)
+	var file bytes.Buffer
+	require.NoError(t, trace.Write(&file))
+	read, err := sim.ReadTrace(&file)
+	require.NoError(t, err)
+	assert.Equal(t, trace, read)
+	after, err := sim.Measure(read)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+}
+
+func TestATraceThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
+	t.Parallel()
+	trace := sim.Trace{Servers: 0, Update: -1, Spans: []sim.Span{
+		{ID: "a", Generated: 5, Started: new(4.0), Scored: new(6.0)},
+		{ID: "a", Started: new(4.0)},
+		{ID: "", Generated: 1},
+		{ID: "n", Generated: math.NaN()},
+		{ID: "r", Returned: new(1.0)},
+		{ID: "s", Service: new(-1.0)},
+	}}
+	_, err := sim.Measure(trace)
+	require.ErrorIs(t, err, sim.ErrTrace)
+	for _, part := range []string{
+		"servers is 0", "update_s is -1", `"a"): started_s is 4, earlier than generated_s at 5`, "occurs twice",
+		"both be present", "id is empty", "generated_s is NaN", "returned_s without scored_s", "service_s is -1",
+	} {
+		require.ErrorContains(t, err, part)
+	}
+	require.ErrorIs(t, trace.Write(&bytes.Buffer{}), sim.ErrTrace)
+
+	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: make([]sim.Span, 5000)})
+	require.ErrorContains(t, err, "further spans not checked")
+	assert.Less(t, len(err.Error()), 2000)
+}
+
+func TestAFileThatIsNotATraceIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{
+		``, `[]`, `{"servers":1,"spans":[]}`, `{"servers":1,"spans":[{"id":"a","generated":1}]}`,
+		`{"servers":1,"spans":[{"id":"a","generated_s":1}]} {}`, `{"servers":1,"spans":[{"id":"a","generated_s":1e400}]}`,
+	} {
+		_, err := sim.ReadTrace(strings.NewReader(file))
+		require.ErrorIs(t, err, sim.ErrTrace, file)
+	}
+}

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+)
+
+// Schedule says when every sample was scored under some policy. All slices are
+// indexed by sample, in the order the caller gave; times are seconds since the
+// step began.
+type Schedule struct {
+	Released []float64
+	Started  []float64
+	Finished []float64
+	// Server is where the sample was scored, 0…Servers-1.
+	Server  []int
+	Servers int
+	// Makespan is the last of Finished.
+	Makespan float64
+}
+
+// Exposed returns the exposed reward time: from the last release to the last
+// score.
+func (s Schedule) Exposed() float64 { return s.Makespan - slices.Max(s.Released) }
+
+// Trace writes the schedule down as a run would have recorded it.
+func (s Schedule) Trace() Trace {
+	t := Trace{Servers: s.Servers, Spans: make([]Span, len(s.Released))}
+	for i := range t.Spans {
+		t.Spans[i] = Span{
+			ID:        strconv.Itoa(i),
+			Generated: s.Released[i],
+			Started:   new(s.Started[i]),
+			Scored:    new(s.Finished[i]),
+			Worker:    strconv.Itoa(s.Server[i]),
+		}
+	}
+	return t
+}
+
+// IdealQueue simulates one shared first-in first-out queue without any overhead:
+// whichever server is free takes the head at once, and a sample that finds
+// servers free starts the moment it is released. G and r are as in LowerBound.
+// It is what the loop's pull dispatch is held against.
+func IdealQueue(g, r []float64, servers int) (Schedule, error) {
+	if err := checkLoad(g, r, servers); err != nil {
+		return Schedule{}, err
+	}
+	s := newSchedule(g, servers)
+	idle := make(idleServers, servers)
+	for i := range idle {
+		idle[i] = freeAt{server: i}
+	}
+	for _, i := range byRelease(g) {
+		s.run(i, idle[0].server, max(g[i], idle[0].at), r[i])
+		idle[0].at = s.Finished[i]
+		heap.Fix(&idle, 0)
+	}
+	return s, nil
+}
+
+// RandomBlind simulates what verl does: each sample goes at its release to a
+// server drawn uniformly from all of them, busy or not, and waits in that
+// server's own first-in first-out queue. The same seed gives the same draw.
+func RandomBlind(g, r []float64, servers int, seed uint64) (Schedule, error) {
+	if err := checkLoad(g, r, servers); err != nil {
+		return Schedule{}, err
+	}
+	s := newSchedule(g, servers)
+	draw := rand.New(rand.NewPCG(seed, 0))
+	free := make([]float64, servers)
+	for _, i := range byRelease(g) {
+		at := draw.IntN(servers)
+		s.run(i, at, max(g[i], free[at]), r[i])
+		free[at] = s.Finished[i]
+	}
+	return s, nil
+}
+
+// BatchAfterRollout simulates scoring without streaming: nothing starts before
+// the last sample is generated, then an ideal queue takes the samples in the
+// order of the batch. Released keeps the true release times, so Exposed is the
+// whole reward phase.
+func BatchAfterRollout(g, r []float64, servers int) (Schedule, error) {
+	if err := checkLoad(g, r, servers); err != nil {
+		return Schedule{}, err
+	}
+	s, err := IdealQueue(slices.Repeat([]float64{slices.Max(g)}, len(g)), r, servers)
+	s.Released = slices.Clone(g)
+	return s, err
+}
+
+func newSchedule(g []float64, servers int) Schedule {
+	return Schedule{
+		Released: slices.Clone(g),
+		Started:  make([]float64, len(g)),
+		Finished: make([]float64, len(g)),
+		Server:   make([]int, len(g)),
+		Servers:  servers,
+	}
+}
+
+func (s *Schedule) run(sample, server int, start, service float64) {
+	s.Server[sample] = server
+	s.Started[sample] = start
+	s.Finished[sample] = start + service
+	s.Makespan = max(s.Makespan, s.Finished[sample])
+}
+
+// idleServers is a heap: the server that is free first, the lowest number first.
+type idleServers []freeAt
+
+type freeAt struct {
+	at     float64
+	server int
+}
+
+func (h idleServers) Len() int      { return len(h) }
+func (h idleServers) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h idleServers) Less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	return h[i].server < h[j].server
+}
+
+// Push and Pop complete heap.Interface; the number of servers never changes.
+func (h *idleServers) Push(x any) { *h = append(*h, x.(freeAt)) }
+
+// Pop takes the last element.
+func (h *idleServers) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

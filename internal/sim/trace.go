@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Limits of a trace, so that a broken file cannot take the memory.
+const (
+	maxSpans   = 1 << 20
+	maxServers = 1 << 20
+	maxFile    = 512 << 20 // bytes; a span is about 150
+)
+
+// ErrTrace is the class of every refusal of a trace.
+var ErrTrace = errors.New("sim: trace cannot be measured")
+
+// Trace is what a run records of one step. All times are seconds on one clock
+// that reads 0 when the step (the rollout) begins; who records on several
+// machines subtracts the clocks' offsets first.
+type Trace struct {
+	// Servers is how many samples the pool could score at once: workers × slots.
+	Servers int `json:"servers"`
+	// Update is what the trainer needs after the last score (log-probabilities,
+	// update, weight sync); 0 where only the reward phase is of interest.
+	Update float64 `json:"update_s,omitempty"`
+	// Spans holds one entry per sample of the step, in the order of the batch.
+	Spans []Span `json:"spans"`
+}
+
+// Span is the way of one sample. Generated ≤ Queued ≤ Started ≤ Scored ≤
+// Returned; a time that was not recorded is absent (nil), never 0.
+type Span struct {
+	ID string `json:"id"`
+	// Generated is when the rollout of the sample finished.
+	Generated float64 `json:"generated_s"`
+	// Queued is when the loop had accepted the sample.
+	Queued *float64 `json:"queued_s,omitempty"`
+	// Started and Scored enclose the scorer's work in the attempt that counted.
+	// Both are absent if the sample never got a score.
+	Started *float64 `json:"started_s,omitempty"`
+	Scored  *float64 `json:"scored_s,omitempty"`
+	// Returned is when the generator's side held the score. Without it the sample
+	// counts as finished when it was scored.
+	Returned *float64 `json:"returned_s,omitempty"`
+	// Service is the scorer's own time where it is known beforehand (a stub that
+	// waits). Without it Scored − Started is taken, which also holds whatever a
+	// loaded machine added, and so raises the bound along with the measurement.
+	Service *float64 `json:"service_s,omitempty"`
+	// Worker names where the sample was scored.
+	Worker string `json:"worker,omitempty"`
+}
+
+// finish is when the score was with the trainer's side.
+func (s Span) finish() float64 {
+	if s.Returned != nil {
+		return *s.Returned
+	}
+	return *s.Scored
+}
+
+func (s Span) service() float64 {
+	if s.Service != nil {
+		return *s.Service
+	}
+	return *s.Scored - *s.Started
+}
+
+// Validate names every fault of the trace, at most ten of its spans'.
+func (t Trace) Validate() error {
+	var faults []error
+	if t.Servers < 1 || t.Servers > maxServers {
+		faults = append(faults, fmt.Errorf("servers is %d, must be 1…%d", t.Servers, maxServers))
+	}
+	if !isTime(t.Update) {
+		faults = append(faults, fmt.Errorf("update_s is %v, must be finite and not negative", t.Update))
+	}
+	if len(t.Spans) == 0 || len(t.Spans) > maxSpans {
+		faults = append(faults, fmt.Errorf("%d spans, must be 1…%d", len(t.Spans), maxSpans))
+	}
+	seen := make(map[string]bool, len(t.Spans))
+	for i, s := range t.Spans {
+		if len(faults) >= 10 {
+			faults = append(faults, errors.New("further spans not checked"))
+			break
+		}
+		if err := s.validate(); err != nil {
+			faults = append(faults, fmt.Errorf("span %d (id %q): %w", i, s.ID, err))
+		}
+		if seen[s.ID] {
+			faults = append(faults, fmt.Errorf("span %d: id %q occurs twice", i, s.ID))
+		}
+		seen[s.ID] = true
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrTrace, errors.Join(faults...))
+}
+
+func (s Span) validate() error {
+	if s.ID == "" {
+		return errors.New("id is empty")
+	}
+	if (s.Started == nil) != (s.Scored == nil) {
+		return errors.New("started_s and scored_s must both be present or both be absent")
+	}
+	if s.Returned != nil && s.Scored == nil {
+		return errors.New("returned_s without scored_s")
+	}
+	if s.Service != nil && !isTime(*s.Service) {
+		return fmt.Errorf("service_s is %v, must be finite and not negative", *s.Service)
+	}
+	before, name := 0.0, "the start of the step"
+	for _, at := range []struct {
+		name string
+		time *float64
+	}{
+		{"generated_s", &s.Generated},
+		{"queued_s", s.Queued},
+		{"started_s", s.Started},
+		{"scored_s", s.Scored},
+		{"returned_s", s.Returned},
+	} {
+		if at.time == nil {
+			continue
+		}
+		if !isTime(*at.time) {
+			return fmt.Errorf("%s is %v, must be finite and not negative", at.name, *at.time)
+		}
+		if *at.time < before {
+			return fmt.Errorf("%s is %v, earlier than %s at %v", at.name, *at.time, name, before)
+		}
+		before, name = *at.time, at.name
+	}
+	return nil
+}
+
+// ReadTrace reads and checks a trace that was written as JSON. Unknown names and
+// anything after the object are errors, and so is a file over 512 MiB.
+func ReadTrace(r io.Reader) (Trace, error) {
+	var t Trace
+	d := json.NewDecoder(io.LimitReader(r, maxFile))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return Trace{}, fmt.Errorf("%w: %w", ErrTrace, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Trace{}, fmt.Errorf("%w: there is more after the JSON object", ErrTrace)
+	}
+	if err := t.Validate(); err != nil {
+		return Trace{}, err
+	}
+	return t, nil
+}
+
+// Write writes the trace as one JSON object. Times are written so that they read
+// back to the same bits.
+func (t Trace) Write(w io.Writer) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	if err := e.Encode(t); err != nil {
+		return fmt.Errorf("sim: writing the trace: %w", err)
+	}
+	return nil
+}

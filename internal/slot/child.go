@@ -1,0 +1,200 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// killWait bounds how long a killed process may take to be reaped.
+const killWait = 5 * time.Second
+
+// child is the parent's view of one process. Whoever holds it (its owner, or one
+// Do between offer and back) may use it; nobody else may.
+type child struct {
+	*process
+	id        int           // process id, for messages
+	frames    chan frame    // what the reader goroutine received; closed when it ends
+	back      chan verdict  // from the Do that holds the child to its owner
+	exited    chan struct{} // closed when the process has been reaped
+	quit      chan struct{} // closed by reap: the reader need not deliver any more
+	killed    atomic.Bool   // the pool killed it
+	goroutine sync.WaitGroup
+
+	// Of the holder.
+	seq      uint64
+	answered int
+	recycle  int // replace it after so many answers
+
+	// Written before their channel closes, read after.
+	readErr error
+	how     string
+	sigkill bool
+}
+
+// fate is what becomes of a child after a request.
+type fate int
+
+const (
+	free      fate = iota // idle again
+	lingering             // its caller left; it still works on the request
+	broken                // to be replaced
+)
+
+type verdict struct {
+	fate  fate
+	until time.Time // of lingering: its deadline
+}
+
+// errBroken marks errors after which a child cannot be used.
+var errBroken = errors.New("broken")
+
+// newChild starts the goroutines that belong to a started process: one reads its
+// answers, one reaps it. Both end when the process has.
+func newChild(p *process, recycle int) *child {
+	c := &child{
+		process: p,
+		id:      p.pid(),
+		frames:  make(chan frame, 1),
+		back:    make(chan verdict, 1),
+		exited:  make(chan struct{}),
+		quit:    make(chan struct{}),
+		recycle: recycle,
+	}
+	c.goroutine.Go(func() {
+		defer close(c.exited)
+		c.how, c.sigkill = p.wait()
+	})
+	c.goroutine.Go(func() {
+		defer close(c.frames)
+		for {
+			f, err := readFrame(p.conn)
+			if err != nil {
+				c.readErr = err
+				return
+			}
+			select {
+			case c.frames <- f:
+			case <-c.quit:
+				return
+			}
+		}
+	})
+	return c
+}
+
+// exchange sends a frame and waits for its answer until ctx ends. An error that
+// wraps errBroken means that the child must be replaced; ctx's error that it
+// still works; ErrHandler that it answered with an error; any other that nothing
+// was sent.
+func (c *child) exchange(ctx context.Context, op string, req Request) ([]byte, error) {
+	length, err := c.memory.fill(req.Pixels)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.seq++
+	h := header{Op: op, Seq: c.seq, Capacity: c.memory.capacity(), Length: length}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.conn.SetWriteDeadline(deadline) // a failure shows in the write
+	}
+	if err := writeFrame(c.conn, h, req.Meta); err != nil {
+		return nil, fmt.Errorf("%w: sending: %w", errBroken, err)
+	}
+	return c.await(ctx)
+}
+
+// await waits for the answer to the last request.
+func (c *child) await(ctx context.Context) ([]byte, error) {
+	select {
+	case f, ok := <-c.frames:
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%w: reading: %w", errBroken, c.readErr)
+		case f.Seq != c.seq:
+			return nil, fmt.Errorf("%w: answer %d to request %d", errBroken, f.Seq, c.seq)
+		case f.Op == opError:
+			return nil, fmt.Errorf("%w: %s", ErrHandler, f.Message)
+		case f.Op != opOK:
+			return nil, fmt.Errorf("%w: answer of kind %q", errBroken, f.Op)
+		}
+		return f.body, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// gone reports whether the process has ended.
+func (c *child) gone() bool {
+	select {
+	case <-c.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// destroy kills the process.
+func (c *child) destroy() {
+	c.killed.Store(true)
+	c.kill()
+}
+
+// autopsy says how a broken child died: cause is what was noticed on the socket.
+// A child that died by itself is given a moment to be reaped, so that the signal
+// and not our kill is reported. outside is true for a SIGKILL that was not ours:
+// the kernel's out-of-memory killer, or a person.
+func (c *child) autopsy(cause error) (report error, outside bool) {
+	if !hungUp(cause) || !c.within(time.Second) {
+		c.destroy()
+		c.within(killWait)
+	}
+	if !c.gone() {
+		return fmt.Errorf("child %d cannot be killed (%w)", c.id, cause), false
+	}
+	report = fmt.Errorf("child %d died of %q (%w)", c.id, c.how, cause)
+	if c.killed.Load() {
+		report = fmt.Errorf("child %d was killed (%w)", c.id, cause)
+	}
+	if said := c.stderr.String(); said != "" {
+		report = fmt.Errorf("%w; it said: %s", report, said)
+	}
+	return report, c.sigkill && !c.killed.Load()
+}
+
+// hungUp tells a socket that the child closed from a child that talks nonsense.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// within waits for the process to end.
+func (c *child) within(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.exited:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// reap ends the child and waits for its process and its goroutines. A healthy
+// child ends by itself when its socket closes.
+func (c *child) reap() {
+	_ = c.conn.Close()
+	close(c.quit)
+	if !c.within(time.Second) {
+		c.destroy()
+		if !c.within(killWait) {
+			return // in the kernel for good; its goroutine stays with it
+		}
+	}
+	c.goroutine.Wait()
+	c.close()
+}

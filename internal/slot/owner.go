@@ -1,0 +1,226 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// own is the life of slot i: a child is started, tended until it is done for,
+// reaped, and replaced. It sends one word to first: nil when its first child is
+// ready, or why none starts.
+func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
+	said := false
+	say := func(err error) {
+		if !said {
+			said = true
+			first <- err
+		}
+	}
+	fails := 0 // children in a row that died before they answered a request
+	for n := 0; ctx.Err() == nil; n++ {
+		if n > 0 {
+			p.count(func(s *Stats) { s.Restarts++ })
+		}
+		c, err := p.startChild(ctx, i, n)
+		switch {
+		case err == nil:
+			say(nil)
+			p.tend(ctx, c)
+			p.forget(c)
+			c.reap()
+			fails++
+			if c.answered > 0 {
+				fails = 0
+			}
+		case ctx.Err() != nil:
+			return
+		default:
+			fails++
+			if p.startFailed(i, err) >= startTries {
+				say(err)
+			}
+		}
+		if fails > 0 && !sleep(ctx, p.cfg.backoff(fails)) {
+			return
+		}
+	}
+}
+
+// startChild starts a process and makes it a child that can work: its handler is
+// built and has answered the canary.
+func (p *Pool) startChild(ctx context.Context, i, n int) (*child, error) {
+	recycle := p.cfg.Recycle
+	if n == 0 {
+		// The first generation ends staggered, so that later ones do not end at once.
+		recycle -= recycle * i / (2 * p.cfg.Slots)
+	}
+	c, err := p.spawnChild(recycle)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.StartTimeout)
+	defer cancel()
+	if err := p.prepare(ctx, c); err != nil {
+		if errors.Is(err, errBroken) {
+			err, _ = c.autopsy(err)
+		}
+		c.destroy()
+		p.forget(c)
+		c.reap()
+		return nil, fmt.Errorf("%w: %s child did not start: %w", ErrUnavailable, p.cfg.Kind, err)
+	}
+	p.ready(i, c)
+	return c, nil
+}
+
+// spawnChild forks on the thread that lives as long as the pool.
+func (p *Pool) spawnChild(recycle int) (*child, error) {
+	type result struct {
+		proc *process
+		err  error
+	}
+	done := make(chan result, 1)
+	p.fork <- func() {
+		proc, err := spawn(p.cfg.Command, p.cfg.Env)
+		done <- result{proc, err}
+	}
+	r := <-done
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, r.err)
+	}
+	c := newChild(r.proc, recycle)
+	p.mu.Lock()
+	p.live[c] = false
+	p.mu.Unlock()
+	return c, nil
+}
+
+func (p *Pool) prepare(ctx context.Context, c *child) error {
+	if _, err := c.exchange(ctx, opInit, Request{Meta: p.cfg.Init}); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	if p.cfg.Canary == nil {
+		return nil
+	}
+	body, err := c.exchange(ctx, opDo, p.cfg.Canary.Request)
+	if err == nil {
+		err = p.cfg.Canary.Check(body)
+	}
+	if err != nil {
+		return fmt.Errorf("canary: %w", err)
+	}
+	return nil
+}
+
+// ready notes that slot i has a child that can work.
+func (p *Pool) ready(i int, c *child) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live[c] = true
+	p.failing[i] = 0
+	select {
+	case <-p.down:
+		p.down = make(chan struct{})
+	default:
+	}
+}
+
+// startFailed counts the failed starts of slot i. When every slot has failed
+// three times in a row, waiting for a child makes no sense any more.
+func (p *Pool) startFailed(i int, err error) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.LastError, p.downErr = err.Error(), err
+	p.failing[i]++
+	for _, n := range p.failing {
+		if n < startTries {
+			return p.failing[i]
+		}
+	}
+	select {
+	case <-p.down:
+	default:
+		close(p.down)
+	}
+	return p.failing[i]
+}
+
+func (p *Pool) forget(c *child) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, c)
+}
+
+// tend offers a child to callers until it must be replaced or the pool stops.
+func (p *Pool) tend(ctx context.Context, c *child) {
+	ping := time.NewTicker(p.cfg.PingEvery)
+	defer ping.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.exited:
+			death, _ := c.autopsy(fmt.Errorf("while idle: %w", io.EOF))
+			p.died(death)
+			return
+		case <-ping.C:
+			if !p.ping(ctx, c) {
+				return
+			}
+		case p.offer <- c:
+			v := <-c.back // every Do gives its child back, after RequestTimeout at the latest
+			if !p.settle(ctx, c, v) {
+				return
+			}
+			if c.answered >= c.recycle {
+				p.count(func(s *Stats) { s.Recycled++ })
+				return
+			}
+		}
+	}
+}
+
+// ping reports whether an idle child gives a sign of life.
+func (p *Pool) ping(ctx context.Context, c *child) bool {
+	limited, cancel := context.WithTimeout(ctx, min(p.cfg.PingEvery, p.cfg.RequestTimeout))
+	defer cancel()
+	_, err := c.exchange(limited, opPing, Request{})
+	if err == nil || ctx.Err() != nil {
+		return err == nil
+	}
+	if !errors.Is(err, errBroken) {
+		c.destroy()
+		err = fmt.Errorf("no sign of life: %w", err)
+	}
+	death, _ := c.autopsy(err)
+	p.died(death)
+	return false
+}
+
+// settle does what a verdict asks for and reports whether the child is idle again.
+func (p *Pool) settle(ctx context.Context, c *child, v verdict) bool {
+	if v.fate != lingering {
+		return v.fate == free
+	}
+	p.count(func(s *Stats) { s.Busy++ })
+	defer p.count(func(s *Stats) { s.Busy-- })
+	// Not ctx: the drain of a Stop lets a child finish; hard stop kills it.
+	limited, cancel := context.WithDeadline(context.WithoutCancel(ctx), v.until)
+	defer cancel()
+	_, err := c.await(limited)
+	switch {
+	case err == nil, errors.Is(err, ErrHandler):
+		c.answered++
+		return true
+	case errors.Is(err, errBroken):
+		death, _ := c.autopsy(err)
+		p.died(death)
+	default:
+		c.destroy()
+		p.count(func(s *Stats) { s.Timeouts++ })
+	}
+	return false
+}

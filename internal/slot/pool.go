@@ -1,0 +1,294 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Pool supervises children of one kind. Its methods are safe for concurrent use.
+type Pool struct {
+	cfg        Config
+	quarantine *quarantine
+
+	offer    chan *child   // unbuffered: an idle child goes from its owner to exactly one Do
+	fork     chan func()   // work for the one thread that starts processes
+	stopping chan struct{} // closed by Stop
+	stopped  chan struct{} // closed when nothing of the pool is left
+	owners   sync.WaitGroup
+	forker   sync.WaitGroup
+
+	mu       sync.Mutex
+	cancel   context.CancelFunc // ends starts, pauses and offers; nil: not started
+	stopOnce bool
+	live     map[*child]bool // every process; true: ready
+	failing  []int           // by slot: starts failed in a row
+	down     chan struct{}   // closed while every slot fails to start
+	downErr  error           // of the last start that failed
+	stats    Stats
+}
+
+// New checks the configuration and makes a pool that has no children yet.
+func New(cfg Config) (*Pool, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if len(cfg.Command) == 0 {
+		command, err := selfCommand(cfg.Kind)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		cfg.Command = command
+	}
+	if cfg.Env == nil {
+		cfg.Env = []string{} // nil would inherit everything
+	}
+	return &Pool{
+		cfg:        cfg,
+		quarantine: newQuarantine(),
+		offer:      make(chan *child),
+		fork:       make(chan func()),
+		stopping:   make(chan struct{}),
+		stopped:    make(chan struct{}),
+		live:       make(map[*child]bool),
+		failing:    make([]int, cfg.Slots),
+		down:       make(chan struct{}),
+	}, nil
+}
+
+// Start starts the children and returns when all are ready, or stops them and
+// returns why one is not after three tries or when ctx ended. Ctx bounds the
+// start only. A pool is started once.
+func (p *Pool) Start(ctx context.Context) error {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.mu.Lock()
+	if p.cancel != nil || p.stopOnce {
+		p.mu.Unlock()
+		cancel()
+		return fmt.Errorf("%w: started twice or after its end", ErrUnavailable)
+	}
+	p.cancel = cancel
+	first := make(chan error, p.cfg.Slots) // one word of each owner
+	// The owner of the forking thread. It must not end before the children do: a
+	// child's parent-death signal comes when the thread ends that forked it.
+	p.forker.Go(func() {
+		runtime.LockOSThread()
+		for f := range p.fork {
+			f()
+		}
+	})
+	for i := range p.cfg.Slots {
+		p.owners.Go(func() { p.own(life, i, first) })
+	}
+	p.mu.Unlock()
+
+	for range p.cfg.Slots {
+		var err error
+		select {
+		case err = <-first:
+		case <-ctx.Done():
+			err = fmt.Errorf("%w: waiting for the children to start: %w", ErrUnavailable, ctx.Err())
+		}
+		if err != nil {
+			over, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			cancel()
+			_ = p.Stop(over) // that children had to be killed is no news
+			return err
+		}
+	}
+	return nil
+}
+
+// Do has a child do the work. The context bounds the wait for a child and the
+// work: at its deadline the child is killed; when it is cancelled Do returns at
+// once and the child finishes for nobody. Errors wrap one of the sentinels, or
+// ctx.Err().
+func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
+	req.Name = clip(req.Name, 256)
+	if err := p.cfg.admit(req); err != nil {
+		return Response{}, err
+	}
+	if why := p.quarantine.check(req); why != nil {
+		return Response{}, fmt.Errorf("%w: %q is in quarantine, it killed %d children: %w", ErrCrashed, req.Name, attempts, why)
+	}
+	began, ownFault := time.Now(), true
+	var deaths []error
+	for {
+		c, err := p.take(ctx)
+		if err != nil {
+			return Response{}, errors.Join(fmt.Errorf("%q: %w", req.Name, err), errors.Join(deaths...))
+		}
+		waited := time.Since(began)
+		body, v, err := p.run(ctx, c, req)
+		if err == nil || !errors.Is(err, errBroken) {
+			c.back <- v
+			return Response{Body: body, Waited: waited, Ran: time.Since(began) - waited}, err
+		}
+		death, outside := c.autopsy(err)
+		c.back <- v
+		p.died(death)
+		deaths = append(deaths, death)
+		ownFault = ownFault && !outside
+		if len(deaths) < attempts {
+			continue
+		}
+		why := errors.Join(deaths...)
+		// Who was shot from outside twice was unlucky, not guilty: it may be sent again.
+		if ownFault && !p.isStopping() {
+			p.quarantine.add(req, why)
+		}
+		return Response{}, fmt.Errorf("%w: %q was tried %d times: %w", ErrCrashed, req.Name, attempts, why)
+	}
+}
+
+// take waits for an idle child.
+func (p *Pool) take(ctx context.Context) (*child, error) {
+	for {
+		p.mu.Lock()
+		down, started := p.down, p.cancel != nil
+		p.mu.Unlock()
+		if !started {
+			return nil, fmt.Errorf("%w: not started", ErrUnavailable)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, ended(err, "before a child was free")
+		}
+		select {
+		case c := <-p.offer:
+			if !c.gone() {
+				p.count(func(s *Stats) { s.Busy++; s.Requests++ })
+				return c, nil
+			}
+			c.back <- verdict{fate: broken} // it died while idle: no fault of this request
+		case <-p.stopping:
+			return nil, fmt.Errorf("%w: stopping", ErrUnavailable)
+		case <-down:
+			return nil, fmt.Errorf("%w: no child starts: %w", ErrUnavailable, p.whyDown())
+		case <-ctx.Done():
+			return nil, ended(ctx.Err(), fmt.Sprintf("while all %d children were busy", p.cfg.Slots))
+		}
+	}
+}
+
+func (p *Pool) whyDown() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.downErr
+}
+
+// ended turns the end of a context into an error of this package.
+func ended(err error, when string) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w %s: %w", ErrTimeout, when, err)
+	}
+	return fmt.Errorf("%s: %w", when, err)
+}
+
+// run has c do one attempt and says what becomes of c.
+func (p *Pool) run(ctx context.Context, c *child, req Request) ([]byte, verdict, error) {
+	defer p.count(func(s *Stats) { s.Busy-- })
+	until := time.Now().Add(p.cfg.RequestTimeout)
+	attempt, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	body, err := c.exchange(attempt, opDo, req)
+	switch {
+	case err == nil, errors.Is(err, ErrHandler):
+		c.answered++
+		if err != nil {
+			err = fmt.Errorf("%q: %w", req.Name, err)
+		}
+		return body, verdict{fate: free}, err
+	case errors.Is(err, ErrUnavailable):
+		return nil, verdict{fate: free}, fmt.Errorf("%q: %w", req.Name, err)
+	case errors.Is(err, context.Canceled):
+		return nil, verdict{fate: lingering, until: until}, fmt.Errorf("%q: %w", req.Name, err)
+	case attempt.Err() != nil && !errors.Is(attempt.Err(), context.Canceled):
+		c.destroy()
+		p.count(func(s *Stats) { s.Timeouts++ })
+		return nil, verdict{fate: broken}, fmt.Errorf("%w: %q, child %d was killed: %w", ErrTimeout, req.Name, c.id, attempt.Err())
+	}
+	return nil, verdict{fate: broken}, err
+}
+
+// Stop refuses new requests, lets running ones end until ctx does, kills what is
+// left and returns when no process and no goroutine remains. It may be called
+// more than once; every call waits.
+func (p *Pool) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	begin := !p.stopOnce
+	p.stopOnce = true
+	cancel := p.cancel
+	p.mu.Unlock()
+	if begin {
+		close(p.stopping)
+		if cancel == nil {
+			close(p.stopped)
+			return nil
+		}
+		cancel()
+		// Ends when the last owner has; whoever calls Stop waits for it.
+		go func() {
+			p.owners.Wait()
+			close(p.fork)
+			p.forker.Wait()
+			close(p.stopped)
+		}()
+	}
+	select {
+	case <-p.stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	n := len(p.live)
+	for c := range p.live {
+		c.destroy()
+	}
+	p.mu.Unlock()
+	<-p.stopped
+	if n > 0 {
+		return fmt.Errorf("%w: %d children were killed at the end of the drain", ErrUnavailable, n)
+	}
+	return nil
+}
+
+func (p *Pool) isStopping() bool {
+	select {
+	case <-p.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stats returns a snapshot.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Slots = p.cfg.Slots
+	s.Quarantined = p.quarantine.size()
+	for c, ready := range p.live {
+		if ready {
+			s.Alive++
+			s.PIDs = append(s.PIDs, c.id)
+		}
+	}
+	return s
+}
+
+// count changes the counters.
+func (p *Pool) count(f func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.stats)
+}
+
+// died notes how a child ended that should not have.
+func (p *Pool) died(why error) {
+	p.count(func(s *Stats) { s.Crashes++; s.LastError = why.Error() })
+}

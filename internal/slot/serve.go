@@ -1,0 +1,104 @@
+package slot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Call is a request as the child's handler sees it. Both slices are read-only
+// and valid only until Handle returns.
+type Call struct {
+	// Meta is the request's Meta.
+	Meta []byte
+	// Pixels are the parts of the request's Pixels, one after the other. In a child
+	// they lie in memory shared with the parent, mapped read-only: writing them
+	// is a fault.
+	Pixels []byte
+}
+
+// Handler does the work of a kind. A child has one handler and calls it from one
+// goroutine; Inline has one per slot.
+type Handler interface {
+	// Handle answers a call with at most 16 MiB. An error is the request's alone:
+	// the child goes on. A panic ends the child.
+	Handle(c Call) ([]byte, error)
+}
+
+// Kind is what a child process can be.
+type Kind struct {
+	// Name is the argument after "slot".
+	Name string
+	// New builds the handler from Config.Init. It may load models.
+	New func(init []byte) (Handler, error)
+}
+
+// Main is called first thing in main with os.Args[1:]. If they ask for a child
+// process ("slot <kind>") it serves until the parent is gone and returns the exit
+// code and true; main must then exit with it. Otherwise it returns false at once.
+func Main(args []string, kinds ...Kind) (code int, child bool) {
+	if len(args) != 2 || args[0] != "slot" {
+		return 0, false
+	}
+	for _, k := range kinds {
+		if k.Name != args[1] {
+			continue
+		}
+		if err := serveInherited(k); err != nil {
+			fmt.Fprintf(os.Stderr, "slot %s: %v\n", k.Name, err)
+			return 1, true
+		}
+		return 0, true
+	}
+	fmt.Fprintf(os.Stderr, "slot: this binary has no kind of child process named %q\n", args[1])
+	return 2, true
+}
+
+// view maps the shared memory at a capacity and returns its first length bytes.
+type view func(capacity, length int) ([]byte, error)
+
+// serve answers frames until the connection ends. Everything that is wrong with
+// a frame ends the child: parent and child are the same binary, so a malformed
+// frame means that one of them is broken.
+func serve(conn io.ReadWriter, pixels view, kind Kind) error {
+	var h Handler
+	for {
+		f, err := readFrame(conn)
+		if errors.Is(err, io.EOF) && !errors.Is(err, errFrame) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var answer []byte
+		switch {
+		case f.Op == opInit && h == nil:
+			h, err = kind.New(f.body)
+		case f.Op == opPing:
+		case f.Op == opDo && h != nil:
+			answer, err = handle(h, f, pixels)
+		default:
+			return fmt.Errorf("%w: operation %q out of order", errFrame, f.Op)
+		}
+		out := header{Op: opOK, Seq: f.Seq}
+		if err == nil && len(answer) > maxBody {
+			err = fmt.Errorf("an answer of %d bytes is over the limit of %d", len(answer), maxBody)
+		}
+		if err != nil {
+			// JSON may write one byte as six (\u0000), hence the margin below maxHeader.
+			out.Op, out.Message, answer = opError, clip(err.Error(), maxHeader/8), nil
+		}
+		if err := writeFrame(conn, out, answer); err != nil {
+			return fmt.Errorf("answering: %w", err)
+		}
+	}
+}
+
+func handle(h Handler, f frame, pixels view) ([]byte, error) {
+	px, err := pixels(f.Capacity, f.Length)
+	if err != nil {
+		return nil, err
+	}
+	return h.Handle(Call{Meta: f.body, Pixels: px})
+}

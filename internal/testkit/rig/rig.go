@@ -1,0 +1,212 @@
+// Package rig puts a gateway and workers together over any engine, for tests: the
+// shipped loop.Manager and workers.Worker with scorers that fail on demand and
+// buffers that are poisoned when released.
+package rig
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// Engine is what a rig needs of an engine.
+type Engine interface {
+	loop.Engine
+	loop.Presence
+}
+
+// Rig is a gateway with workers.
+type Rig struct {
+	Manager *loop.Manager
+	Buffers *wire.Buffers
+	Workers []*Worker
+	engine  Engine
+	source  func(worker string) workers.Source
+	profile map[string]*rewards.Manager
+	worker  workers.Config
+	t       testing.TB
+}
+
+// Worker is one worker of a rig; Kill makes it vanish as kill -9 would.
+type Worker struct {
+	*workers.Worker
+	ID   string
+	dead atomic.Bool
+}
+
+// Options of a rig.
+type Options struct {
+	Loop     loop.Config
+	Worker   workers.Config // ID is set by the rig
+	Workers  int
+	Engine   Engine
+	Source   func(worker string) workers.Source
+	Profiles map[string]*rewards.Manager
+}
+
+// Replace starts a worker like the others under a new name.
+func (r *Rig) Replace(id string) {
+	cfg := r.worker
+	cfg.ID = id
+	r.Add(r.t, cfg)
+}
+
+// New starts a gateway and its workers.
+func New(t testing.TB, o Options) *Rig {
+	t.Helper()
+	r := &Rig{Buffers: &wire.Buffers{Poison: true}, engine: o.Engine, source: o.Source, profile: o.Profiles, worker: o.Worker, t: t}
+	for name := range o.Profiles {
+		o.Loop.Profiles = append(o.Loop.Profiles, name)
+	}
+	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers})
+	require.NoError(t, err)
+	r.Manager = m
+	m.Start(t.Context())
+	for i := range o.Workers {
+		o.Worker.ID = fmt.Sprintf("w%d", i)
+		r.Add(t, o.Worker)
+	}
+	return r
+}
+
+// Add starts one more worker.
+func (r *Rig) Add(t testing.TB, cfg workers.Config) *Worker {
+	t.Helper()
+	w := &Worker{ID: cfg.ID}
+	inner, err := workers.New(workers.Options{
+		Config: cfg, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
+		Managers: r.profile, Decoder: noDecoder{},
+	})
+	require.NoError(t, err)
+	w.Worker = inner
+	inner.Start(t.Context())
+	r.Workers = append(r.Workers, w)
+	return w
+}
+
+// Kill cuts a worker off: nothing it says arrives any more.
+func (w *Worker) Kill() { w.dead.Store(true) }
+
+// Stop ends workers and gateway.
+func (r *Rig) Stop() {
+	var wg sync.WaitGroup
+	for _, w := range r.Workers {
+		wg.Go(w.Worker.Stop)
+	}
+	r.Manager.Stop()
+	wg.Wait()
+}
+
+var errDead = errors.New("worker is dead")
+
+// mortal cuts a worker's source off once it is dead.
+type mortal struct {
+	workers.Source
+	w *Worker
+}
+
+func (m *mortal) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+	if m.w.dead.Load() {
+		<-ctx.Done()
+		return nil, nil
+	}
+	got, err := m.Source.Take(ctx, n)
+	for i, l := range got {
+		got[i] = &mortalLease{l, m.w}
+	}
+	return got, err
+}
+
+func (m *mortal) Announce(info wire.WorkerInfo) {
+	if !m.w.dead.Load() {
+		m.Source.Announce(info)
+	}
+}
+
+type mortalLease struct {
+	workers.Lease
+	w *Worker
+}
+
+func (l *mortalLease) Extend(ctx context.Context) error {
+	if l.w.dead.Load() {
+		return errDead
+	}
+	return l.Lease.Extend(ctx)
+}
+
+func (l *mortalLease) Done() {
+	if !l.w.dead.Load() {
+		l.Lease.Done()
+	}
+}
+
+func (l *mortalLease) Return(after time.Duration) {
+	if !l.w.dead.Load() {
+		l.Lease.Return(after)
+	}
+}
+
+// reach cuts a worker's gateway off once it is dead.
+type reach struct {
+	m *loop.Manager
+	w *Worker
+}
+
+func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
+	if g.w.dead.Load() {
+		return nil, errDead
+	}
+	return g.m.Claim(ctx, t, worker)
+}
+
+func (g *reach) Finish(ctx context.Context, res *wire.Result) error {
+	if g.w.dead.Load() {
+		return errDead
+	}
+	return g.m.Finish(ctx, res)
+}
+
+type noDecoder struct{}
+
+func (noDecoder) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error) {
+	return nil, fmt.Errorf("%w: the rig has no decoder", rewards.BadInput)
+}
+
+// Sample makes a sample with a raw payload of n bytes (a multiple of 3) that
+// follows from its id, so that its score can be computed from its own bytes.
+func Sample(id string, n int) *rewards.Sample {
+	data := make([]byte, n)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	x := h.Sum64()
+	for i := range data {
+		x = x*6364136223846793005 + 1442695040888963407
+		data[i] = byte(x >> 56)
+	}
+	return &rewards.Sample{ID: id, Media: []*rewards.Media{{
+		Kind: rewards.Image, Layout: rewards.HWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{1, n / 3, 3}, Data: data,
+	}}}
+}
+
+// Hash is the score of a sample: a number in [0, 1) that its bytes determine.
+func Hash(s *rewards.Sample) float64 {
+	h := fnv.New64a()
+	for _, m := range s.Media {
+		_, _ = h.Write(m.Data) // never fails
+	}
+	return float64(binary.BigEndian.Uint64(h.Sum(nil))>>11) / (1 << 53)
+}

@@ -1,0 +1,14 @@
+package wsconn
+
+// Waiting returns how many binary messages the writer has not begun.
+func (c *Conn) Waiting() int {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return len(c.out.binaries)
+}
+
+// Begun reports whether the writer is at work on a binary message.
+func (c *Conn) Begun() bool { return c.writing.Load() }
+
+// Started reports whether Run was called.
+func (c *Conn) Started() bool { return c.running.Load() }

@@ -1,0 +1,89 @@
+package wsconn
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/websocket"
+)
+
+// Upgrade answers a websocket handshake. The caller has checked the token: what is
+// refused after the upgrade costs a connection. On an error the answer has been
+// written and says why.
+func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, error) {
+	cfg.Config = cfg.WithDefaults()
+	refuse := func(status int, err error) (*Conn, error) {
+		http.Error(w, err.Error(), status)
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return refuse(http.StatusInternalServerError, fmt.Errorf("upgrade: %w", err))
+	}
+	if !websocket.IsWebSocketUpgrade(r) {
+		w.Header().Set("Upgrade", "websocket")
+		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address speaks websocket", ErrHandshake))
+	}
+	if err := checkOrigin(r, cfg.Origins); err != nil {
+		return refuse(http.StatusForbidden, err)
+	}
+	offered := websocket.Subprotocols(r)
+	if !slices.ContainsFunc(cfg.Subprotocols, func(p string) bool { return slices.Contains(offered, p) }) {
+		return refuse(http.StatusBadRequest, fmt.Errorf("%w: offered %q, spoken here %q", ErrSubprotocol, offered, cfg.Subprotocols))
+	}
+	up := websocket.Upgrader{
+		HandshakeTimeout: cfg.WriteTimeout,
+		ReadBufferSize:   readBuffer,
+		WriteBufferSize:  serverWriteBuffer,
+		WriteBufferPool:  &serverBuffers,
+		Subprotocols:     cfg.Subprotocols,
+		CheckOrigin:      func(*http.Request) bool { return true }, // done above, with an answer that says why
+		Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+			http.Error(w, reason.Error(), status)
+		},
+	}
+	h := &hijacker{ResponseWriter: w}
+	ws, err := up.Upgrade(h, r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrHandshake, err)
+	}
+	return newConn(ws, h.sock, cfg.Config, true), nil
+}
+
+// checkOrigin lets requests through that name no origin (programs) or the request's own
+// host, and those of the list.
+func checkOrigin(r *http.Request, also []string) error {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return nil
+	}
+	u, err := url.Parse(origins[0])
+	if err == nil && len(origins) == 1 && u.Host != "" {
+		if strings.EqualFold(u.Host, r.Host) || slices.ContainsFunc(also, func(h string) bool { return strings.EqualFold(h, u.Host) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q, this host is %q", ErrOrigin, origins, r.Host)
+}
+
+// hijacker puts our socket under the connection that gorilla takes over.
+type hijacker struct {
+	http.ResponseWriter
+
+	sock *socket
+}
+
+// Hijack takes over the connection of the request.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	raw, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	var conn net.Conn
+	conn, h.sock = wrap(raw)
+	return conn, rw, nil
+}

@@ -1,0 +1,375 @@
+package wsconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// fragmentBytes is the most that is written between two looks at pongs and pings.
+const fragmentBytes = 1 << 20
+
+// outbox is what waits to be written. Everybody fills it, the writer empties it.
+type outbox struct {
+	wake chan struct{} // capacity 1: something was added
+
+	mu       sync.Mutex
+	texts    [][]byte
+	spare    [][]byte // the slice the writer is done with
+	bytes    int64    // of texts, those being written included
+	binaries []*binary
+	pong     *string
+	closing  *CloseError // the close frame to send after the texts
+	stopped  bool        // write nothing more
+	err      error       // the connection has failed
+}
+
+// binary is one call of SendBinary.
+type binary struct {
+	parts [][]byte
+	done  chan error // capacity 1
+}
+
+// batch is what the writer takes at a time.
+type batch struct {
+	pong    *string
+	texts   [][]byte
+	bytes   int64
+	binary  *binary
+	closing *CloseError
+	stopped bool
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) setPong(data string) {
+	o.mu.Lock()
+	o.pong = &data
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) takePong() *string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.pong
+	o.pong = nil
+	return p
+}
+
+// setClose queues the close frame behind the texts. Binary messages not yet begun
+// are refused.
+func (o *outbox) setClose(code int, reason string) {
+	o.mu.Lock()
+	o.closing = &CloseError{Code: code, Reason: clip(reason)}
+	o.refuseBinaries(ErrClosed)
+	o.mu.Unlock()
+	o.signal()
+}
+
+// stop lets the writer end without writing what is queued.
+func (o *outbox) stop() {
+	o.mu.Lock()
+	o.stopped = true
+	o.refuseBinaries(ErrPeerClosed)
+	o.mu.Unlock()
+	o.signal()
+}
+
+// shut refuses everything from now on.
+func (o *outbox) shut(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+	o.texts, o.bytes = nil, 0
+	o.refuseBinaries(err)
+}
+
+func (o *outbox) refuseBinaries(err error) {
+	for _, b := range o.binaries {
+		b.done <- err
+	}
+	o.binaries = nil
+}
+
+// refused returns why nothing more is taken, or nil. The caller holds mu.
+func (o *outbox) refused() error {
+	switch {
+	case o.err != nil:
+		return o.err
+	case o.closing != nil:
+		return ErrClosed
+	case o.stopped:
+		return ErrPeerClosed
+	}
+	return nil
+}
+
+// take returns what to write next: texts before a binary message, the close frame
+// last.
+func (o *outbox) take() batch {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := batch{pong: o.pong, texts: o.texts, bytes: o.bytes, stopped: o.stopped}
+	o.pong, o.texts, o.spare = nil, o.spare, nil
+	if len(b.texts) == 0 {
+		if len(o.binaries) > 0 {
+			b.binary = o.binaries[0]
+			o.binaries = o.binaries[1:]
+		} else {
+			b.closing = o.closing
+		}
+	}
+	return b
+}
+
+// wrote gives the room of texts back.
+func (o *outbox) wrote(b batch) {
+	clear(b.texts)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spare = b.texts[:0]
+	o.bytes = max(0, o.bytes-b.bytes)
+}
+
+// Send queues a text message; text must not change any more. It never blocks: if
+// the peer lets more than OutboxBytes wait, the connection ends with ErrSlowPeer.
+func (c *Conn) Send(text []byte) error {
+	n := int64(len(text))
+	if n > c.cfg.OutboxBytes {
+		return fmt.Errorf("%w: text of %d bytes, the outbox has %d", ErrTooBig, n, c.cfg.OutboxBytes)
+	}
+	c.out.mu.Lock()
+	err := c.out.refused()
+	full := err == nil && c.out.bytes+n > c.cfg.OutboxBytes
+	if err == nil && !full {
+		c.out.texts = append(c.out.texts, text)
+		c.out.bytes += n
+	}
+	c.out.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case full:
+		err = fmt.Errorf("%w: more than %d bytes wait for it", ErrSlowPeer, c.cfg.OutboxBytes)
+		c.fail(err)
+		return err
+	}
+	c.out.signal()
+	return nil
+}
+
+// SendBinary sends one binary message made of parts and returns when it is written
+// and parts are no longer used. The end of ctx takes a message back that has not
+// been begun; one that has is waited for, at most WriteTimeout per fragment, because
+// half a message would cost the connection. Run must be running.
+func (c *Conn) SendBinary(ctx context.Context, parts ...[]byte) error {
+	b := &binary{parts: parts, done: make(chan error, 1)}
+	c.out.mu.Lock()
+	err := c.out.refused()
+	if err == nil {
+		c.out.binaries = append(c.out.binaries, b)
+	}
+	c.out.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.out.signal()
+	select {
+	case err := <-b.done:
+		return err
+	case <-ctx.Done():
+	}
+	if c.out.withdraw(b) {
+		return fmt.Errorf("waiting to send: %w", context.Cause(ctx))
+	}
+	return <-b.done
+}
+
+// withdraw removes a binary message that the writer has not taken.
+func (o *outbox) withdraw(b *binary) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, q := range o.binaries {
+		if q == b {
+			o.binaries = append(o.binaries[:i:i], o.binaries[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// Queued returns the bytes of texts that wait to be written.
+func (c *Conn) Queued() int64 {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.bytes
+}
+
+// writeLoop is the writer. It ends with nil when the close frame is written or the
+// connection has failed.
+func (c *Conn) writeLoop() error {
+	ping := time.NewTicker(c.cfg.PingInterval)
+	defer ping.Stop()
+	for {
+		b := c.out.take()
+		if b.stopped {
+			b.refuse(ErrPeerClosed)
+			return nil
+		}
+		if b.pong != nil {
+			if err := c.control(websocket.PongMessage, []byte(*b.pong)); err != nil {
+				b.refuse(err)
+				return err
+			}
+		}
+		switch {
+		case len(b.texts) > 0:
+			if err := c.writeTexts(b.texts); err != nil {
+				return err
+			}
+			c.out.wrote(b)
+		case b.binary != nil:
+			c.writing.Store(true)
+			err := c.writeBinary(b.binary.parts, ping.C)
+			c.writing.Store(false)
+			b.binary.done <- err
+			if err != nil {
+				return err
+			}
+		case b.closing != nil:
+			return c.control(websocket.CloseMessage, websocket.FormatCloseMessage(b.closing.Code, b.closing.Reason))
+		default:
+			select {
+			case <-c.out.wake:
+			case <-c.failed:
+				return nil
+			case <-ping.C:
+				if err := c.control(websocket.PingMessage, nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// refuse answers a binary message that was taken and not begun.
+func (b *batch) refuse(err error) {
+	if b.binary != nil {
+		b.binary.done <- err
+	}
+}
+
+// control writes a ping, pong or close frame.
+func (c *Conn) control(kind int, data []byte) error {
+	return c.writeError(c.ws.WriteControl(kind, data, time.Now().Add(c.cfg.WriteTimeout)))
+}
+
+// writeTexts writes a burst of texts in as few system calls as possible. A text
+// beyond the write buffer is written past the cork and needs what is before it out.
+func (c *Conn) writeTexts(texts [][]byte) error {
+	burst := len(texts) > 1
+	for _, text := range texts {
+		by := time.Now().Add(c.cfg.WriteTimeout)
+		switch big := len(text) > serverWriteBuffer; {
+		case big && burst:
+			if err := c.sock.uncork(by); err != nil {
+				return c.writeError(err)
+			}
+		case burst:
+			c.sock.cork()
+		}
+		_ = c.ws.SetWriteDeadline(by) // never fails: it sets a field
+		if err := c.ws.WriteMessage(websocket.TextMessage, text); err != nil {
+			return c.writeError(err)
+		}
+	}
+	if burst {
+		return c.writeError(c.sock.uncork(time.Now().Add(c.cfg.WriteTimeout)))
+	}
+	return nil
+}
+
+// writeBinary writes one binary message. A server's single part of up to one
+// fragment goes out in one call without a copy. Anything else goes through the
+// message writer, with pongs and pings in between.
+func (c *Conn) writeBinary(parts [][]byte, ping <-chan time.Time) error {
+	deadline := func() { _ = c.ws.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout)) } // sets a field
+	deadline()
+	if c.server && len(parts) == 1 && len(parts[0]) <= fragmentBytes {
+		return c.writeError(c.ws.WriteMessage(websocket.BinaryMessage, parts[0]))
+	}
+	w, err := c.ws.NextWriter(websocket.BinaryMessage)
+	if err != nil {
+		return c.writeError(err)
+	}
+	for _, p := range parts {
+		for len(p) > 0 {
+			n := min(len(p), fragmentBytes)
+			deadline()
+			if _, err := w.Write(p[:n]); err != nil {
+				return c.writeError(err)
+			}
+			if p = p[n:]; len(p) > 0 {
+				if err := c.between(ping); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	deadline()
+	return c.writeError(w.Close())
+}
+
+// between sends the pong and the ping that are due between two fragments.
+func (c *Conn) between(ping <-chan time.Time) error {
+	if p := c.out.takePong(); p != nil {
+		if err := c.control(websocket.PongMessage, []byte(*p)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ping:
+		return c.control(websocket.PingMessage, nil)
+	default:
+		return nil
+	}
+}
+
+// writeError names the reason why writing failed.
+func (c *Conn) writeError(err error) error {
+	var netErr net.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, websocket.ErrCloseSent):
+		return fmt.Errorf("%w: the close frame has been sent", ErrClosed)
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return fmt.Errorf("%w: a write took longer than %s", ErrSlowPeer, c.cfg.WriteTimeout)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// clip shortens a reason to what fits a close frame, at a rune's border.
+func clip(reason string) string {
+	const most = 123
+	if len(reason) <= most {
+		return reason
+	}
+	reason = reason[:most]
+	for !utf8.ValidString(reason) {
+		reason = reason[:len(reason)-1]
+	}
+	return reason
+}

@@ -1,0 +1,258 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// maxRuns bounds the runs that are remembered at once.
+const maxRuns = 1024
+
+// attach finds or makes the session that a hello asks for, grants its first credit,
+// greets the client, and sends again what it has not confirmed.
+func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
+	if err := checkRun(h.Run); err != nil {
+		return nil, err
+	}
+	if _, known := m.profile(h.Reward); !known {
+		return nil, fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, h.Reward, m.cfg.Profiles)
+	}
+	var policy *rewards.SamplePolicy
+	if h.OnSampleFailure != "" {
+		p, err := rewards.ParseSamplePolicy(h.OnSampleFailure)
+		if err != nil {
+			return nil, fmt.Errorf("%w: on_sample_failure: %w", rewards.Malformed, err)
+		}
+		policy = &p
+	}
+	now := time.Now()
+	m.mu.Lock()
+	s, displaced, resumed, fx, err := m.enter(now, h)
+	if err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	s.reward, s.policy = h.Reward, policy
+	s.credit.reclaim(&m.budget)
+	s.credit.topUp(&m.budget, m.fullWindow())
+	m.sessions[s] = true
+	// mu is taken inside the manager's, so that no grant or result can come before
+	// the welcome; nothing below blocks.
+	s.mu.Lock()
+	s.conn = c
+	m.greet(s, h, resumed)
+	s.mu.Unlock()
+	m.mu.Unlock()
+	if displaced != nil {
+		_ = displaced.Close(closePolicy, "another connection took this client and lane") // it is going away either way
+	}
+	m.apply(fx)
+	return s, nil
+}
+
+// enter decides between a known session, another one of the current epoch, and a
+// new epoch. The caller holds the mutex.
+func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn, resumed bool, fx effects, err error) {
+	if m.draining {
+		return nil, nil, false, fx, fmt.Errorf("%w: the gateway accepts nothing new", rewards.Draining)
+	}
+	if m.core.runs[h.Run] == nil && len(m.core.runs) >= maxRuns {
+		return nil, nil, false, fx, fmt.Errorf("%w: %d runs are remembered already; end some", rewards.Unavailable, maxRuns)
+	}
+	r := m.core.runOf(h.Run, now)
+	id := sessionID{h.Client, h.Lane}
+	old := r.sessions[id]
+	if h.Epoch != 0 && h.Epoch != r.epoch {
+		return nil, nil, false, fx, fmt.Errorf("%w: run %q is at epoch %d, not %d: its trainer was started again", rewards.Malformed, h.Run, r.epoch, h.Epoch)
+	}
+	if old != nil {
+		displaced = old.take()
+		delete(m.sessions, old)
+	}
+	if h.Resume != nil && old != nil && old.token == h.Resume.Session && old.epoch == r.epoch {
+		return old, displaced, true, fx, nil
+	}
+	if old != nil {
+		old.credit.reclaim(&m.budget)
+	}
+	if r.epoch == 0 || (h.Epoch == 0 && h.Resume == nil && !m.live(r)) {
+		m.epochs++
+		fx = m.core.newEpoch(r, m.epochs)
+		clear(r.sessions)
+	}
+	s = &Session{m: m, run: r, id: id, token: randomName() + randomName(), epoch: r.epoch}
+	r.sessions[id] = s
+	return s, displaced, false, fx, nil
+}
+
+// live reports whether any client of the run is connected. The caller holds the mutex.
+func (m *Manager) live(r *run) bool {
+	for _, s := range r.sessions {
+		if m.sessions[s] {
+			return true
+		}
+	}
+	return false
+}
+
+// take removes and returns the session's connection.
+func (s *Session) take() conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conn
+	s.conn = nil
+	return c
+}
+
+// greet sends the welcome and every result above what the client has. The caller
+// holds both mutexes.
+func (m *Manager) greet(s *Session, h wire.Hello, resumed bool) {
+	info := make([]wire.RewardInfo, len(m.cfg.Profiles))
+	for i, name := range m.cfg.Profiles {
+		info[i] = wire.RewardInfo{Name: name}
+	}
+	w := wire.Welcome{
+		Session: s.token, Epoch: s.epoch, Resumed: resumed, Protocol: Protocol, Credit: s.credit.granted, Rewards: info,
+		Limits: wire.LimitsInfo{
+			MessageBytes: m.cfg.MessageBytes, HeaderBytes: wire.MaxHeaderBytes, ControlBytes: wire.MaxClientControlBytes,
+			InFlight: m.cfg.CreditSamples,
+		},
+	}
+	b, err := wire.EncodeControl(&w)
+	if err != nil {
+		m.log.Error("welcome could not be encoded", "error", err)
+		return
+	}
+	s.write(b)
+	if !resumed {
+		return
+	}
+	for _, d := range s.results {
+		if d.seq > h.Resume.Got {
+			s.sendResult(d)
+		}
+	}
+}
+
+// detach notes that a session's connection has ended. What it has in flight goes
+// on: the client may resume.
+func (m *Manager) detach(s *Session, c conn) {
+	m.mu.Lock()
+	s.mu.Lock()
+	mine := s.conn == c || s.conn == nil
+	if s.conn == c {
+		s.conn = nil
+	}
+	s.mu.Unlock()
+	if !mine || !m.sessions[s] {
+		m.mu.Unlock()
+		return // another connection has taken the session over
+	}
+	delete(m.sessions, s)
+	s.credit.reclaim(&m.budget)
+	s.detached = time.Now()
+	s.run.lastUse = s.detached
+	grants := m.topUp() // what it had not used is free for others
+	m.mu.Unlock()
+	send(grants)
+}
+
+// spend books a sample against its session's credit before its body is read.
+func (m *Manager) spend(s *Session, h *wire.Header) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
+	}
+	if !s.credit.spend(&m.budget, h.Size) {
+		u := s.credit.unused()
+		return refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
+	}
+	return nil
+}
+
+// accept admits a sample that has arrived whole and acknowledges it.
+func (m *Manager) accept(s *Session, f *wire.Frame) error {
+	h := f.Header()
+	sample := h.Sample
+	if sample.Run != "" && sample.Run != s.run.name {
+		f.Release()
+		return refuse(rewards.Malformed, sample.ID, "it names run %q on a connection of run %q", sample.Run, s.run.name)
+	}
+	if sample.Reward == "" {
+		sample.Reward = s.reward
+	}
+	policy, known := m.profile(sample.Reward)
+	if !known {
+		f.Release()
+		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.cfg.Profiles)
+	}
+	if s.policy != nil {
+		policy = *s.policy
+	}
+	timeout := h.Deadline
+	if timeout == 0 {
+		timeout = m.cfg.SampleTimeout
+	}
+	now := time.Now()
+	m.mu.Lock()
+	if s.epoch != s.run.epoch {
+		m.mu.Unlock()
+		f.Release()
+		return refuse(rewards.Malformed, sample.ID, "run %q has begun a new epoch on another connection", s.run.name)
+	}
+	s.run.lastUse = now
+	taken, fx, err := m.core.admit(now, admission{
+		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
+		deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
+	})
+	m.mu.Unlock()
+	if !taken {
+		f.Release()
+	}
+	if err == nil {
+		s.send(&wire.Ack{IDs: []string{sample.ID}})
+	}
+	m.apply(fx)
+	return err
+}
+
+// cancel takes samples back for their client.
+func (m *Manager) cancel(s *Session, ids []string) {
+	m.mu.Lock()
+	var fx effects
+	if s.epoch == s.run.epoch {
+		fx = m.core.cancel(time.Now(), s.run, ids, "the client took it back")
+	}
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+// declare notes how many samples a step will have.
+func (m *Manager) declare(s *Session, msg wire.Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	split := msg.Split
+	if split == "" {
+		split = rewards.Train
+	}
+	st := s.run.stepOf(stepKey{split, msg.Step}, time.Now(), m.cfg.StepTimeout)
+	switch {
+	case msg.Expected == 0: // end_of_step: what has arrived is all
+		st.ended = true
+	case msg.Total:
+		st.expected = int(msg.Expected)
+	default:
+		if st.declared == nil {
+			st.declared = map[sessionID]int{}
+		}
+		st.declared[s.id] = int(msg.Expected)
+		st.expected = 0
+		for _, n := range st.declared {
+			st.expected += n
+		}
+	}
+}

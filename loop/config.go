@@ -1,0 +1,102 @@
+package loop
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Config bounds a gateway. The zero value of a field takes its default.
+type Config struct {
+	// Gateway names this process to workers. Defaults to a random name.
+	Gateway string
+	// MaxBytes bounds the bytes of all frames held plus all credit granted and not
+	// yet used. Defaults to 1 GiB.
+	MaxBytes int64
+	// MessageBytes bounds one sample's frame. Defaults to 128 MiB.
+	MessageBytes int64
+	// CreditBytes and CreditSamples are what a connection may send before a buffer
+	// is released again. Default to 64 MiB and 256.
+	CreditBytes   int64
+	CreditSamples int64
+	// MaxAttempts bounds how often one sample is handed to a worker. Defaults to 3.
+	MaxAttempts int
+	// SampleTimeout is the time from a sample's arrival to its final result when
+	// the client names none. Defaults to 900 s.
+	SampleTimeout time.Duration
+	// MaxSampleTimeout bounds what a client may ask for. Defaults to 1 h.
+	MaxSampleTimeout time.Duration
+	// StepTimeout orders the steps: the one that closes first goes first. Defaults to 1800 s.
+	StepTimeout time.Duration
+	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
+	// before it is published once more: the engine may have lost it. Defaults to 5 s.
+	RepublishAfter time.Duration
+	// ClaimTimeout is how long a claimed sample may stay without a result before it
+	// is given to another worker although its lease says nothing; it must exceed
+	// the longest term. Defaults to 600 s.
+	ClaimTimeout time.Duration
+	// Weights gives runs their share of slot time under load, by run name. A run
+	// that is not named weighs 1.
+	Weights map[string]float64
+	// KeepResults, KeepBytes and KeepFor bound what is remembered of answered
+	// samples until the client confirms them. Default to 100,000, 64 MiB (per run)
+	// and 10 min.
+	KeepResults int
+	KeepBytes   int64
+	KeepFor     time.Duration
+	// Profiles are the names of the rewards that may be asked for; "" is the default one.
+	Profiles []string
+	// OnSampleFailure is each profile's policy, by name.
+	OnSampleFailure map[string]rewards.SamplePolicy
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
+	c.MessageBytes = cmp.Or(c.MessageBytes, 128<<20)
+	c.CreditBytes = cmp.Or(c.CreditBytes, 64<<20)
+	c.CreditSamples = cmp.Or(c.CreditSamples, 256)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
+	c.SampleTimeout = cmp.Or(c.SampleTimeout, 900*time.Second)
+	c.MaxSampleTimeout = cmp.Or(c.MaxSampleTimeout, time.Hour)
+	c.StepTimeout = cmp.Or(c.StepTimeout, 1800*time.Second)
+	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
+	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, 600*time.Second)
+	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
+	c.KeepBytes = cmp.Or(c.KeepBytes, 64<<20)
+	c.KeepFor = cmp.Or(c.KeepFor, 10*time.Minute)
+	if len(c.Profiles) == 0 {
+		c.Profiles = []string{""}
+	}
+	return c
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	positive := func(name string, v int64) {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("loop: %s must be positive, not %d", name, v))
+		}
+	}
+	positive("max_bytes", c.MaxBytes)
+	positive("message_bytes", c.MessageBytes)
+	positive("credit_bytes", c.CreditBytes)
+	positive("credit_samples", c.CreditSamples)
+	positive("max_attempts", int64(c.MaxAttempts))
+	positive("sample_timeout", int64(c.SampleTimeout))
+	positive("step_timeout", int64(c.StepTimeout))
+	positive("keep_results", int64(c.KeepResults))
+	if c.MessageBytes > c.MaxBytes {
+		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))
+	}
+	for run, w := range c.Weights {
+		if !(w > 0) {
+			errs = append(errs, fmt.Errorf("loop: the weight of run %q must be positive, not %v", run, w))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,675 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// core is the state machine of the gateway: which sample is next, who holds it,
+// when it is lost, when it is final. It has no goroutine, no clock and no I/O:
+// time comes in as an argument and what has to be done outside comes back as
+// effects. The manager's mutex guards all of it.
+type core struct {
+	cfg       Config
+	runs      map[string]*run
+	entries   map[sampleKey]*entry
+	alarms    alarms
+	arrivals  uint64
+	unclaimed int     // tickets in the engine that no worker has claimed
+	vnow      float64 // virtual time of the run served last
+	metrics   *metrics
+	// columns remembers, by profile, the extra columns of its first result, so that
+	// a sample that never reached a worker has them too.
+	columns map[string]map[string]any
+}
+
+// effects are what the caller does after it has left the mutex.
+type effects struct {
+	results  []*stored
+	revoked  []wire.AttemptKey
+	released []*wire.Frame
+	wake     bool // the dispatcher has something to look at
+}
+
+func newCore(cfg Config, m *metrics) *core {
+	return &core{
+		cfg: cfg, metrics: m, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
+	}
+}
+
+// runOf returns the run of that name, making it on first sight.
+func (c *core) runOf(name string, now time.Time) *run {
+	r := c.runs[name]
+	if r == nil {
+		weight := c.cfg.Weights[name]
+		if weight == 0 {
+			weight = 1
+		}
+		r = &run{
+			name: name, weight: weight, done: newMemory(), sessions: map[sessionID]*Session{},
+			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
+		}
+		c.runs[name] = r
+	}
+	r.lastUse = now
+	return r
+}
+
+// admission is a sample that asks to be scored.
+type admission struct {
+	run      *run
+	sample   *rewards.Sample // header fields only
+	frame    *wire.Frame
+	owner    owner
+	deadline time.Time
+	profile  string
+	policy   rewards.SamplePolicy
+}
+
+// admit takes a sample in, attaches a known one to its new owner, or answers one
+// that is finished. The caller's reference to the frame passes to the core only if
+// taken is true.
+func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err error) {
+	key := sampleKey{run: a.run.name, epoch: a.run.epoch, id: a.sample.ID}
+	sum := a.frame.Sum()
+	if e := c.entries[key]; e != nil {
+		if !a.owner.remembers() {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight in run %q", key.run)
+		}
+		if e.sum != sum {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight with other bytes (%d, now %d)", e.sum.Len, sum.Len)
+		}
+		e.owner = a.owner
+		return false, fx, nil
+	}
+	if s := a.run.done.get(key); s != nil {
+		if s.sum != sum {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
+		}
+		s.owner = a.owner
+		fx.results = append(fx.results, s)
+		return false, fx, nil
+	}
+	c.insert(now, key, sum, a)
+	fx.wake = true
+	return true, fx, nil
+}
+
+func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
+	s := a.sample
+	c.arrivals++
+	e := &entry{
+		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
+		policy: a.policy, arrived: now, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
+		state: queued, attempt: 1, heapIndex: -1, alarm: alarm{index: -1},
+	}
+	e.alarm.entry = e
+	split := s.Split
+	if split == "" {
+		split = rewards.Train
+	}
+	e.step = a.run.stepOf(stepKey{split, s.Step}, now, c.cfg.StepTimeout)
+	e.step.arrived++
+	e.step.inflight++
+	e.step.last = now
+	if s.HasGroup() {
+		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
+		if fresh {
+			c.alarms.set(&g.alarm, e.deadline)
+		}
+		g.join(key.id)
+		e.group = g
+	}
+	c.entries[key] = e
+	c.alarms.set(&e.alarm, e.deadline)
+	c.enqueue(e)
+	a.run.inflight++
+}
+
+// enqueue puts an entry into its run's queue. A run that was idle starts at the
+// virtual time of now: idling earns no credit.
+func (c *core) enqueue(e *entry) {
+	if e.run.queue.Len() == 0 {
+		e.run.vtime = math.Max(e.run.vtime, c.vnow)
+	}
+	e.state = queued
+	e.run.queue.add(e)
+}
+
+// next picks the sample whose ticket is to be published, or none if the engine
+// holds as many unclaimed tickets as there are live slots.
+func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
+	slots := 0
+	for _, w := range workers {
+		if w.State == wire.WorkerReady {
+			slots += w.Slots
+		}
+	}
+	if c.unclaimed >= slots {
+		return wire.Ticket{}, false
+	}
+	var best *run
+	for _, r := range c.runs {
+		if r.queue.Len() > 0 && (best == nil || r.vtime < best.vtime || (r.vtime == best.vtime && r.name < best.name)) {
+			best = r
+		}
+	}
+	if best == nil {
+		return wire.Ticket{}, false
+	}
+	e := best.queue.take()
+	c.vnow = best.vtime
+	e.charged = best.expected()
+	best.vtime += e.charged.Seconds() / best.weight
+	e.state, e.published = published, now
+	c.unclaimed++
+	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+	return c.ticket(e, workers), true
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// ticket describes the entry's current attempt. Workers to avoid are named only
+// while another one is ready.
+func (c *core) ticket(e *entry, workers []wire.WorkerInfo) wire.Ticket {
+	t := wire.Ticket{
+		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
+		Attempt: e.attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean,
+	}
+	avoid := e.avoid
+	for _, h := range e.holders {
+		avoid = append(avoid[:len(avoid):len(avoid)], h.worker)
+	}
+	for _, w := range workers {
+		if w.State == wire.WorkerReady && !slices.Contains(avoid, w.ID) {
+			t.Avoid = slices.Clone(avoid)
+			break
+		}
+	}
+	return t
+}
+
+// unpublish takes a ticket back that the engine did not accept.
+func (c *core) unpublish(t wire.Ticket) {
+	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
+	if e == nil || e.state != published || e.attempt != t.Attempt {
+		return
+	}
+	c.unclaimed--
+	c.refund(e, 0)
+	c.enqueue(e)
+	c.alarms.set(&e.alarm, e.deadline)
+}
+
+// refund replaces the charge for an entry's ticket by what it really took.
+func (c *core) refund(e *entry, took time.Duration) {
+	e.run.vtime += (took - e.charged).Seconds() / e.run.weight
+	e.charged = 0
+}
+
+// claim hands the payload to a worker: its start notice. The returned frame has a
+// reference of its own.
+func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, effects, error) {
+	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
+	if e == nil || e.attempt != t.Attempt || (e.state != published && e.state != running) {
+		return nil, effects{}, wire.ErrGone
+	}
+	if e.claims >= c.cfg.MaxAttempts {
+		return nil, c.lose(now, e), wire.ErrGone
+	}
+	if e.state == published {
+		c.unclaimed--
+	}
+	if e.claimed.IsZero() {
+		e.claimed = now
+	}
+	e.state = running
+	e.claims++
+	if _, again := e.drop(worker); again {
+		c.metrics.redelivered.Inc()
+	}
+	e.holders = append(e.holders, holder{worker, t.Attempt, now})
+	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.ClaimTimeout)))
+	e.frame.Retain()
+	return e.frame, effects{wake: true}, nil
+}
+
+// lose ends a sample whose workers kept vanishing.
+func (c *core) lose(now time.Time, e *entry) effects {
+	var fx effects
+	c.settle(now, e, &wire.Result{
+		Outcome: rewards.OutcomeWorkerLost,
+		Errors: []rewards.TermError{{
+			Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times and never answered", e.claims), Attempts: e.claims,
+		}},
+	}, &fx)
+	return fx
+}
+
+// finish takes a worker's answer. The first one that counts wins; later ones are
+// counted and dropped. A failure that another attempt may mend sends the sample
+// back to its queue.
+func (c *core) finish(now time.Time, res *wire.Result) effects {
+	var fx effects
+	e := c.entries[sampleKey{res.Attempt.Run, res.Attempt.Epoch, res.ID}]
+	if e == nil || e.state == held {
+		c.metrics.late.Inc()
+		return fx
+	}
+	h, held := e.drop(res.Worker)
+	if held && res.Outcome != rewards.OutcomeCancelled {
+		took := now.Sub(h.since)
+		e.run.observe(took, e.run.total())
+		c.refund(e, took)
+	}
+	switch {
+	case res.Outcome == rewards.Scored:
+		c.settle(now, e, res, &fx)
+	case !held || e.state != running:
+		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
+	case res.Outcome == rewards.OutcomeCancelled:
+		c.again(e, &fx)
+	case retryable(res) && e.claims < c.cfg.MaxAttempts && now.Before(e.deadline):
+		e.errors = append(e.errors, res.Errors...)
+		e.avoid = append(e.avoid, res.Worker)
+		c.metrics.retries.Inc()
+		c.again(e, &fx)
+	default:
+		c.settle(now, e, res, &fx)
+	}
+	return fx
+}
+
+// total is how many samples of the run were answered.
+func (r *run) total() uint64 {
+	var n uint64
+	for _, v := range r.counts {
+		n += v
+	}
+	return n
+}
+
+// retryable reports whether another worker may do better: every class that says
+// something about the worker rather than about the sample.
+func retryable(res *wire.Result) bool {
+	for _, e := range res.Errors {
+		switch e.Class {
+		case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal:
+			return true
+		}
+		return false // the first error is the one that decided
+	}
+	return false
+}
+
+// again queues the entry for its next attempt, unless another holder is still at it.
+func (c *core) again(e *entry, fx *effects) {
+	if len(e.holders) > 0 {
+		return
+	}
+	e.attempt++
+	c.enqueue(e)
+	c.alarms.set(&e.alarm, e.deadline)
+	fx.wake = true
+}
+
+// settle ends the scoring of a sample: its result is final, unless it waits for
+// its prompt group.
+func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	c.withdraw(e, fx)
+	c.complete(e, res)
+	e.result = res
+	g := e.group
+	if g == nil {
+		res.Substitute = substituteFor(e, res, nil)
+		if res.Pending != nil { // a worker saw a group that the gateway does not
+			finishPending(res, nil)
+		}
+		c.finalise(now, e, fx)
+		return
+	}
+	waits := res.Pending != nil || (res.Outcome != rewards.Scored && e.policy.Policy == rewards.PolicyGroupMean)
+	if g.closed || !waits {
+		c.settleClosed(now, e, fx)
+		return
+	}
+	e.state = held
+	c.alarms.set(&e.alarm, e.deadline)
+	if g.settle(e.key.id, member{values: res.Values, held: e}) {
+		c.closeGroup(now, g, fx)
+	}
+}
+
+// settleClosed ends a sample that need not, or can no longer, wait for its group.
+func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
+	g, res := e.group, e.result
+	if g.closed {
+		finishPending(res, g.means)
+		res.Substitute = substituteFor(e, res, g.mean)
+		res.Group = &g.stats
+	} else {
+		res.Substitute = substituteFor(e, res, nil)
+	}
+	m := member{values: res.Values}
+	if res.RewardScore != nil {
+		m.scored, m.reward = true, *res.RewardScore
+	}
+	complete := g.settle(e.key.id, m)
+	if complete { // this very member completes it: its result carries the statistics
+		c.closeGroup(now, g, fx)
+		res.Group = &g.stats
+	}
+	c.finalise(now, e, fx)
+}
+
+func substituteFor(e *entry, res *wire.Result, mean *float64) *wire.Substitute {
+	if res.RewardScore != nil || res.Pending != nil {
+		return nil
+	}
+	return substitute(e.policy, mean)
+}
+
+// closeGroup finishes a group and everything that waited for it.
+func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
+	if g.closed {
+		return
+	}
+	c.alarms.clear(&g.alarm)
+	for _, e := range g.close() {
+		c.finalise(now, e, fx)
+	}
+}
+
+// withdraw takes the entry out of the queue, the engine and the workers' hands.
+func (c *core) withdraw(e *entry, fx *effects) {
+	switch e.state {
+	case queued:
+		e.run.queue.remove(e)
+	case published:
+		c.unclaimed--
+		c.refund(e, 0)
+		fx.revoked = append(fx.revoked, e.key4(e.attempt))
+	case running:
+		if len(e.holders) > 0 {
+			fx.revoked = append(fx.revoked, e.key4(e.attempt))
+		}
+	}
+	e.holders = nil
+	if e.frame != nil {
+		fx.released = append(fx.released, e.frame)
+		e.frame = nil
+	}
+	fx.wake = true
+}
+
+// complete fills what the gateway knows better than the worker.
+func (c *core) complete(e *entry, res *wire.Result) {
+	res.Type, res.ID, res.Attempts = "result", e.key.id, e.claims
+	if len(e.errors) > 0 {
+		res.Errors = append(slices.Clone(e.errors), res.Errors...)
+		if res.Outcome != rewards.Scored { // the failure that decided stays first
+			n := len(e.errors)
+			res.Errors = append(slices.Clone(res.Errors[n:]), res.Errors[:n]...)
+		}
+	}
+	if c.columns[e.profile] == nil && res.ExtraInfo != nil {
+		c.columns[e.profile] = absent(res.ExtraInfo)
+	}
+	if res.ExtraInfo == nil {
+		res.ExtraInfo = maps.Clone(c.columns[e.profile])
+		if res.ExtraInfo == nil {
+			res.ExtraInfo = map[string]any{}
+		}
+	}
+}
+
+// absent is the same columns without values.
+func absent(extra map[string]any) map[string]any {
+	empty := make(map[string]any, len(extra))
+	for k, v := range extra {
+		empty[k] = nil
+		if _, text := v.(string); text {
+			empty[k] = ""
+		}
+	}
+	return empty
+}
+
+// finalise makes the held or settled result the one final result of the sample.
+func (c *core) finalise(now time.Time, e *entry, fx *effects) {
+	res := e.result
+	e.state = final
+	delete(c.entries, e.key)
+	c.alarms.clear(&e.alarm)
+	e.run.inflight--
+	e.run.counts[string(res.Outcome)]++
+	e.step.inflight--
+	e.step.counts[res.Outcome]++
+	e.step.finished = now
+	queue := now.Sub(e.arrived)
+	if !e.claimed.IsZero() {
+		queue = e.claimed.Sub(e.arrived)
+	}
+	total := now.Sub(e.arrived)
+	if res.TimingMS == nil {
+		res.TimingMS = map[string]float64{}
+	}
+	res.TimingMS["queue"], res.TimingMS["total"] = millis(queue), millis(total)
+	res.ExtraInfo["rewardloop/valid"] = res.RewardScore != nil
+	res.ExtraInfo["rewardloop/attempts"] = int64(e.claims)
+	res.ExtraInfo["rewardloop/queue_ms"] = millis(queue)
+	res.ExtraInfo["rewardloop/latency_ms"] = millis(total)
+	s := &stored{key: e.key, sum: e.sum, res: res, size: sizeOf(res), at: now, owner: e.owner}
+	if e.owner.remembers() {
+		e.run.done.add(s)
+	}
+	if n := e.run.done.trim(&c.cfg, now); n > 0 {
+		c.metrics.forgotten.Add(float64(n))
+	}
+	c.metrics.outcomes.WithLabelValues(string(res.Outcome)).Inc()
+	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
+	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
+	fx.results = append(fx.results, s)
+}
+
+func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }
+
+// sizeOf estimates what a remembered result costs.
+func sizeOf(r *wire.Result) int64 {
+	size := int64(512 + len(r.ID))
+	for k, v := range r.ExtraInfo {
+		size += int64(len(k)) + 24
+		if s, ok := v.(string); ok {
+			size += int64(len(s))
+		}
+	}
+	for _, e := range r.Errors {
+		size += int64(len(e.Message)) + 64
+	}
+	return size + detailSize(r.Details, 0)
+}
+
+// detailSize walks the details, which scorers bound themselves, to a fixed depth.
+func detailSize(v any, depth int) int64 {
+	switch t := v.(type) {
+	case string:
+		return int64(len(t)) + 16
+	case map[string]any:
+		var n int64
+		for k, x := range t {
+			if depth < 6 {
+				n += int64(len(k)) + 16 + detailSize(x, depth+1)
+			}
+		}
+		return n
+	case []any:
+		var n int64
+		for _, x := range t {
+			if depth < 6 {
+				n += detailSize(x, depth+1)
+			}
+		}
+		return n
+	}
+	return 64
+}
+
+// cancel ends samples that their client takes back.
+func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effects {
+	var fx effects
+	for _, id := range ids {
+		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != held {
+			c.settle(now, e, &wire.Result{
+				Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+			}, &fx)
+		}
+	}
+	return fx
+}
+
+// newEpoch forgets everything of a run: its trainer started anew and may use its
+// ids again.
+func (c *core) newEpoch(r *run, epoch uint64) effects {
+	var fx effects
+	for key, e := range c.entries {
+		if key.run == r.name {
+			c.withdraw(e, &fx)
+			c.alarms.clear(&e.alarm)
+			delete(c.entries, key)
+			c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()
+		}
+	}
+	for _, g := range r.groups {
+		c.alarms.clear(&g.alarm)
+	}
+	r.epoch, r.inflight, r.done = epoch, 0, newMemory()
+	r.steps, r.stepLog = map[stepKey]*step{}, nil
+	r.groups, r.groupLog = map[groupKey]*group{}, nil
+	return fx
+}
+
+// tick handles everything whose time has come and returns when to come back.
+func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects, next time.Time) {
+	for len(c.alarms) > 0 && !c.alarms[0].at.After(now) {
+		a := c.alarms[0]
+		if a.group != nil {
+			c.closeGroup(now, a.group, &fx)
+			c.alarms.clear(a)
+			continue
+		}
+		if t, republish := c.look(now, a.entry, workers, &fx); republish {
+			again = append(again, t)
+		}
+	}
+	if len(c.alarms) > 0 {
+		next = c.alarms[0].at
+	}
+	return again, fx, next
+}
+
+// look decides about one entry whose alarm went off. It always moves or clears the
+// alarm.
+func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effects) (wire.Ticket, bool) {
+	switch {
+	case e.state == held:
+		c.releaseHeld(now, e, fx)
+	case !now.Before(e.deadline):
+		c.settle(now, e, &wire.Result{
+			Outcome: rewards.OutcomeExpired,
+			Errors: []rewards.TermError{{
+				Class: rewards.Expired, Message: fmt.Sprintf("no result within %v; it was %s", e.deadline.Sub(e.arrived), e.state),
+			}},
+		}, fx)
+		if e.state == held { // its group may outlive it, its deadline does not
+			c.releaseHeld(now, e, fx)
+		}
+	case e.state == published:
+		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+		if idle(workers) {
+			c.metrics.republished.Inc()
+			return c.ticket(e, workers), true
+		}
+	case e.state == running: // nobody answered for so long: let another try
+		e.avoid = append(e.avoid, e.holders[len(e.holders)-1].worker)
+		fx.revoked = append(fx.revoked, e.key4(e.attempt))
+		e.holders = nil
+		c.again(e, fx)
+	default:
+		c.alarms.set(&e.alarm, e.deadline)
+	}
+	return wire.Ticket{}, false
+}
+
+// releaseHeld finishes a held entry at its own deadline with what its group has by now.
+func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
+	g := e.group
+	means := g.termMeans()
+	finishPending(e.result, means)
+	m := member{values: e.result.Values}
+	if e.result.RewardScore != nil {
+		m.scored, m.reward = true, *e.result.RewardScore
+	}
+	g.settle(e.key.id, m)
+	e.result.Substitute = substituteFor(e, e.result, g.meanNow())
+	c.finalise(now, e, fx)
+}
+
+// meanNow is the mean of the rewards that stand so far.
+func (g *group) meanNow() *float64 {
+	var sum float64
+	n := 0
+	for _, m := range g.members {
+		if m.scored {
+			sum += m.reward
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	mean := sum / float64(n)
+	return &mean
+}
+
+// idle reports whether any ready worker has a free slot.
+func idle(workers []wire.WorkerInfo) bool {
+	for _, w := range workers {
+		if w.State == wire.WorkerReady && w.Busy < w.Slots {
+			return true
+		}
+	}
+	return false
+}
+
+// waiting reports whether any sample is queued.
+func (c *core) waiting() bool {
+	for _, r := range c.runs {
+		if r.queue.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// abort ends a sample because the gateway does, held or not.
+func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
+	if e.state == held {
+		c.releaseHeld(now, e, fx)
+		return
+	}
+	e.group = nil // nobody waits any more
+	c.settle(now, e, &wire.Result{
+		Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+	}, fx)
+}

@@ -1,0 +1,86 @@
+package loop
+
+import (
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// budget is the gateway's memory for frames: what is held plus what clients may
+// still send never exceeds max, but for one message a connection that has nothing
+// in flight may always send. Guarded by the manager's mutex.
+type budget struct {
+	max    int64
+	held   int64 // bytes of frames alive
+	unused int64 // bytes granted to connections and not yet used
+}
+
+func (b *budget) free() int64 { return b.max - b.held - b.unused }
+
+// window is one connection's credit: cumulative totals since its welcome.
+// Guarded by the manager's mutex.
+type window struct {
+	granted, sent wire.CreditTotals
+	held          wire.CreditTotals // of frames alive that came over this session
+}
+
+func (w *window) unused() wire.CreditTotals {
+	return wire.CreditTotals{Samples: w.granted.Samples - w.sent.Samples, Bytes: w.granted.Bytes - w.sent.Bytes}
+}
+
+// spend books a sample that arrived and reports whether it was within the credit,
+// or is the one message that a connection with nothing in flight may always send.
+func (w *window) spend(b *budget, size int64) bool {
+	u := w.unused()
+	if (u.Samples < 1 || u.Bytes < size) && w.held.Samples > 0 {
+		return false
+	}
+	w.sent.Samples++
+	w.sent.Bytes += size
+	if w.sent.Samples > w.granted.Samples {
+		w.granted.Samples = w.sent.Samples
+	}
+	if w.sent.Bytes > w.granted.Bytes { // beyond the grant: only what was granted leaves the budget
+		b.unused -= u.Bytes
+		w.granted.Bytes = w.sent.Bytes
+	} else {
+		b.unused -= size
+	}
+	w.held.Samples++
+	w.held.Bytes += size
+	b.held += size
+	return true
+}
+
+// release books the end of a frame.
+func (w *window) release(b *budget, size int64) {
+	w.held.Samples--
+	w.held.Bytes -= size
+	b.held -= size
+}
+
+// topUp grants the connection more, up to its full window or what the budget
+// still has, and reports whether a credit message is worth sending: half a window
+// has been used up, or nothing is in flight and the client may be waiting.
+func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
+	u := w.unused()
+	samples := full.Samples - u.Samples - w.held.Samples
+	bytes := min(full.Bytes-u.Bytes-w.held.Bytes, b.free())
+	low := u.Samples <= full.Samples/2 || u.Bytes <= full.Bytes/2 || w.held.Samples == 0
+	if !low || (samples <= 0 && bytes <= 0) {
+		return false
+	}
+	if w.held.Samples > 0 && samples < full.Samples/8 && bytes < full.Bytes/8 {
+		return false // more is coming back soon: one message for all of it
+	}
+	w.granted.Samples += max(samples, 0)
+	if bytes > 0 {
+		w.granted.Bytes += bytes
+		b.unused += bytes
+	}
+	return true
+}
+
+// reclaim takes the unused credit back when a connection ends.
+func (w *window) reclaim(b *budget) {
+	b.unused -= w.unused().Bytes
+	w.granted, w.sent = wire.CreditTotals{}, wire.CreditTotals{}
+}

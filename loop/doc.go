@@ -1,0 +1,34 @@
+// Package loop is the gateway: it accepts finished samples, decides which is next,
+// keeps the table of what is in flight, and answers each sample once.
+//
+// The life of a sample, and who owns it at each step:
+//
+//  1. The client owns it until the gateway says ack, and keeps its bytes until the
+//     result: if the gateway dies, the client sends it again to the next one.
+//  2. stream.Binary reads the header, books the bytes against the connection's
+//     credit, reads the body into one buffer, and core.admit makes an entry of it.
+//     From here the entry owns the frame: one reference to a counted buffer.
+//  3. The entry waits in its run's queue. The dispatcher (Manager.dispatch, one
+//     goroutine) publishes a ticket when a slot may be free: runs share slot time
+//     by weight, within a run the step that closes first goes first.
+//  4. A worker claims the ticket: core.claim lends it a reference to the frame of
+//     its own. The worker owns the attempt; the entry still owns the sample.
+//  5. Manager.Finish takes the worker's answer. The first one that counts wins and
+//     settles the entry; a later one is counted and dropped. A failure that another
+//     worker may mend sends the entry back to 3.
+//  6. A settled entry whose reward waits for its prompt group is held until the
+//     group closes: by its size, or at the deadline of its first member.
+//  7. core.finalise makes the result final, exactly once, and hands it to the
+//     owner: a Session, which numbers it and keeps it until the client confirms it,
+//     or a Future. The frame's reference is given back when the entry settles; the
+//     buffer is free when the last worker's goroutine has given back its own, and
+//     only then does the client get new credit for it.
+//
+// An entry that finds no worker, no answer or no group in time is ended by the
+// clock (core.tick), with an outcome that says so. Nobody waits for ever.
+//
+// core is the state machine, without goroutines, clocks or I/O; Manager gives it a
+// mutex, a dispatcher and a clock; Session and stream give it websockets. The
+// simulation tests run the same core under testing/synctest with an engine in
+// memory.
+package loop

@@ -1,0 +1,100 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// state is where an accepted sample is on its way. It only moves downwards, but
+// for a failed or lost attempt, which takes it back to queued.
+type state string
+
+const (
+	queued    state = "queued"    // in its run's queue, in the gateway
+	published state = "published" // its ticket is in the engine, unclaimed
+	running   state = "running"   // a worker has claimed it
+	held      state = "held"      // scored or failed, waiting for its prompt group
+	final     state = "final"     // answered; no longer in the table
+)
+
+// sampleKey names a sample among all that a gateway holds.
+type sampleKey struct {
+	run   string
+	epoch uint64
+	id    string
+}
+
+// entry is one accepted sample. All of it is guarded by the manager's mutex.
+type entry struct {
+	// Immutable after admission.
+	key      sampleKey
+	frame    *wire.Frame // one reference, released when the entry is final
+	sum      wire.Checksum
+	run      *run
+	step     *step
+	group    *group // nil without one
+	order    uint64 // of arrival, over all runs
+	index    *int64
+	profile  string
+	policy   rewards.SamplePolicy
+	arrived  time.Time
+	deadline time.Time
+	bytes    int64
+
+	state     state
+	owner     owner // takes the result; another connection may take it over
+	attempt   int   // of the ticket that is out or queued, from 1
+	claims    int   // how often a worker was given the payload
+	holders   []holder
+	avoid     []string // workers that failed it
+	errors    []rewards.TermError
+	published time.Time // when the ticket was last given to the engine
+	claimed   time.Time // of the first claim
+	charged   time.Duration
+	heapIndex int   // in the run's queue; -1 outside
+	alarm     alarm // the deadline, or an earlier look
+
+	result *wire.Result // while held
+}
+
+// holder is a worker that has claimed the entry and not answered.
+type holder struct {
+	worker  string
+	attempt int
+	since   time.Time
+}
+
+// owner takes the final result of a sample.
+type owner interface {
+	// remembers says whether the result is kept until the owner confirms it.
+	remembers() bool
+	// deliver is called once per final result, without the manager's mutex.
+	deliver(r *stored)
+}
+
+// stored is a final result as it is remembered.
+type stored struct {
+	key   sampleKey
+	sum   wire.Checksum
+	res   *wire.Result
+	size  int64
+	at    time.Time
+	owner owner
+}
+
+func (e *entry) key4(attempt int) wire.AttemptKey {
+	return wire.AttemptKey{Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
+}
+
+// drop removes a worker from the holders and reports whether it was one.
+func (e *entry) drop(worker string) (holder, bool) {
+	for i, h := range e.holders {
+		if h.worker == worker {
+			e.holders = append(e.holders[:i], e.holders[i+1:]...)
+			return h, true
+		}
+	}
+	return holder{}, false
+}

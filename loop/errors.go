@@ -1,0 +1,34 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+var (
+	// ErrRefused is wrapped by everything that Submit refuses; the wrapped
+	// rewards.Class says why.
+	ErrRefused = errors.New("sample refused")
+	// ErrStopped is returned after the manager has stopped.
+	ErrStopped = errors.New("loop manager is stopped")
+)
+
+// refusal is the answer to one sample that was not accepted.
+type refusal struct {
+	id    string
+	class rewards.Class
+	text  string
+}
+
+func (e *refusal) Error() string {
+	return fmt.Sprintf("sample %q refused: %s: %s", e.id, e.class, e.text)
+}
+
+func (e *refusal) Unwrap() []error { return []error{ErrRefused, e.class} }
+
+// refuse makes an error of a class for one sample.
+func refuse(class rewards.Class, id, format string, args ...any) error {
+	return &refusal{id, class, fmt.Sprintf(format, args...)}
+}

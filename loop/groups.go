@@ -1,0 +1,178 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// groupKey names a prompt group within a run and epoch.
+type groupKey struct {
+	step  stepKey
+	uid   string
+	epoch uint64
+}
+
+// group is a prompt group: it closes when group_size members have settled, or at
+// the deadline of its first member. Members that wait for its means are held
+// until then. Guarded by the manager's mutex.
+type group struct {
+	key     groupKey
+	size    int
+	opened  time.Time
+	alarm   alarm
+	closed  bool
+	members map[string]*member
+	settled int
+	stats   wire.GroupStats // once closed
+	means   map[string]float64
+	mean    *float64
+}
+
+// member is one sample of a group, by id.
+type member struct {
+	settled bool // scored, failed, or held
+	scored  bool
+	reward  float64
+	values  map[string]float64 // of the terms that have one
+	held    *entry
+}
+
+func newGroup(key groupKey, size int, now time.Time) *group {
+	g := &group{key: key, size: size, opened: now, members: make(map[string]*member, size)}
+	g.alarm = alarm{group: g, index: -1}
+	return g
+}
+
+// join adds a member that has arrived.
+func (g *group) join(id string) {
+	if g.members[id] == nil {
+		g.members[id] = &member{}
+	}
+}
+
+// settle records how a member ended, or that it is held, and reports whether the
+// group is now complete.
+func (g *group) settle(id string, m member) (complete bool) {
+	old := g.members[id]
+	if old == nil || g.closed {
+		return false
+	}
+	if !old.settled {
+		g.settled++
+	}
+	m.settled = true
+	*old = m
+	return g.settled >= g.size
+}
+
+// close computes the means by term over the members that have a value, finishes
+// the held members, and then the statistics over all scored ones. It returns the
+// held entries, whose results are now complete but for their finalisation.
+func (g *group) close() []*entry {
+	g.closed = true
+	g.means = g.termMeans()
+	var waiting []*entry
+	for _, m := range g.members {
+		if m.held == nil {
+			continue
+		}
+		waiting = append(waiting, m.held)
+		if finishPending(m.held.result, g.means) {
+			m.scored, m.reward = true, *m.held.result.RewardScore
+		}
+	}
+	g.describe()
+	for _, e := range waiting {
+		if e.result.RewardScore == nil {
+			e.result.Substitute = substitute(e.policy, g.mean)
+		}
+		e.result.Group = &g.stats
+	}
+	for _, m := range g.members {
+		m.held, m.values = nil, nil
+	}
+	return waiting
+}
+
+func (g *group) termMeans() map[string]float64 {
+	sums, counts := map[string]float64{}, map[string]int{}
+	for _, m := range g.members {
+		for key, v := range m.values {
+			sums[key] += v
+			counts[key]++
+		}
+	}
+	for key := range sums {
+		sums[key] /= float64(counts[key])
+	}
+	return sums
+}
+
+// finishPending turns a pending result into a scored one, or into a failed one if
+// the whole group has no value for it. It reports whether a reward stands.
+func finishPending(r *wire.Result, means map[string]float64) bool {
+	p := r.Pending
+	if p == nil {
+		return false
+	}
+	r.Pending = nil
+	reward, ok := p.Resolve(r.ExtraInfo, func(key string) (float64, bool) { v, found := means[key]; return v, found })
+	if !ok {
+		r.Outcome = rewards.Failed
+		r.Errors = append(r.Errors, rewards.TermError{
+			Class: rewards.NoScore, Message: fmt.Sprintf("no member of the group has a value for the %d failed terms", len(p.Want)),
+		})
+		return false
+	}
+	r.RewardScore = &reward
+	return true
+}
+
+// describe fills the statistics of a closed group.
+func (g *group) describe() {
+	st := wire.GroupStats{UID: g.key.uid, Size: g.size, Missing: max(0, g.size-len(g.members))}
+	var sum, squares float64
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, m := range g.members {
+		switch {
+		case m.scored:
+			st.Scored++
+			sum += m.reward
+			lo, hi = min(lo, m.reward), max(hi, m.reward)
+		case m.settled:
+			st.Failed++
+		default:
+			st.Missing++
+		}
+	}
+	if n := float64(st.Scored); n > 0 {
+		mean := sum / n
+		for _, m := range g.members {
+			if m.scored {
+				squares += (m.reward - mean) * (m.reward - mean)
+			}
+		}
+		std := math.Sqrt(squares / n)
+		st.Mean, st.Std, st.ZeroStd = &mean, &std, st.Scored > 1 && lo == hi
+		g.mean = &mean
+	}
+	g.stats = st
+}
+
+// substitute is what stands beside the null score of a failed sample.
+func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
+	s := &wire.Substitute{Policy: string(p.Policy)}
+	switch p.Policy {
+	case rewards.PolicyZero, rewards.PolicyValue:
+		s.Value = &p.Value
+	case rewards.PolicyGroupMean:
+		s.Value = mean
+	default:
+		return nil
+	}
+	return s
+}

@@ -1,0 +1,63 @@
+package loop
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// metrics are the gateway's own. Every child exists from the start, at zero.
+type metrics struct {
+	outcomes    *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+	stage       *prometheus.HistogramVec
+	late        prometheus.Counter
+	retries     prometheus.Counter
+	redelivered prometheus.Counter
+	republished prometheus.Counter
+	publishErrs prometheus.Counter
+	forgotten   prometheus.Counter
+}
+
+func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
+	const ns, sub = "rewardloop", "loop"
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+	}
+	x := &metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "samples_total", Help: "Final results by outcome.",
+		}, []string{"outcome"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "refused_total", Help: "Samples refused before they were accepted, by class.",
+		}, []string{"class"}),
+		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "sample_seconds", Help: "Time from arrival to the first claim (queue) and to the final result (total).",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"stage"}),
+		late:        counter("late_results_total", "Results that came after the sample was answered, or from an attempt that was over."),
+		retries:     counter("retries_total", "Failed attempts that sent a sample back to its queue."),
+		redelivered: counter("redelivered_total", "Claims of a ticket by a worker that had claimed it before."),
+		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a slot was free."),
+		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
+		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
+	}
+	for _, o := range []rewards.Outcome{
+		rewards.Scored, rewards.Failed, rewards.Rejected, rewards.OutcomeExpired, rewards.OutcomeCancelled, rewards.OutcomeWorkerLost,
+	} {
+		x.outcomes.WithLabelValues(string(o))
+	}
+	if reg == nil {
+		return x
+	}
+	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
+	}
+	reg.MustRegister(
+		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten,
+		gauge("samples_in_flight", "Samples accepted and not answered.", func() float64 { return float64(m.InFlight()) }),
+		gauge("held_bytes", "Bytes of all frames held.", func() float64 { h, _ := m.Bytes(); return float64(h) }),
+		gauge("granted_bytes", "Credit granted and not yet used, in bytes.", func() float64 { _, g := m.Bytes(); return float64(g) }),
+	)
+	return x
+}

@@ -1,0 +1,307 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Protocol is the websocket sub-protocol of the stream.
+const Protocol = "rewardloop.v1"
+
+// Close codes of the stream. 1001 and 1012 invite a client to come again at once.
+const (
+	closeGoingAway = 1001
+	closePolicy    = 1008
+)
+
+// helloTimeout bounds the wait for a client's first message.
+const helloTimeout = 10 * time.Second
+
+// sessionID names a client's connection within a run.
+type sessionID struct {
+	client string
+	lane   int
+}
+
+// conn is what a session needs of its connection.
+type conn interface {
+	Send(text []byte) error
+	Close(code int, reason string) error
+}
+
+// Session is one client's side of a run. It outlives its connection: results wait
+// in it until the client comes back and confirms them.
+type Session struct {
+	// Immutable after hello.
+	m      *Manager
+	run    *run
+	id     sessionID
+	token  string
+	epoch  uint64
+	reward string
+	policy *rewards.SamplePolicy
+
+	// Guarded by the manager's mutex.
+	credit   window
+	detached time.Time
+
+	// mu is taken after the manager's mutex, never before it.
+	mu      sync.Mutex
+	conn    conn         // nil without a live connection; guarded by mu
+	seq     uint64       // of the latest result; guarded by mu
+	results []*delivered // not confirmed, in order of seq; guarded by mu
+}
+
+// delivered is a result with its place in the session's order.
+type delivered struct {
+	seq    uint64
+	stored *stored
+}
+
+func (s *Session) remembers() bool { return true }
+
+// deliver gives the result the next number and sends it if the client is there.
+func (s *Session) deliver(st *stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq++
+	d := &delivered{s.seq, st}
+	s.results = append(s.results, d)
+	s.sendResult(d)
+}
+
+// sendResult sends a numbered copy. The caller holds mu.
+func (s *Session) sendResult(d *delivered) {
+	if s.conn == nil {
+		return
+	}
+	res := *d.stored.res
+	res.Seq = d.seq
+	b, err := wire.EncodeControl(&res)
+	if err != nil { // details that JSON cannot express: the score still counts
+		res.Details = map[string]any{"error": "details could not be encoded: " + err.Error()}
+		if b, err = wire.EncodeControl(&res); err != nil {
+			s.m.log.Error("result could not be encoded", "sample_id", res.ID, "run", s.run.name, "error", err)
+			return
+		}
+	}
+	s.write(b)
+}
+
+// write puts a message into the connection's outbox. The caller holds mu. An
+// outbox that is full has closed the connection: the client will come back.
+func (s *Session) write(b []byte) {
+	if err := s.conn.Send(b); err != nil {
+		s.m.log.Info("message not sent; the client has to resume", "run", s.run.name, "client", s.id.client, "error", err)
+	}
+}
+
+// send encodes and sends a control message if the client is there.
+func (s *Session) send(v any) { s.sendOn(nil, v) }
+
+// sendOn is send for one connection only, if only is not nil.
+func (s *Session) sendOn(only conn, v any) {
+	b, err := wire.EncodeControl(v)
+	if err != nil {
+		s.m.log.Error("message could not be encoded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && (only == nil || only == s.conn) {
+		s.write(b)
+	}
+}
+
+// shut closes the session's connection, if it has one.
+func (s *Session) shut(code int, reason string) {
+	s.mu.Lock()
+	c := s.conn
+	s.conn = nil
+	s.mu.Unlock()
+	if c != nil {
+		_ = c.Close(code, reason) // it is going away either way
+	}
+}
+
+// confirm forgets every result up to seq.
+func (s *Session) confirm(seq uint64) {
+	s.mu.Lock()
+	n := 0
+	for n < len(s.results) && s.results[n].seq <= seq {
+		n++
+	}
+	gone := s.results[:n]
+	s.results = slices.Clone(s.results[n:])
+	s.mu.Unlock()
+	s.m.mu.Lock()
+	for _, d := range gone {
+		s.run.done.forget(d.stored)
+	}
+	s.m.mu.Unlock()
+}
+
+// stream is one websocket connection; its methods are called by the connection's
+// one reader goroutine.
+type stream struct {
+	m       *Manager
+	conn    *wsconn.Conn
+	session *Session // nil until hello
+	greeted chan struct{}
+}
+
+// Serve speaks the stream protocol on a connection until it ends. It returns nil
+// when the client left in order.
+func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
+	st := &stream{m: m, conn: c, greeted: make(chan struct{})}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { // closes a connection that never says hello
+		t := time.NewTimer(helloTimeout)
+		defer t.Stop()
+		select {
+		case <-st.greeted:
+		case <-ctx.Done():
+		case <-t.C:
+			_ = c.Close(closePolicy, "no hello within 10 s") // the reader sees it
+		}
+	})
+	defer cancel()
+	err := c.Run(ctx, st)
+	if st.session != nil {
+		m.detach(st.session, c)
+	}
+	return err
+}
+
+// Text handles a control message.
+func (st *stream) Text(msg []byte) error {
+	v, err := wire.DecodeControl(msg)
+	if err != nil {
+		return st.complain(err)
+	}
+	if hello, ok := v.(*wire.Hello); ok {
+		return st.hello(*hello)
+	}
+	if st.session == nil {
+		return st.complain(fmt.Errorf("%w: the first message must be hello, not %T", rewards.Malformed, v))
+	}
+	switch msg := v.(type) {
+	case *wire.Got:
+		st.session.confirm(msg.Seq)
+	case *wire.Cancel:
+		st.m.cancel(st.session, msg.IDs)
+	case *wire.Step:
+		st.m.declare(st.session, *msg)
+	case *wire.EndOfStep:
+		st.m.declare(st.session, wire.Step{Split: msg.Split, Step: msg.Step})
+	default:
+		return st.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
+	}
+	return nil
+}
+
+// complain answers a bad message on its own; the connection lives.
+func (st *stream) complain(err error) error {
+	st.m.metrics.refused.WithLabelValues(string(rewards.ClassOf(err))).Inc()
+	e := wire.Error{Code: rewards.ClassOf(err), Message: err.Error()}
+	if e.Code == rewards.Internal {
+		e.Code = rewards.Malformed
+	}
+	b, encErr := wire.EncodeControl(&e)
+	if encErr != nil {
+		return encErr
+	}
+	return st.conn.Send(b)
+}
+
+// hello opens or resumes a session.
+func (st *stream) hello(h wire.Hello) error {
+	if st.session != nil {
+		return st.complain(fmt.Errorf("%w: hello was said before on this connection", rewards.Malformed))
+	}
+	s, err := st.m.attach(h, st.conn)
+	if err != nil {
+		return errors.Join(st.complain(err), st.conn.Close(closePolicy, "hello refused: "+string(rewards.ClassOf(err))))
+	}
+	st.session = s
+	close(st.greeted)
+	return nil
+}
+
+// Binary takes one sample from the socket.
+func (st *stream) Binary(r io.Reader) error {
+	if st.session == nil {
+		return st.complain(fmt.Errorf("%w: a sample before hello", rewards.Malformed))
+	}
+	h, err := wire.ReadHeader(r, st.m.limits())
+	if err != nil {
+		return st.reject(err)
+	}
+	if err := st.m.spend(st.session, h); err != nil {
+		return st.reject(err)
+	}
+	size := h.Size
+	frame, err := h.ReadBody(r, st.m.buffers)
+	if err != nil {
+		st.m.released(st.session, size)
+		return st.reject(err)
+	}
+	session := st.session
+	frame.OnRelease(func() { session.m.released(session, size) })
+	if err := st.m.accept(session, frame); err != nil {
+		return st.reject(err)
+	}
+	return nil
+}
+
+// reject answers a bad sample by its id, or the message if the id is unknown. An
+// error of the socket itself ends the connection.
+func (st *stream) reject(err error) error {
+	class := rewards.ClassOf(err)
+	if class == rewards.Internal || class == rewards.Timeout || class == rewards.Cancelled {
+		return err
+	}
+	id := ""
+	var fe *wire.FrameError
+	var re *refusal
+	switch {
+	case errors.As(err, &fe):
+		id = fe.ID
+	case errors.As(err, &re):
+		id = re.id
+	}
+	if id == "" {
+		return st.complain(err)
+	}
+	st.m.metrics.refused.WithLabelValues(string(class)).Inc()
+	st.m.metrics.outcomes.WithLabelValues(string(rewards.Rejected)).Inc()
+	st.session.send(&wire.Result{
+		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
+		Errors: []rewards.TermError{{Class: class, Message: err.Error()}},
+	})
+	return nil
+}
+
+// checkRun refuses names that would be confused or abused.
+func checkRun(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: hello needs a run", rewards.Malformed)
+	case strings.HasPrefix(name, "_"):
+		return fmt.Errorf("%w: run %q: names that begin with _ are the server's own", rewards.Malformed, name)
+	}
+	return nil
+}

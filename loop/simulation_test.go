@@ -1,0 +1,461 @@
+package loop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// seeds returns how many histories to run: REWARDLOOP_SEEDS, else 10,000, or fewer
+// where each costs more.
+func seeds(t *testing.T) int {
+	t.Helper()
+	if v := os.Getenv("REWARDLOOP_SEEDS"); v != "" {
+		n, err := strconv.Atoi(v)
+		require.NoError(t, err)
+		return n
+	}
+	if raceEnabled || testing.Short() {
+		return 600
+	}
+	return 10_000
+}
+
+// firstSeed lets a failing history be run alone: REWARDLOOP_SEED=<n>.
+func firstSeed(t *testing.T) (from, n int) {
+	t.Helper()
+	if v := os.Getenv("REWARDLOOP_SEED"); v != "" {
+		s, err := strconv.Atoi(v)
+		require.NoError(t, err)
+		return s, 1
+	}
+	return 1, seeds(t)
+}
+
+func TestSimulationEverySampleGetsExactlyOneResultInEveryHistory(t *testing.T) {
+	t.Parallel()
+	from, n := firstSeed(t)
+	const lanes = 4
+	var wg sync.WaitGroup
+	failed := make(chan int, n)
+	for lane := range lanes {
+		wg.Go(func() {
+			for s := from + lane; s < from+n; s += lanes {
+				if !t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { history(t, uint64(s)) })
+				}) {
+					failed <- s
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(failed)
+	for s := range failed {
+		t.Errorf("history failed; run it alone with REWARDLOOP_SEED=%d", s)
+	}
+}
+
+// plan is how the scorer treats one sample, drawn from its id and the seed.
+type plan struct {
+	kind  string
+	takes time.Duration
+	fails int // attempts that fail before one succeeds
+}
+
+// world is one history's fates.
+type world struct {
+	seed  uint64
+	mu    sync.Mutex
+	tries map[string]int
+}
+
+func (w *world) plan(id string) plan {
+	h := rand.New(rand.NewPCG(w.seed, idNumber(id)))
+	p := plan{kind: "ok", takes: time.Duration(1+h.IntN(400)) * time.Millisecond}
+	switch h.IntN(20) {
+	case 0:
+		p.kind = "panic"
+	case 1:
+		p.kind, p.fails = "unavailable", 1+h.IntN(4)
+	case 2:
+		p.kind = "hang"
+	case 3:
+		p.kind = "overrun"
+	case 4:
+		p.kind = "bad"
+	case 5:
+		p.kind = "nan"
+	case 6:
+		p.kind, p.fails = "crash", 1
+	case 7:
+		p.kind = "late"
+	}
+	return p
+}
+
+func idNumber(id string) uint64 {
+	var n uint64
+	for _, c := range []byte(id) {
+		n = n*131 + uint64(c)
+	}
+	return n
+}
+
+var errScorer = errors.New("as planned")
+
+// Score follows the plan. Its score is what the sample's own bytes say, read at the end.
+func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	p := w.plan(s.ID)
+	w.mu.Lock()
+	w.tries[s.ID]++
+	try := w.tries[s.ID]
+	w.mu.Unlock()
+	wait := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	switch p.kind {
+	case "hang":
+		<-ctx.Done()
+		return rewards.Score{}, ctx.Err()
+	case "overrun": // ignores its context and reads its pixels all the same
+		time.Sleep(termTimeout + 700*time.Millisecond)
+		return rewards.Score{Value: rig.Hash(s)}, nil
+	case "late":
+		time.Sleep(termTimeout + 50*time.Millisecond)
+		return rewards.Score{Value: rig.Hash(s)}, nil
+	}
+	if err := wait(p.takes); err != nil {
+		return rewards.Score{}, err
+	}
+	switch {
+	case p.kind == "panic":
+		panic("as planned")
+	case p.kind == "bad":
+		return rewards.Score{}, fmt.Errorf("%w: %w", rewards.BadInput, errScorer)
+	case p.kind == "nan":
+		return rewards.Score{Value: math.NaN()}, nil
+	case p.kind == "unavailable" && try <= p.fails:
+		return rewards.Score{}, fmt.Errorf("%w: %w", rewards.Unavailable, errScorer)
+	case p.kind == "crash" && try <= p.fails:
+		return rewards.Score{}, fmt.Errorf("%w: %w", rewards.Crashed, errScorer)
+	}
+	return rewards.Score{Value: rig.Hash(s)}, nil
+}
+
+const (
+	termTimeout   = 2 * time.Second
+	sampleTimeout = 40 * time.Second
+)
+
+// history runs one seeded history and checks its invariants.
+func history(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	w := &world{seed: seed, tries: map[string]int{}}
+	term := rewards.Term{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
+	manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	require.NoError(t, err)
+	engine := memengine.New(seed, 3*time.Second)
+	r := rig.New(t, rig.Options{
+		Loop: loop.Config{
+			SampleTimeout: sampleTimeout, MaxBytes: 1 << 20, CreditBytes: 64 << 10, MessageBytes: 32 << 10, CreditSamples: 16,
+			RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second,
+		},
+		Worker:  workers.Config{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
+		Workers: 2 + rng.IntN(4), Engine: engine,
+		Source:   func(id string) workers.Source { return engine.NewSource(id) },
+		Profiles: map[string]*rewards.Manager{"": manager},
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, engine) })
+	clients := 1 + rng.IntN(2)
+	got := make([]map[string]*wire.Result, clients)
+	for i := range clients {
+		c := &simClient{
+			t: t, m: r.Manager, rng: rand.New(rand.NewPCG(seed, 100+uint64(i))), hello: wire.Hello{Run: "run", Client: fmt.Sprint(i)},
+			results: map[string]*wire.Result{}, changed: make(chan struct{}, 1), began: time.Now(),
+		}
+		got[i] = c.results
+		c.connect()
+		wg.Go(func() { c.play(10 + c.rng.IntN(25)) })
+	}
+	wg.Wait()
+	r.Stop()
+	engine.Close()
+	time.Sleep(10 * time.Second) // scorers that overran give their frames back
+	for i := range got {
+		for id, res := range got[i] {
+			verify(t, w, id, res)
+		}
+	}
+	require.Zero(t, r.Buffers.Live(), "bytes of frames that nobody released")
+	held, granted := r.Manager.Bytes()
+	require.Zero(t, held)
+	require.Zero(t, granted)
+	require.Zero(t, r.Manager.InFlight())
+}
+
+// verify checks one final result against the sample's plan.
+func verify(t *testing.T, w *world, id string, res *wire.Result) {
+	t.Helper()
+	p := w.plan(id)
+	if res.Outcome == rewards.Scored {
+		require.NotNil(t, res.RewardScore, id)
+		imputed, _ := res.ExtraInfo["reward/hash/imputed"].(bool)
+		if imputed {
+			return
+		}
+		require.InDelta(t, rig.Hash(rig.Sample(id, 3*(64+int(idNumber(id)%300)))), *res.RewardScore, 0, "%s has another sample's score", id)
+		require.Contains(t, []string{"ok", "unavailable", "crash", "late"}, p.kind, id)
+		return
+	}
+	require.Nil(t, res.RewardScore, id)
+	require.NotEmpty(t, res.Errors, id)
+	require.NotEmpty(t, res.Errors[0].Message, id)
+}
+
+// faults kills and adds workers, loses the broker's memory and makes it refuse.
+func faults(rng *rand.Rand, r *rig.Rig, e *memengine.Engine) {
+	next := len(r.Workers)
+	for range rng.IntN(4) {
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		switch rng.IntN(4) {
+		case 0:
+			w := r.Workers[rng.IntN(len(r.Workers))]
+			w.Kill()
+			e.Kill(w.ID)
+			next++
+			r.Replace(fmt.Sprintf("w%d", next))
+		case 1:
+			e.Lose()
+		case 2:
+			e.RefusePublish(errors.New("the engine is away"))
+			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+			e.RefusePublish(nil)
+		case 3:
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+// simClient is a trainer: it sends within its credit, loses its connection, comes
+// back, sends again what it has no result for, and never confirms what it lacks.
+type simClient struct {
+	t       *testing.T
+	m       *loop.Manager
+	rng     *rand.Rand
+	hello   wire.Hello
+	changed chan struct{}
+
+	began   time.Time
+
+	mu      sync.Mutex
+	session *loop.Session
+	link    *simConn
+	welcome wire.Welcome
+	credit  wire.Credit
+	sent    wire.Credit
+	seq     uint64
+	results map[string]*wire.Result
+	cancels map[string]bool
+}
+
+// simConn is a connection in memory: what is sent arrives at once, or never.
+type simConn struct {
+	c   *simClient
+	cut bool // guarded by c.mu
+}
+
+func (s *simConn) Close(int, string) error { return nil }
+
+func (s *simConn) Send(b []byte) error {
+	v, err := wire.DecodeControl(b)
+	if err != nil {
+		return err
+	}
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.cut || c.link != s {
+		return errors.New("cut")
+	}
+	switch m := v.(type) {
+	case *wire.Welcome:
+		c.welcome, c.credit, c.sent = *m, wire.Credit(m.Credit), wire.Credit{}
+	case *wire.Credit:
+		c.credit = *m
+	case *wire.Result:
+		if old := c.results[m.ID]; old != nil && m.Seq > c.seq {
+			c.t.Errorf("sample %s was answered twice: %v then %v", m.ID, old.Outcome, m.Outcome)
+		}
+		if m.Outcome != rewards.Rejected {
+			c.results[m.ID] = m
+			c.seq = max(c.seq, m.Seq)
+		}
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// connect opens or resumes the session.
+func (c *simClient) connect() {
+	link := &simConn{c: c}
+	c.mu.Lock()
+	c.link = link
+	h := c.hello
+	if c.session != nil {
+		h.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+	}
+	c.mu.Unlock()
+	s, err := c.m.Attach(h, link)
+	require.NoError(c.t, err)
+	c.mu.Lock()
+	c.session = s
+	c.mu.Unlock()
+}
+
+// play sends n samples and returns when each has its result.
+func (c *simClient) play(n int) {
+	todo := make([]*rewards.Sample, n)
+	for i := range todo {
+		id := fmt.Sprintf("%s-%d", c.hello.Client, i)
+		todo[i] = rig.Sample(id, 3*(64+int(idNumber(id)%300)))
+		if c.rng.IntN(2) == 0 {
+			todo[i].UID, todo[i].GroupSize = fmt.Sprintf("g%s-%d", c.hello.Client, i/4), 4
+		}
+	}
+	for i := 0; i < n; {
+		if c.rng.IntN(12) == 0 {
+			c.reconnect(todo[:i])
+		}
+		if !c.submit(todo[i], c.rng.IntN(40) == 0) {
+			c.wait(50 * time.Millisecond)
+			continue
+		}
+		i++
+		time.Sleep(time.Duration(c.rng.IntN(60)) * time.Millisecond)
+	}
+	deadline := time.Now().Add(sampleTimeout + time.Second)
+	for c.missing(todo) > 0 {
+		if time.Now().After(deadline) {
+			c.t.Errorf("%d of %d samples had no result a second after their deadline", c.missing(todo), n)
+			return
+		}
+		if c.rng.IntN(30) == 0 {
+			c.reconnect(todo)
+		}
+		c.wait(500 * time.Millisecond)
+	}
+	c.mu.Lock()
+	s, link, seq := c.session, c.link, c.seq
+	c.mu.Unlock()
+	s.Confirm(seq)
+	c.m.Detach(s, link)
+}
+
+// reconnect cuts the connection, perhaps in the middle of a frame, and resumes.
+func (c *simClient) reconnect(sent []*rewards.Sample) {
+	c.mu.Lock()
+	c.link.cut = true
+	s, link := c.session, c.link
+	c.mu.Unlock()
+	if c.rng.IntN(2) == 0 && len(sent) > 0 { // mid-frame
+		msg, err := wire.Encode(rig.Sample("half", 300), wire.Options{})
+		require.NoError(c.t, err)
+		b := msg.Bytes()
+		_ = c.m.Receive(s, bytes.NewReader(b[:len(b)-c.rng.IntN(200)-1]))
+	}
+	c.m.Detach(s, link)
+	time.Sleep(time.Duration(c.rng.IntN(300)) * time.Millisecond)
+	c.connect()
+	for _, sample := range sent {
+		for c.lacks(sample.ID) && !c.submit(sample, false) {
+			c.wait(50 * time.Millisecond)
+		}
+	}
+	if c.rng.IntN(3) == 0 {
+		c.mu.Lock()
+		seq := c.seq
+		c.mu.Unlock()
+		s.Confirm(seq)
+	}
+}
+
+// submit sends a sample if the credit allows it.
+func (c *simClient) submit(s *rewards.Sample, other bool) bool {
+	msg, err := wire.Encode(s, wire.Options{})
+	require.NoError(c.t, err)
+	c.mu.Lock()
+	if c.sent.Samples+1 > c.credit.Samples || c.sent.Bytes+msg.Size() > c.credit.Bytes {
+		c.mu.Unlock()
+		return false
+	}
+	c.sent.Samples++
+	c.sent.Bytes += msg.Size()
+	session := c.session
+	c.mu.Unlock()
+	require.NoError(c.t, c.m.Receive(session, bytes.NewReader(msg.Bytes())))
+	if other { // the same id with other bytes is refused, the first stays
+		wrong := rig.Sample(s.ID, len(s.Media[0].Data))
+		wrong.Prompt = "another"
+		c.submit(wrong, false)
+	}
+	return true
+}
+
+// giveUp bounds one history in its own time: nothing may take so long.
+const giveUp = 10 * time.Minute
+
+func (c *simClient) wait(d time.Duration) {
+	if time.Since(c.began) > giveUp {
+		p, _ := c.m.Pending(5)
+		panic(fmt.Sprintf("client %s waits for ever: sent %+v of credit %+v, pending %+v; server: %s", c.hello.Client, c.sent, c.credit, p, c.session.CreditState()))
+	}
+	select {
+	case <-c.changed:
+	case <-time.After(d):
+	}
+}
+
+func (c *simClient) lacks(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.results[id] == nil
+}
+
+func (c *simClient) missing(all []*rewards.Sample) int {
+	n := 0
+	for _, s := range all {
+		if c.lacks(s.ID) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Submission is a sample from inside the process: an HTTP edge, the offline
+// scorer.
+type Submission struct {
+	// Run names the queue it waits in. Edges use names that begin with "_", which
+	// no websocket client may use.
+	Run string
+	// Sample is the sample; its ID must be unique in the run while it is in flight.
+	Sample *rewards.Sample
+	// Timeout bounds the time to the final result. Defaults to Config.SampleTimeout.
+	Timeout time.Duration
+	// Policy overrides the profile's on_sample_failure if not nil.
+	Policy *rewards.SamplePolicy
+}
+
+// Future is the result of a Submission, once there is one.
+type Future struct {
+	m     *Manager
+	key   sampleKey
+	once  sync.Once
+	ready chan struct{}
+	res   *wire.Result // set before ready is closed
+}
+
+// Done is closed when the result is there.
+func (f *Future) Done() <-chan struct{} { return f.ready }
+
+// Wait returns the final result. If ctx ends first the sample is cancelled.
+func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
+	select {
+	case <-f.ready:
+		return f.res, nil
+	case <-ctx.Done():
+		f.Cancel("the caller left")
+		return nil, ctx.Err()
+	}
+}
+
+// Cancel takes the sample back; the Future then resolves as cancelled.
+func (f *Future) Cancel(reason string) {
+	m := f.m
+	m.mu.Lock()
+	var fx effects
+	if r := m.core.runs[f.key.run]; r != nil && r.epoch == f.key.epoch {
+		fx = m.core.cancel(time.Now(), r, []string{f.key.id}, reason)
+	}
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+func (f *Future) deliver(s *stored) {
+	f.once.Do(func() {
+		f.res = s.res
+		close(f.ready)
+	})
+}
+
+func (f *Future) remembers() bool { return false }
+
+// Submit accepts a sample from inside the process. An error wraps ErrRefused and
+// the class that says why; the sample is then nobody's.
+func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
+	s := sub.Sample
+	policy, known := m.profile(s.Reward)
+	if !known {
+		return nil, m.refused(refuse(rewards.UnknownReward, s.ID, "no reward named %q; known are %q", s.Reward, m.cfg.Profiles))
+	}
+	if sub.Policy != nil {
+		policy = *sub.Policy
+	}
+	msg, err := wire.Encode(s, wire.Options{Limits: m.limits()})
+	if err != nil {
+		return nil, m.refused(err)
+	}
+	size := msg.Size()
+	if size > m.cfg.MessageBytes {
+		return nil, m.refused(refuse(rewards.TooLarge, s.ID, "%d bytes; the limit is message_bytes = %d", size, m.cfg.MessageBytes))
+	}
+	if err := m.reserve(s.ID, size); err != nil {
+		return nil, m.refused(err)
+	}
+	frame, err := wire.NewFrame(msg, m.buffers)
+	if err != nil {
+		m.released(nil, size)
+		return nil, m.refused(err)
+	}
+	frame.OnRelease(func() { m.released(nil, size) })
+	timeout := sub.Timeout
+	if timeout == 0 {
+		timeout = m.cfg.SampleTimeout
+	}
+	now := time.Now()
+	f := &Future{m: m, ready: make(chan struct{})}
+	m.mu.Lock()
+	r := m.core.runOf(sub.Run, now)
+	f.key = sampleKey{r.name, r.epoch, s.ID}
+	taken, fx, err := m.core.admit(now, admission{
+		run: r, sample: s, frame: frame, owner: f, deadline: now.Add(timeout), profile: s.Reward, policy: policy,
+	})
+	m.mu.Unlock()
+	if !taken {
+		frame.Release()
+	}
+	m.apply(fx)
+	if err != nil {
+		return nil, m.refused(err)
+	}
+	return f, nil
+}
+
+// reserve books the bytes of a local sample, or refuses it as overload.
+func (m *Manager) reserve(id string, size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return refuse(rewards.Draining, id, "the gateway is draining")
+	}
+	if size > m.budget.max-m.budget.held {
+		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held; try again in a moment", m.budget.held, m.budget.max)
+	}
+	m.budget.held += size
+	return nil
+}
+
+// refused counts a refusal.
+func (m *Manager) refused(err error) error {
+	m.metrics.refused.WithLabelValues(string(rewards.ClassOf(err))).Inc()
+	return err
+}

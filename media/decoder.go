@@ -1,0 +1,212 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"io"
+
+	"golang.org/x/image/webp"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Config holds the limits of a Decoder. The zero value means the defaults.
+type Config struct {
+	// MaxPixels is the most width·height of one picture or frame. Defaults to
+	// 4096·4096.
+	MaxPixels int
+	// MaxFrames is the most frames of one video. Defaults to 1024.
+	MaxFrames int
+	// BudgetBytes is what all decodings that run at the same time may allocate,
+	// and so the most that one may. Defaults to 512 MiB: one progressive JPEG of
+	// 4096×4096 is counted as 373 MiB.
+	BudgetBytes int64
+}
+
+// WithDefaults returns c with every zero field set to its default.
+func (c Config) WithDefaults() Config {
+	if c.MaxPixels == 0 {
+		c.MaxPixels = 4096 * 4096
+	}
+	if c.MaxFrames == 0 {
+		c.MaxFrames = 1024
+	}
+	if c.BudgetBytes == 0 {
+		c.BudgetBytes = 512 << 20
+	}
+	return c
+}
+
+// Validate names every fault of c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.MaxPixels < 1 || c.MaxPixels > 1<<30 {
+		errs = append(errs, fmt.Errorf("max pixels is %d, must be 1…%d", c.MaxPixels, 1<<30))
+	}
+	if c.MaxFrames < 1 || c.MaxFrames > 1<<20 {
+		errs = append(errs, fmt.Errorf("max frames is %d, must be 1…%d", c.MaxFrames, 1<<20))
+	}
+	if c.BudgetBytes < 1 {
+		errs = append(errs, fmt.Errorf("budget is %d bytes, must be positive", c.BudgetBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// Decoder turns the media of samples into pixels within the limits of a Config.
+// It is safe for concurrent use; one serves a whole worker, because its budget
+// is what bounds the worker's memory.
+type Decoder struct {
+	cfg    Config
+	budget *budget
+}
+
+var _ rewards.Decoder = (*Decoder)(nil)
+
+// New makes a Decoder.
+func New(cfg Config) (*Decoder, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes)}, nil
+}
+
+// Decode returns the pixels of an image or video. The error wraps
+// rewards.BadInput for content nobody can decode or that is beyond a limit, and
+// ctx's own error where ctx ended first.
+func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (p *rewards.Pixels, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, bad("the %s decoder panicked: %v", m.Encoding, r)
+		}
+	}()
+	if m.Kind != rewards.Image && m.Kind != rewards.Video {
+		return nil, bad("a media of kind %q has no pixels", m.Kind)
+	}
+	switch m.Encoding {
+	case rewards.Raw:
+		return d.raw(ctx, m)
+	case rewards.JPEG, rewards.PNG, rewards.WebP:
+		return d.pictures(ctx, m.Encoding, m.Data)
+	case rewards.Frames:
+		if m.Kind == rewards.Image && len(m.Frames) != 1 {
+			return nil, bad("an image in %d frames: call it a video", len(m.Frames))
+		}
+		return d.pictures(ctx, "", m.Frames...)
+	}
+	return nil, bad("encoding %q: want raw, jpeg, png, webp or frames", m.Encoding)
+}
+
+// pictures decodes one or more encoded pictures of one size. An empty encoding
+// lets each be what its first bytes say.
+func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ...[]byte) (*rewards.Pixels, error) {
+	if len(frames) == 0 {
+		return nil, bad("a video without a frame")
+	}
+	if len(frames) > d.cfg.MaxFrames {
+		return nil, bad("%d frames; the limit is %d", len(frames), d.cfg.MaxFrames)
+	}
+	headers := make([]header, len(frames))
+	var scratch int64 // frames are decoded one after another
+	for i, data := range frames {
+		h, err := d.inspect(ctx, want, data)
+		if err != nil {
+			return nil, at(i, len(frames), err)
+		}
+		if h.width != headers[0].width && i > 0 || h.height != headers[0].height && i > 0 {
+			return nil, at(i, len(frames), bad("%d×%d where frame 0 has %d×%d", h.width, h.height, headers[0].width, headers[0].height))
+		}
+		headers[i] = h
+		scratch = max(scratch, h.scratch())
+	}
+	size := headers[0].pixels() * 3
+	p := &rewards.Pixels{Width: headers[0].width, Height: headers[0].height, Count: len(frames)}
+	err := d.within(ctx, size*int64(len(frames))+scratch, func() error {
+		p.RGB = make([]byte, size*int64(len(frames)))
+		for i, data := range frames {
+			dst := p.RGB[size*int64(i) : size*int64(i+1)]
+			if err := decodeInto(ctx, dst, headers[i], data); err != nil {
+				return at(i, len(frames), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// within runs f with n bytes of the budget.
+func (d *Decoder) within(ctx context.Context, n int64, f func() error) error {
+	if n > d.cfg.BudgetBytes {
+		return bad("decoding takes up to %d bytes; the whole budget is %d", n, d.cfg.BudgetBytes)
+	}
+	if err := d.budget.acquire(ctx, n); err != nil {
+		return err
+	}
+	defer d.budget.release(n)
+	return f()
+}
+
+// decodeInto decodes one picture into dst, which has its size. The decoders of
+// the three formats are called by name: what other packages registered with
+// package image stays out of reach.
+func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
+	r := &ctxReader{ctx: ctx, r: bytes.NewReader(data)}
+	var img image.Image
+	var err error
+	switch h.format {
+	case rewards.PNG:
+		img, err = png.Decode(r)
+	case rewards.JPEG:
+		img, err = jpeg.Decode(r)
+	default:
+		img, err = webp.Decode(r)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("while decoding a %s: %w", h.format, ctx.Err())
+	}
+	if err != nil {
+		return bad("this %s cannot be decoded: %w", h.format, err)
+	}
+	if b := img.Bounds(); b.Dx() != h.width || b.Dy() != h.height {
+		return bad("this %s is %d×%d, its header says %d×%d", h.format, b.Dx(), b.Dy(), h.width, h.height)
+	}
+	if h.format == rewards.WebP && studioRGB(dst, img) {
+		return nil
+	}
+	writeRGB(dst, img)
+	return nil
+}
+
+// ctxReader ends a decoding whose caller has left.
+type ctxReader struct {
+	ctx context.Context //nolint:containedctx // io.Reader has no place for one, and the reader lives for one call
+	r   io.Reader
+}
+
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err //nolint:wrapcheck // decodeInto replaces it
+	}
+	return c.r.Read(p) //nolint:wrapcheck // decoders compare with io.EOF
+}
+
+// bad is an error of class BadInput.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", rewards.BadInput, fmt.Errorf(format, args...))
+}
+
+// at names the frame where there are several.
+func at(i, n int, err error) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("frame %d of %d: %w", i, n, err)
+}

@@ -1,0 +1,34 @@
+// Package media turns the pictures and videos of a sample into pixels: 8-bit
+// RGB, tight, frame after frame. It is written for bytes that come from
+// strangers.
+//
+// The life of a decoding:
+//
+//  1. A worker makes one Decoder and installs it on every media of a sample
+//     (rewards.Media.SetDecoder). Nothing happens until a scorer asks for
+//     pixels.
+//  2. The content is checked without decoding it. Of a raw tensor that is its
+//     element type, its shape against its layout and its length; of a PNG, JPEG
+//     or WebP its header (size, number of JPEG scans, lengths of WebP chunks);
+//     of a list of frames every frame's header. What is beyond a limit, or is
+//     not what the sample says it is, ends here with an error of class
+//     rewards.BadInput and no allocation of its size.
+//  3. What decoding will allocate at most is known now and is taken from the
+//     budget, first come first served. Who finds the budget empty waits until
+//     others are done or its own context ends.
+//  4. The picture is decoded and converted as PIL's convert("RGB") does it:
+//     alpha dropped and not blended, gray repeated, palettes looked up, of 16
+//     bits the high byte. The decoder reads through its caller's context, so a
+//     cancelled sample stops decoding at the next read.
+//  5. The budget is given back, whether decoding returned, failed or panicked.
+//     A panic of a decoder is a bad picture, not a dead worker.
+//
+// A raw tensor whose axes are H, W and three channels is not copied: its pixels
+// are the sample's own bytes. All else is a fresh buffer.
+//
+// The budget bounds decoding, not the pixels afterwards: those live as long as
+// their sample, at most Config.BudgetBytes for each sample a worker holds.
+//
+// ToRGB and Resize are the same conversions for pictures that a scorer made
+// itself.
+package media

@@ -1,0 +1,66 @@
+package media
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/disintegration/imaging"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Filter names how a picture is resized, by PIL's names. All but Nearest widen
+// with the factor when shrinking (antialiasing), as PIL's do.
+type Filter string
+
+// The filters.
+const (
+	Nearest  Filter = "nearest"
+	Box      Filter = "box"
+	Bilinear Filter = "bilinear"
+	Bicubic  Filter = "bicubic" // a = −0.5
+	Lanczos  Filter = "lanczos" // three lobes
+)
+
+func filters() map[Filter]imaging.ResampleFilter {
+	return map[Filter]imaging.ResampleFilter{
+		Nearest:  imaging.NearestNeighbor,
+		Box:      imaging.Box,
+		Bilinear: imaging.Linear,
+		Bicubic:  imaging.CatmullRom,
+		Lanczos:  imaging.Lanczos,
+	}
+}
+
+// ParseFilter reads the name of a filter.
+func ParseFilter(name string) (Filter, error) {
+	known := filters()
+	if _, ok := known[Filter(name)]; !ok {
+		names := make([]string, 0, len(known))
+		for _, f := range slices.Sorted(maps.Keys(known)) {
+			names = append(names, string(f))
+		}
+		return "", fmt.Errorf("filter %q: want one of %s", name, strings.Join(names, ", "))
+	}
+	return Filter(name), nil
+}
+
+// Resize returns every frame of p at width × height, which must be positive. If
+// that is p's size already, p itself is returned. An unknown filter is Bicubic.
+func Resize(p *rewards.Pixels, width, height int, f Filter) *rewards.Pixels {
+	if p.Width == width && p.Height == height {
+		return p
+	}
+	kernel, ok := filters()[f]
+	if !ok {
+		kernel = imaging.CatmullRom
+	}
+	n := width * height * 3
+	out := &rewards.Pixels{Width: width, Height: height, Count: p.Count, RGB: make([]byte, n*p.Count)}
+	for i := range p.Count {
+		writeRGB(out.RGB[i*n:(i+1)*n], imaging.Resize(p.Image(i), width, height, kernel))
+	}
+	return out
+}

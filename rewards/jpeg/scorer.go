@@ -1,0 +1,205 @@
+package jpeg
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Config is what a Scorer is made from.
+type Config struct {
+	// Quality is PIL's quality setting, 1…100. Default 95, which all published
+	// uses of this reward take.
+	Quality int
+	// Divisor is what the size in kB (1000 bytes) is divided by: positive and
+	// finite. Default 1.
+	Divisor float64
+	// Negate makes small files good (compressibility) instead of large ones.
+	Negate bool
+}
+
+// WithDefaults returns c with every field that is zero set to its default.
+func (c Config) WithDefaults() Config {
+	if c.Quality == 0 {
+		c.Quality = 95
+	}
+	if c.Divisor == 0 {
+		c.Divisor = 1
+	}
+	return c
+}
+
+// Validate names every fault of c.
+func (c Config) Validate() error {
+	var faults []error
+	if c.Quality < 1 || c.Quality > 100 {
+		faults = append(faults, fmt.Errorf("quality is %d, must be 1…100", c.Quality))
+	}
+	if !(c.Divisor > 0) || math.IsInf(c.Divisor, 0) {
+		faults = append(faults, fmt.Errorf("divisor is %v, must be a positive number", c.Divisor))
+	}
+	return errors.Join(faults...)
+}
+
+// Scorer rewards a picture by the size of its JPEG file. It holds no state and
+// may be used by any number of goroutines.
+type Scorer struct {
+	cfg Config
+}
+
+var (
+	_ rewards.Scorer       = (*Scorer)(nil)
+	_ rewards.ExtraFielder = (*Scorer)(nil)
+)
+
+// New makes a scorer; zero fields of cfg take their defaults.
+func New(cfg Config) (*Scorer, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("jpeg: %w", err)
+	}
+	return &Scorer{cfg: cfg}, nil
+}
+
+// Score returns kB/Divisor of the sample's picture, negated where configured. Of
+// a video it takes frame 0, as verl-omni does. Details holds jpeg_bytes, the
+// exact size. A sample without a picture, or with one that JPEG cannot hold, is
+// rewards.BadInput; when ctx ends the answer comes within one row of MCUs.
+func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	visual, err := sample.Visual()
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	px, err := visual.Pixels(ctx)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("jpeg: pixels of sample %q: %w", sample.ID, err)
+	}
+	if px.Count < 1 {
+		return rewards.Score{}, fmt.Errorf("%w: sample %q is a video without a frame", rewards.BadInput, sample.ID)
+	}
+	n, err := size(ctx, px.Frame(0), px.Width, px.Height, s.cfg.Quality)
+	switch {
+	case errors.Is(err, ErrPicture):
+		return rewards.Score{}, fmt.Errorf("%w: sample %q: %w", rewards.BadInput, sample.ID, err)
+	case err != nil:
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	return rewards.Score{Value: s.value(n), Details: map[string]any{"jpeg_bytes": n}}, nil
+}
+
+// value divides in the order of the Python code, bytes/1000 first, so that the
+// doubles are equal to the last bit.
+func (s *Scorer) value(n int) float64 {
+	v := float64(n) / 1000 / s.cfg.Divisor
+	if s.cfg.Negate {
+		return -v
+	}
+	return v
+}
+
+// ExtraFields declares that the scorer returns no extra columns.
+func (s *Scorer) ExtraFields() []rewards.Field { return nil }
+
+// Preset is the code base whose scale jpeg_compressibility takes.
+type Preset string
+
+// The presets. FlowGRPO and VerlOmni give −kB/500, DDPO gives −kB.
+const (
+	FlowGRPO Preset = "flow_grpo"
+	VerlOmni Preset = "verl_omni"
+	DDPO     Preset = "ddpo_pytorch"
+)
+
+// Divisor returns what the preset divides kB by.
+func (p Preset) Divisor() (float64, error) {
+	switch p {
+	case FlowGRPO, VerlOmni:
+		return 500, nil
+	case DDPO:
+		return 1, nil
+	}
+	known := []string{string(FlowGRPO), string(VerlOmni), string(DDPO)}
+	return 0, fmt.Errorf("unknown preset %q; known are %s", p, strings.Join(known, ", "))
+}
+
+// Specs describes jpeg_compressibility and jpeg_incompressibility for a registry.
+func Specs() []rewards.Spec {
+	quality := rewards.Option{Name: "quality", Type: "int", Default: "95", Doc: "quality of the JPEG file, 1…100"}
+	return []rewards.Spec{
+		{
+			Name:    "jpeg_compressibility",
+			Summary: "minus the picture's JPEG size in kB, scaled: smooth pictures score high",
+			Options: []rewards.Option{
+				quality,
+				{Name: "preset", Type: "string", Default: string(FlowGRPO), Doc: "scale of a code base: flow_grpo and verl_omni −kB/500, ddpo_pytorch −kB"},
+				{Name: "divisor", Type: "number", Default: "the preset's", Doc: "what kB is divided by, instead of a preset"},
+			},
+			Build: buildCompressibility,
+		},
+		{
+			Name:    "jpeg_incompressibility",
+			Summary: "the picture's JPEG size in kB: detailed pictures score high",
+			Options: []rewards.Option{
+				quality,
+				{Name: "divisor", Type: "number", Default: "1", Doc: "what kB is divided by"},
+			},
+			Build: buildIncompressibility,
+		},
+	}
+}
+
+func buildCompressibility(raw json.RawMessage) (rewards.Scorer, error) {
+	opt := struct {
+		Quality int      `json:"quality"`
+		Preset  Preset   `json:"preset"`
+		Divisor *float64 `json:"divisor"`
+	}{Quality: 95}
+	if err := rewards.DecodeOptions(raw, &opt); err != nil {
+		return nil, err
+	}
+	cfg := Config{Quality: opt.Quality, Negate: true}
+	var faults []error
+	switch {
+	case opt.Divisor != nil && opt.Preset != "":
+		faults = append(faults, errors.New("preset and divisor both name the scale; keep one"))
+		cfg.Divisor = *opt.Divisor
+	case opt.Divisor != nil:
+		cfg.Divisor = *opt.Divisor
+	default:
+		if opt.Preset == "" {
+			opt.Preset = FlowGRPO
+		}
+		d, err := opt.Preset.Divisor()
+		if err != nil {
+			faults = append(faults, err)
+			d = 1 // of no effect: it only lets Validate report the other faults
+		}
+		cfg.Divisor = d
+	}
+	return build(cfg, faults...)
+}
+
+func buildIncompressibility(raw json.RawMessage) (rewards.Scorer, error) {
+	opt := struct {
+		Quality int     `json:"quality"`
+		Divisor float64 `json:"divisor"`
+	}{Quality: 95, Divisor: 1}
+	if err := rewards.DecodeOptions(raw, &opt); err != nil {
+		return nil, err
+	}
+	return build(Config{Quality: opt.Quality, Divisor: opt.Divisor})
+}
+
+// build makes the scorer of written options. Their zeros were written, not left
+// out, so no default replaces them.
+func build(cfg Config, faults ...error) (rewards.Scorer, error) {
+	if err := errors.Join(append(faults, cfg.Validate())...); err != nil {
+		return nil, err
+	}
+	return &Scorer{cfg: cfg}, nil
+}

@@ -1,0 +1,200 @@
+package ocr
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Line is one line of text a reader found.
+type Line struct {
+	Text string `json:"text"`
+	// Confidence is the reader's own, 0 to 1; 0 means that the line does not count.
+	Confidence float64 `json:"confidence"`
+	// Box is x0, y0, x1, y1 in pixels of the frame, x1 and y1 exclusive.
+	Box [4]int `json:"box"`
+}
+
+// TextReader reads text from pixels. It is never shown a prompt or a target.
+type TextReader interface {
+	// ReadText returns the lines of a frame in reading order; none is no error. Its
+	// errors wrap a rewards.Class or ctx's error. It is safe for concurrent use.
+	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
+}
+
+// Scorer is the ocr reward: 0 (nothing of the text) to 1 (the text is there).
+type Scorer struct {
+	reader  TextReader
+	options Options
+}
+
+var (
+	_ rewards.Scorer       = (*Scorer)(nil)
+	_ rewards.ExtraFielder = (*Scorer)(nil)
+	_ rewards.Warmer       = (*Scorer)(nil)
+)
+
+// New makes a scorer. The reader stays its owner's, who closes it: several
+// scorers may share one.
+func New(reader TextReader, options Options) (*Scorer, error) {
+	if reader == nil {
+		return nil, errors.New("ocr: no text reader")
+	}
+	if err := options.Validate(); err != nil {
+		return nil, fmt.Errorf("ocr: %w", err)
+	}
+	return &Scorer{reader: reader, options: options}, nil
+}
+
+// Spec describes the scorer for a registry, reading with the given reader.
+func Spec(reader TextReader) rewards.Spec {
+	return rewards.Spec{
+		Name:    "ocr",
+		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni)",
+		Options: documentation(),
+		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+			o, err := ParseOptions(raw)
+			if err != nil {
+				return nil, err
+			}
+			return New(reader, o)
+		},
+	}
+}
+
+// ExtraFields declares distance (edit distance without the substring rule, at
+// most target_len; the mean over the frames of a video) and target_len (code
+// points of the normalised target).
+func (s *Scorer) ExtraFields() []rewards.Field {
+	return []rewards.Field{{Name: "distance", Kind: rewards.Number}, {Name: "target_len", Kind: rewards.Number}}
+}
+
+// Warm readies the reader.
+func (s *Scorer) Warm(ctx context.Context) error {
+	if w, ok := s.reader.(rewards.Warmer); ok {
+		return w.Warm(ctx)
+	}
+	return nil
+}
+
+// Score reads the sample's first image or video. A frame that cannot be read
+// fails the sample: a picture that was not read is not a picture without text.
+func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	target, err := s.options.Target(sample)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	// Found out before the pixels are decoded and read.
+	if _, err := s.options.Compare(target, ""); err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	m, err := sample.Visual()
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	px, err := m.Pixels(ctx)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	if px.Count < 1 {
+		return rewards.Score{}, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
+	}
+	video := m.Kind == rewards.Video
+	step := 1
+	if video {
+		step = s.options.FrameInterval
+	}
+	var total total
+	for i := 0; i < px.Count; i += step {
+		if err := s.frame(ctx, px, i, target, video, &total); err != nil {
+			return rewards.Score{}, fmt.Errorf("sample %q frame %d: %w", sample.ID, i, err)
+		}
+		if !video {
+			break
+		}
+	}
+	return total.score(target, video), nil
+}
+
+func (s *Scorer) frame(ctx context.Context, px *rewards.Pixels, i int, target string, video bool, t *total) error {
+	lines, err := s.reader.ReadText(ctx, px, i)
+	if err != nil {
+		return err
+	}
+	positive := video && s.options.Video == positiveMean
+	text := Text(lines)
+	m, err := s.options.compare(target, text, !positive)
+	if err != nil {
+		return err
+	}
+	t.frames++
+	t.distance += m.Distance
+	t.length = m.Length
+	if m.Value > 0 || !positive {
+		t.value += m.Value
+		t.counted++
+	}
+	t.read = append(t.read, Reading{Frame: i, Value: m.Value, Text: clip(text), Lines: lines[:min(len(lines), maxDetailLines)]})
+	return nil
+}
+
+// Bounds of what goes into details, per frame and per sample: a reader may
+// return a megabyte.
+const (
+	maxDetailLines  = 100
+	maxDetailText   = 4096
+	maxDetailFrames = 64
+)
+
+// Reading is what the details hold of a frame.
+type Reading struct {
+	Frame int     `json:"frame"`
+	Value float64 `json:"value"`
+	Text  string  `json:"text"`
+	Lines []Line  `json:"lines"`
+}
+
+func clip(s string) string {
+	for i := range s {
+		if i >= maxDetailText {
+			return s[:i] + "… of " + strconv.Itoa(len(s)) + " bytes"
+		}
+	}
+	return s
+}
+
+// total adds up the frames of a sample.
+type total struct {
+	value    float64
+	counted  int // frames in the mean
+	frames   int // frames read
+	distance int
+	length   int
+	read     []Reading
+}
+
+func (t *total) score(target string, video bool) rewards.Score {
+	value := 0.0 // of positive_mean without a positive frame, as in the original
+	if t.counted > 0 {
+		value = t.value / float64(t.counted)
+	}
+	details := map[string]any{"target": target}
+	if video {
+		details["frames"] = t.read[:min(len(t.read), maxDetailFrames)]
+		details["frames_read"] = t.frames
+	} else {
+		details["text"], details["lines"] = t.read[0].Text, t.read[0].Lines
+	}
+	return rewards.Score{
+		Value: value,
+		Extra: map[string]any{
+			"distance":   float64(t.distance) / float64(t.frames),
+			"target_len": int64(t.length),
+		},
+		Details: details,
+	}
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# Builds every stage of the Dockerfile without a Docker engine, then runs
+# `doctor` and one `score` in the image: Debian's buildah with chroot isolation,
+# from a base that mmdebstrap makes, with this machine's Go toolchain copied in
+# (Debian's is too old). All of it lies below .cache/docker.
+#
+# How this machine reaches its registries (apt sources and proxies, GOPROXY and
+# its kin, the bundle of CA certificates) is handed to the build while it runs,
+# and to the build stages only; the last check is that the image holds none of it.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+skip() {
+	say "docker-check SKIPPED: $*"
+	exit 0
+}
+is_root || skip "not root, and chroot isolation needs it"
+have apt-config || skip "this is not Debian"
+missing=()
+for package in buildah mmdebstrap; do have "$package" || missing+=("$package"); done
+if [ ${#missing[@]} -gt 0 ]; then
+	say "Debian packages that are missing here: ${missing[*]} (about 20 MB with what they need; Apache-2.0 and MIT)"
+	apt_install "${missing[@]}" || skip "without ${missing[*]}"
+fi
+
+work=$PWD/.cache/docker
+base=$work/base.tar
+mkdir -p "$work"
+storage=$work/storage
+bud() { buildah --root "$storage" --runroot "$work/run" --storage-driver vfs "$@"; }
+
+# buildah run as root keeps a cache of its own here, wherever its root is.
+[ -e /var/lib/containers ] && had_containers=1 || had_containers=0
+
+exec 9>"$work/lock"
+flock -n 9 || die "another docker-check is running in this clone"
+
+# discard removes images, containers and settings; the base stays for the next
+# run. Nothing is removed through a mount that a killed run may have left.
+discard() {
+	bud rm --all >/dev/null 2>&1 || true
+	if grep -qF " $work/" /proc/self/mounts; then
+		warn "something is still mounted below $work (see /proc/self/mounts): left as it is"
+		return 1
+	fi
+	rm -rf --one-file-system "$storage" "$work/run" "$work"/settings.*
+	[ "$had_containers" = 1 ] || rm -rf --one-file-system /var/lib/containers
+}
+discard # What a killed run left.
+settings=$(mktemp -d "$work/settings.XXXXXX") # Mode 0700: may hold credentials of a proxy.
+export TMPDIR=$settings
+trap discard EXIT
+
+# --- how this machine reaches its registries -----------------------------------
+
+# shellcheck disable=SC1091 # Debian's own file.
+suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+apt_sources() {
+	# shellcheck disable=SC2016 # apt's own variables.
+	apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+		awk -v suite="$suite" '$1 == "Debian" && ($2 == suite || $2 == suite "-updates" || $2 == suite "-security") {
+			print "deb", $3, $4, $5 }' | sort -u
+}
+apt_sources >"$settings/sources.list"
+if [ ! -s "$settings/sources.list" ]; then
+	say "apt-get update"
+	apt-get update -q </dev/null >"$work/apt.log" 2>&1 || true
+	apt_sources >"$settings/sources.list"
+fi
+[ -s "$settings/sources.list" ] || skip "apt knows no Debian sources for ${suite:-this release}"
+apt-config dump | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' >"$settings/apt.conf" || true
+
+shared=(
+	--volume "$settings/sources.list:/etc/apt/sources.list:ro"
+	--volume "$settings/apt.conf:/etc/apt/apt.conf.d/99host:ro"
+)
+arguments=()
+bundle=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
+if [ -r "$bundle" ]; then
+	shared+=(--volume "$bundle:/run/host-ca.crt:ro")
+	arguments+=(--build-arg SSL_CERT_FILE=/run/host-ca.crt)
+	echo 'Acquire::https::CaInfo "/run/host-ca.crt";' >>"$settings/apt.conf"
+fi
+for name in GOPROXY GOSUMDB GONOSUMDB GOPRIVATE GOFLAGS; do
+	value=$($GO env "$name")
+	[ -z "$value" ] || arguments+=(--build-arg "$name=$value")
+done
+
+# --- the two base images ----------------------------------------------------
+
+if [ ! -s "$base" ]; then
+	say "mmdebstrap $suite into ${base#"$PWD"/}: about 60 MB to download; Debian's free licences"
+	# mmdebstrap leaves sources and options in what it makes; the hooks take
+	# them out again. It runs outside the base, where the bundle is elsewhere.
+	sed "s|/run/host-ca.crt|$bundle|" "$settings/apt.conf" >"$settings/outside.conf"
+	# shellcheck disable=SC2016 # Expanded by the hook's own shell.
+	mmdebstrap --quiet --variant=minbase --include=ca-certificates --aptopt="$settings/outside.conf" \
+		--customize-hook='rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap' \
+		--customize-hook=': > "$1"/etc/apt/sources.list' \
+		"$suite" "$base.part" - --format=tar <"$settings/sources.list" 2>"$work/mmdebstrap.log" || {
+		tail -n 15 "$work/mmdebstrap.log" >&2
+		die "mmdebstrap failed"
+	}
+	mv "$base.part" "$base"
+fi
+
+say "base image"
+container=$(bud from --quiet scratch)
+bud add --quiet "$container" "$base" / >/dev/null
+bud config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --cmd bash "$container"
+bud commit --quiet --rm --format docker "$container" localhost/rewardloop-debian >/dev/null
+
+say "Go image: the base, make, gcc and the toolchain of $($GO env GOROOT)"
+container=$(bud from --quiet --pull-never localhost/rewardloop-debian)
+bud run --isolation chroot "${shared[@]}" "$container" -- sh -ec \
+	'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends make gcc libc6-dev' \
+	</dev/null >"$work/go-image.log" 2>&1 || {
+	tail -n 15 "$work/go-image.log" >&2
+	die "the Go image could not be made"
+}
+bud add --quiet "$container" "$($GO env GOROOT)" /usr/local/go >/dev/null
+bud config --env PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+	--env GOTOOLCHAIN=local "$container"
+bud commit --quiet --rm --format docker "$container" localhost/rewardloop-go >/dev/null
+
+# --- the Dockerfile -----------------------------------------------------------
+
+say "buildah bud: every stage of the Dockerfile (log in ${work#"$PWD"/}/build.log)"
+bud bud --isolation chroot --format docker --pull-never \
+	--build-arg GO_IMAGE=localhost/rewardloop-go --build-arg BASE_IMAGE=localhost/rewardloop-debian \
+	"${arguments[@]}" "${shared[@]}" --tag localhost/rewardloop . </dev/null >"$work/build.log" 2>&1 || {
+	tail -n 40 "$work/build.log" >&2
+	die "the image could not be built"
+}
+
+# --- what is in the image -------------------------------------------------------
+
+container=$(bud from --quiet --pull-never localhost/rewardloop)
+inside() { bud run --isolation chroot "$@" </dev/null; }
+
+user=$(inside "$container" -- id -u)
+[ "$user" = 10001 ] || die "the image runs as user $user, not 10001"
+
+say "rewardloop doctor, in the image as user $user"
+inside "$container" -- rewardloop doctor
+
+say "rewardloop score, in the image"
+samples=$settings/samples
+install -d -m 755 "$samples"
+# The directory above is 0700: the container's user reaches it as a mount of its own.
+install -d -m 755 -o 10001 -g 10001 "$samples/out"
+cp testdata/golden/ocr/g00_1.jpg "$samples/picture.jpg"
+cat >"$samples/config.yaml" <<'YAML'
+reward:
+  reward_functions:
+    ocr:
+      path: builtin://ocr
+      required: true
+YAML
+cat >"$samples/samples.jsonl" <<'JSON'
+{"id": "picture", "data_source": "ocr", "prompt": "A vintage poster with the words \"Opal Bookshop\"", "image": "picture.jpg", "ground_truth": "Opal Bookshop"}
+JSON
+inside --volume "$samples:/samples" "$container" -- rewardloop score -c /samples/config.yaml \
+	-i /samples/samples.jsonl -o /samples/out/scores.jsonl --media-root /samples
+cat "$samples/out/scores.jsonl"
+grep -q '"outcome": *"scored"' "$samples/out/scores.jsonl" || die "the sample was not scored"
+
+say "the image holds no compiler and no settings of this machine"
+root=$(bud mount "$container")
+for path in usr/bin/gcc usr/local/go; do
+	[ ! -e "$root/$path" ] || die "the image holds /$path"
+done
+for path in etc/apt/sources.list etc/apt/apt.conf.d/99host run/host-ca.crt; do
+	[ ! -s "$root/$path" ] || die "the image holds /$path"
+done
+if bud inspect --type image localhost/rewardloop | grep -E '"(GOPROXY|GOSUMDB|GOPRIVATE|GOFLAGS|SSL_CERT_FILE|[a-zA-Z]*_proxy|[A-Z]*_PROXY)='; then
+	die "the image's configuration holds settings of this machine"
+fi
+bud umount "$container" >/dev/null
+
+say "docker-check passed: $(bud images --format '{{.Size}}' localhost/rewardloop)"

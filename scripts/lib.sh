@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: strict mode, the repository root as working
+# directory, and one voice.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+GO=${GO:-go}
+PYTHON=${PYTHON:-python3}
+INSTALL=${INSTALL:-1}
+
+say() { printf '==> %s\n' "$*"; }
+warn() { printf '==> NOTE: %s\n' "$*" >&2; }
+die() {
+	printf '==> ERROR: %s\n' "$*" >&2
+	exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# go_files prints every Go file of the project, NUL-terminated. Directories
+# beginning with a dot hold caches and tools.
+go_files() { find . -type d -name '.?*' -prune -o -type f -name '*.go' -print0; }
+
+# apt_install PACKAGE... installs as root after printing the lines. It returns
+# 1, having said why, where it must not or cannot.
+apt_install() {
+	local log=.cache/apt.log
+	local options=(-y --no-install-recommends -o DPkg::Lock::Timeout=120)
+	local line="apt-get install ${options[*]:0:2} $*"
+	if ! have apt-get; then
+		warn "this is not Debian: install what corresponds to: $*"
+		return 1
+	fi
+	if ! is_root; then
+		warn "not root, so nothing is installed. To have it all, run this as root and then make again:"
+		printf '      apt-get update && %s\n' "$line" >&2
+		return 1
+	fi
+	if [ "$INSTALL" = 0 ]; then
+		warn "INSTALL=0, so nothing is installed. To have it all: $line"
+		return 1
+	fi
+	mkdir -p .cache
+	export DEBIAN_FRONTEND=noninteractive
+	say "apt-get update"
+	apt-get update -q </dev/null >"$log" 2>&1 ||
+		warn "apt-get update failed (see $log); trying with the package lists there are"
+	say "$line"
+	if ! apt-get install -q "${options[@]}" "$@" </dev/null >>"$log" 2>&1; then
+		tail -n 15 "$log" >&2
+		warn "apt-get install failed (all of it in $log)"
+		return 1
+	fi
+}

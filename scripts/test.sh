@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# What `make test` and CI check, in the order of their cost. A failed step does
+# not hide the ones after it; the Go tests close the output, so that its last
+# lines are theirs.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+failed=()
+step() {
+	local name=$1
+	shift
+	say "$name"
+	"$@" || failed+=("$name")
+}
+
+gofmt_check() {
+	local unformatted
+	unformatted=$(go_files | xargs -0r gofmt -l)
+	[ -z "$unformatted" ] || {
+		printf 'not formatted (make fmt):\n%s\n' "$unformatted"
+		return 1
+	}
+}
+
+scripts_check() {
+	local script
+	for script in .ci/run scripts/*.sh; do bash -n "$script" || return 1; done
+}
+
+build_binary() {
+	[ -d cmd/rewardloop ] || return 0
+	$GO build -trimpath -tags "$tags" -o bin/rewardloop ./cmd/rewardloop
+}
+
+# Python's own tests, against the binary just built. unittest calls a run
+# without any test a success; we do not.
+python_tests() {
+	[ -d python/tests ] || return 0
+	if [ ! -x .venv/bin/python ]; then
+		warn "SKIPPED: python/tests, there is no .venv"
+		return 0
+	fi
+	local log=.cache/python-tests.log
+	mkdir -p .cache
+	REWARDLOOP_BIN=$PWD/bin/rewardloop PYTHONPATH=python \
+		.venv/bin/python -m unittest discover -s python/tests -t python 2>&1 | tee "$log" || return 1
+	if grep -q '^Ran 0 tests' "$log"; then
+		warn "python/tests holds no test that unittest finds"
+		return 1
+	fi
+}
+
+tags=$(scripts/tags.sh)
+[ -n "$tags" ] || warn "the headers of Tesseract are not here: the compiled-in OCR reader is not tested"
+
+step "gofmt" gofmt_check
+step "scripts parse" scripts_check
+step "go vet (tags: ${tags:-none})" "$GO" vet -tags "$tags" ./...
+step "bin/rewardloop" build_binary
+[ -z "$tags" ] || step "go build without tags" "$GO" build ./...
+step "go build with CGO_ENABLED=0" env CGO_ENABLED=0 "$GO" build ./...
+step "Python tests" python_tests
+# Vetted above.
+step "go test (tags: ${tags:-none})" scripts/gotest.sh -race -vet=off -timeout=15m
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf '==> FAILED: %s\n' "${failed[@]}" >&2
+	exit 1
+fi

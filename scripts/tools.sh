@@ -1,0 +1,9 @@
+# shellcheck shell=bash
+# Sourced: the tools that make builds below .tools, and their versions.
+
+# shellcheck disable=SC2034 # Used by those who source this.
+GOLANGCI_LINT_VERSION=v2.15.0
+# shellcheck disable=SC2034
+GOLANGCI_LINT=.tools/golangci-lint-$GOLANGCI_LINT_VERSION/golangci-lint
+# Its cache, too, stays below the clone.
+export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	minClassBits = 12 // the smallest class holds 4 KiB
+	maxClassBits = 28 // a buffer above 256 MiB is not kept
+	classCount   = (maxClassBits-minClassBits)*4 + 1
+)
+
+// Buffers lends byte buffers by size class: four classes to the octave, so that a
+// buffer is at most a quarter larger than asked. What is given back stays in a
+// sync.Pool, which the garbage collector empties. The zero value is ready; a
+// Buffers must not be copied and is safe for concurrent use.
+type Buffers struct {
+	// Poison makes released buffers be filled with 0xDB, so that a test sees who
+	// reads a frame after its release. Set it before first use.
+	Poison bool
+
+	live    atomic.Int64
+	classes [classCount]sync.Pool
+}
+
+// buffer is what the pools hold: a pointer, so that Put does not allocate.
+type buffer struct {
+	b     []byte
+	class int // -1: not pooled
+}
+
+// Live returns the bytes that are lent out, counted by the size of their class.
+func (p *Buffers) Live() int64 { return p.live.Load() }
+
+// get lends a buffer of length n.
+func (p *Buffers) get(n int) *buffer {
+	class, size := classFor(n)
+	var buf *buffer
+	if class >= 0 {
+		buf, _ = p.classes[class].Get().(*buffer)
+	}
+	if buf == nil {
+		buf = &buffer{b: make([]byte, size), class: class}
+	}
+	buf.b = buf.b[:n]
+	p.live.Add(int64(cap(buf.b)))
+	return buf
+}
+
+// put takes a buffer back.
+func (p *Buffers) put(buf *buffer) {
+	buf.b = buf.b[:cap(buf.b)]
+	p.live.Add(-int64(len(buf.b)))
+	if p.Poison {
+		for i := range buf.b {
+			buf.b[i] = 0xDB
+		}
+	}
+	if buf.class >= 0 {
+		p.classes[buf.class].Put(buf)
+	}
+}
+
+// classFor returns the class of a buffer of n bytes and the size of that class;
+// class -1 and n itself beyond the largest.
+func classFor(n int) (class, size int) {
+	if n <= 1<<minClassBits {
+		return 0, 1 << minClassBits
+	}
+	if n > 1<<maxClassBits {
+		return -1, n
+	}
+	k := bits.Len(uint(n-1)) - 1 // 2^k < n <= 2^(k+1)
+	quarter := 1 << (k - 2)
+	steps := (n - 1<<k + quarter - 1) / quarter
+	return (k-minClassBits)*4 + steps, 1<<k + steps*quarter
+}

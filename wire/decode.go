@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+// readChunk is how much of a body is read before its checksum is taken: small
+// enough to be still in the cache.
+const readChunk = 256 << 10
+
+// ReadBody reads the rest of the frame from r, up to its end, into one buffer
+// from b (nil: a buffer of its own). A body that is shorter or longer than the
+// header says is refused as a *FrameError; any other error is r's own. The Frame
+// has one reference.
+func (h *Header) ReadBody(r io.Reader, b *Buffers) (*Frame, error) {
+	f := h.newFrame(b)
+	for at := copy(f.buf.b, h.raw); at < len(f.buf.b); {
+		chunk := f.buf.b[at:min(at+readChunk, len(f.buf.b))]
+		n, err := io.ReadFull(r, chunk)
+		at += n
+		if err != nil {
+			f.Release()
+			return nil, readError(h.Sample.ID, err, fmt.Sprintf("%d of %d bytes of the frame", at, h.Size))
+		}
+		f.sum.CRC32C = crc32.Update(f.sum.CRC32C, castagnoli(), chunk)
+	}
+	var one [1]byte
+	if n, err := io.ReadFull(r, one[:]); n > 0 {
+		f.Release()
+		return nil, refuse(h.Sample.ID, fmt.Errorf("%w of the frame, which has %d", ErrTrailing, h.Size))
+	} else if !errors.Is(err, io.EOF) {
+		f.Release()
+		return nil, readError(h.Sample.ID, err, fmt.Sprintf("all %d bytes of the frame", h.Size))
+	}
+	return f, nil
+}
+
+// Decode reads a frame that lies in memory. The Frame owns data from then on: it
+// is not copied and must not change.
+func Decode(data []byte, lim Limits) (*Frame, error) {
+	r := bytes.NewReader(data)
+	h, err := ReadHeader(r, lim)
+	if err != nil {
+		return nil, err
+	}
+	if h.Size != int64(len(data)) {
+		cause := ErrTruncated
+		if int64(len(data)) > h.Size {
+			cause = ErrTrailing
+		}
+		return nil, refuse(h.Sample.ID, fmt.Errorf("%w: frame of %d bytes, the header says %d", cause, len(data), h.Size))
+	}
+	f := &Frame{header: h, buf: &buffer{b: data, class: -1}}
+	f.sum = Checksum{Len: h.Size, CRC32C: crc32.Checksum(data, castagnoli())}
+	f.refs.Store(1)
+	return f, nil
+}
+
+// NewFrame makes a frame of a message without a connection in between, for a
+// submitter in the same process. It copies the parts into a buffer from b (nil: a
+// buffer of its own), after which the sample's media may change.
+func NewFrame(m *Message, b *Buffers) (*Frame, error) {
+	h, err := ReadHeader(bytes.NewReader(m.Head), Limits{MessageBytes: math.MaxInt64 / 2})
+	if err != nil {
+		return nil, err
+	}
+	if h.Size != m.Size() || len(h.raw) != len(m.Head) {
+		return nil, refuse(h.Sample.ID, fmt.Errorf("%w: message of %d bytes, the header says %d", ErrTruncated, m.Size(), h.Size))
+	}
+	f := h.newFrame(b)
+	at := copy(f.buf.b, m.Head)
+	for _, p := range m.Parts {
+		f.sum.CRC32C = crc32.Update(f.sum.CRC32C, castagnoli(), p)
+		at += copy(f.buf.b[at:], p)
+	}
+	return f, nil
+}
+
+// castagnoli returns the table of CRC-32C, which package crc32 keeps.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

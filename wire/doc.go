@@ -1,0 +1,27 @@
+// Package wire is what crosses between a client, the gateway and a worker: the
+// binary frame that carries one sample, and the control messages around it.
+// docs/wire.md is the specification; this package is its Go reader and writer.
+//
+// The life of a frame:
+//
+//  1. A client calls Encode. The pixels are not copied: the Message holds a small
+//     head (length, JSON header) and the sample's own slices.
+//  2. The message crosses a websocket as one binary message.
+//  3. The receiver calls ReadHeader on the stream. It reads the JSON header, at
+//     most 1 MiB, and checks everything that can be checked without the data:
+//     names, types, shapes, offsets, the whole size. Nothing big has been
+//     allocated yet, so a frame that is refused costs nothing but its header.
+//  4. Header.ReadBody takes one buffer of the frame's exact size from Buffers,
+//     fills it with header and data and computes the checksum on the way.
+//  5. The Frame is reference-counted. Whoever needs it beyond the present call
+//     Retains it; Sample gives views whose media alias the buffer; the last
+//     Release hands the buffer back.
+//
+// In one process the submitter calls NewFrame instead of 2 to 4.
+//
+// Everything that a peer sends is refused unless it is exactly right: the header
+// is read by a scanner of our own because encoding/json accepts names in the
+// wrong case, repeated names, and invalid UTF-8. A refusal is a *FrameError with
+// the class that goes on the wire, the sample's id where it could be read, and a
+// sentinel (ErrOffsets, ErrShape, …) that says what was wrong.
+package wire

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// UnsupportedEncoding is the class of a frame whose media is encoded in a way
+// nobody here can decode: mp4 without an ffmpeg, wav, gif.
+const UnsupportedEncoding = rewards.Class("unsupported_encoding") //nolint:errname // a class, named like those of package rewards
+
+// What can be wrong with a frame or a control message. Every refusal wraps one.
+var (
+	// ErrTooLarge: beyond a limit. Class too_large; all others but ErrEncoding are malformed.
+	ErrTooLarge = errors.New("too large")
+	// ErrEncoding: an encoding that is not supported. Class unsupported_encoding.
+	ErrEncoding = errors.New("unsupported encoding")
+
+	ErrTruncated   = errors.New("message ends too soon")
+	ErrTrailing    = errors.New("bytes after the end")
+	ErrJSON        = errors.New("invalid JSON")
+	ErrUTF8        = errors.New("invalid UTF-8")
+	ErrNesting     = errors.New("nested too deeply")
+	ErrNumber      = errors.New("number out of range")
+	ErrDuplicate   = errors.New("duplicate name")
+	ErrUnknownName = errors.New("unknown name")
+	ErrMissing     = errors.New("missing name")
+	ErrValue       = errors.New("invalid value")
+	ErrDType       = errors.New("unknown dtype")
+	ErrShape       = errors.New("shape does not fit")
+	ErrOffsets     = errors.New("offsets do not tile the data")
+	ErrMedia       = errors.New("media and tensors do not fit")
+	ErrUnknownType = errors.New("unknown message type")
+)
+
+// FrameError says why a message was refused.
+type FrameError struct {
+	// ID is the sample's id if it could be read, else empty.
+	ID string
+	// Class is the code that answers the sample.
+	Class rewards.Class
+	// Err says what was wrong and where; it wraps one of the sentinels above.
+	Err error
+}
+
+// Error returns the class, the id if known, and the cause.
+func (e *FrameError) Error() string {
+	if e.ID == "" {
+		return fmt.Sprintf("%s: %v", e.Class, e.Err)
+	}
+	return fmt.Sprintf("%s: sample %q: %v", e.Class, e.ID, e.Err)
+}
+
+// Unwrap returns the class and the cause.
+func (e *FrameError) Unwrap() []error { return []error{e.Class, e.Err} }
+
+// refuse wraps a cause in a FrameError of the class that belongs to it.
+func refuse(id string, err error) error {
+	class := rewards.Malformed
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		class = rewards.TooLarge
+	case errors.Is(err, ErrEncoding):
+		class = UnsupportedEncoding
+	}
+	return &FrameError{ID: id, Class: class, Err: err}
+}
+
+// errFound ends a search early.
+var errFound = errors.New("found")

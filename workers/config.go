@@ -1,0 +1,63 @@
+package workers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config bounds a worker. The zero value of a field takes its default.
+type Config struct {
+	// ID names the worker; it must be unique among all that live.
+	ID string
+	// Slots is how many samples it scores at once. Defaults to 1.
+	Slots int
+	// MaxAbandoned is how many scorers may overrun their deadline and still run
+	// before the worker reports itself sick and takes nothing more. Defaults to
+	// half its slots, at least 1.
+	MaxAbandoned int
+	// BreakerFailures is how many failures in a row, of a kind that speaks against
+	// the worker, take it out. Defaults to 5.
+	BreakerFailures int
+	// BreakerPause is how long it is out before a canary is tried; it doubles with
+	// every canary that fails, up to BreakerMaxPause. Default to 1 s and 30 s.
+	BreakerPause    time.Duration
+	BreakerMaxPause time.Duration
+	// Heartbeat is how often leases are extended and the worker announces itself.
+	// Defaults to 5 s; it must be well below the engine's lease.
+	Heartbeat time.Duration
+	// FinishTimeout bounds the handing over of one result. Defaults to 10 s.
+	FinishTimeout time.Duration
+	// Version is announced.
+	Version string
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.Slots = cmp.Or(c.Slots, 1)
+	c.MaxAbandoned = cmp.Or(c.MaxAbandoned, max(1, c.Slots/2))
+	c.BreakerFailures = cmp.Or(c.BreakerFailures, 5)
+	c.BreakerPause = cmp.Or(c.BreakerPause, time.Second)
+	c.BreakerMaxPause = cmp.Or(c.BreakerMaxPause, 30*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
+	c.FinishTimeout = cmp.Or(c.FinishTimeout, 10*time.Second)
+	return c
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.ID == "" {
+		errs = append(errs, errors.New("workers: a worker needs an id"))
+	}
+	for name, v := range map[string]int64{
+		"slots": int64(c.Slots), "max_abandoned": int64(c.MaxAbandoned), "breaker_failures": int64(c.BreakerFailures),
+		"breaker_pause": int64(c.BreakerPause), "heartbeat": int64(c.Heartbeat), "finish_timeout": int64(c.FinishTimeout),
+	} {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("workers: %s must be positive, not %d", name, v))
+		}
+	}
+	return errors.Join(errs...)
+}

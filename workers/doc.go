@@ -1,0 +1,21 @@
+// Package workers scores samples: a Worker takes tickets for its free slots, claims
+// each payload, runs the reward's manager on it, hands the result over and only
+// then lets the lease go.
+//
+// The life of a sample on a worker is one goroutine, job.score, read from top to
+// bottom: claim, run, hand over, wait for scorers that overran, rest, free the slot.
+// Beside the jobs there are two goroutines: the puller, the only one that takes
+// tickets, and the heartbeat, which extends leases and announces the worker.
+//
+// A scorer that ignores its context is abandoned: the sample is answered, its lease
+// ends, but its slot and the reference to its bytes stay taken until the scorer
+// returns. More than MaxAbandoned of them make the worker report itself sick.
+//
+// A worker that only fails is taken out by its breaker and lets one sample through
+// now and then, the canary, until one succeeds. Until then it must not draw more
+// samples than a sound worker: a slot whose sample failed early rests for as long
+// as a sample of its run takes.
+//
+// Stopping has two words: Drain takes nothing more and waits for what it has; Stop
+// ends the samples' contexts and gives their tickets back.
+package workers

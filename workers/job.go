@@ -1,0 +1,214 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// job is one sample on one slot. Its goroutine owns it; done is guarded by the
+// worker's mutex.
+type job struct {
+	lease  Lease
+	ticket wire.Ticket
+	done   bool // the lease is over
+}
+
+// score is the life of one sample on this worker, from the claim to the freed slot.
+func (w *Worker) score(work context.Context, j *job) {
+	defer w.end(j)
+	ctx, cancel := context.WithDeadline(j.lease.Context(), j.ticket.Deadline)
+	defer cancel()
+	defer context.AfterFunc(work, cancel)()
+	start := time.Now()
+	frame, err := w.gateway.Claim(ctx, j.ticket, w.cfg.ID)
+	if err != nil {
+		w.unclaimed(j, err)
+		return
+	}
+	defer frame.Release() // after every goroutine of the attempt has returned
+	claimed := time.Now()
+	res, done := w.run(ctx, j, frame)
+	if res.Outcome == rewards.OutcomeCancelled {
+		w.release(j, func() { j.lease.Return(0) })
+		w.verdict(j, res, 0)
+	} else {
+		res.TimingMS["claim"] = millis(claimed.Sub(start))
+		res.TimingMS["score"] = millis(time.Since(claimed))
+		w.handOver(j, res)
+		w.verdict(j, res, time.Since(claimed))
+	}
+	select {
+	case <-done:
+	default:
+		w.abandon(j)
+		<-done // a scorer that ignored its context keeps its slot and its bytes
+	}
+	w.rest(work, j, res, time.Since(claimed))
+}
+
+// unclaimed ends a job whose payload could not be had.
+func (w *Worker) unclaimed(j *job, err error) {
+	w.mu.Lock()
+	w.breaker.neutral()
+	w.mu.Unlock()
+	if errors.Is(err, wire.ErrGone) {
+		w.release(j, j.lease.Done)
+		return
+	}
+	w.log.Warn("claim failed; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
+	w.release(j, func() { j.lease.Return(100 * time.Millisecond) })
+}
+
+// release ends the lease, after which the heartbeat leaves it alone.
+func (w *Worker) release(j *job, end func()) {
+	w.mu.Lock()
+	j.done = true
+	w.mu.Unlock()
+	end()
+}
+
+// run scores the frame. The channel is closed when no goroutine uses the frame any more.
+func (w *Worker) run(ctx context.Context, j *job, frame *wire.Frame) (*wire.Result, <-chan struct{}) {
+	manager := w.managers[j.ticket.Reward]
+	if manager == nil {
+		closed := make(chan struct{})
+		close(closed)
+		res := w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+			Class: rewards.UnknownReward, Message: fmt.Sprintf("worker %s serves no reward named %q", w.cfg.ID, j.ticket.Reward),
+		}}})
+		return res, closed
+	}
+	sample := frame.Sample()
+	sample.Run, sample.Reward = j.ticket.Run, j.ticket.Reward
+	for _, m := range sample.Media {
+		m.SetDecoder(w.decoder)
+	}
+	run := manager.Run(ctx, sample)
+	res := w.result(j, &run.Result)
+	for _, t := range run.Result.Terms {
+		res.TimingMS["term/"+t.Key] = millis(t.Took)
+		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
+	}
+	return res, run.Done()
+}
+
+// result brings a manager's answer into the form the gateway takes.
+func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
+	res := &wire.Result{
+		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
+		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Attempt: j.ticket.Key(), Pending: r.Pending,
+	}
+	if r.Outcome == rewards.Scored && r.Pending == nil {
+		res.RewardScore = &r.Score
+	}
+	for _, t := range r.Terms {
+		if t.Status == rewards.StatusOK {
+			if res.Values == nil {
+				res.Values = make(map[string]float64, len(r.Terms))
+			}
+			res.Values[t.Key] = t.Value
+		}
+	}
+	return res
+}
+
+// handOver gives the result to the gateway and ends the lease, in this order: a
+// worker that dies between the two only causes a result that is dropped as late.
+func (w *Worker) handOver(j *job, res *wire.Result) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.FinishTimeout)
+	defer cancel()
+	if err := w.gateway.Finish(ctx, res); err != nil {
+		w.log.Warn("result not taken; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
+		w.release(j, func() { j.lease.Return(time.Second) })
+		return
+	}
+	w.release(j, j.lease.Done)
+}
+
+// verdict tells the breaker what the answer says about this worker.
+func (w *Worker) verdict(j *job, res *wire.Result, took time.Duration) {
+	w.metrics.samples.WithLabelValues(string(res.Outcome)).Inc()
+	w.mu.Lock()
+	opened := false
+	switch {
+	case res.Outcome == rewards.Scored:
+		w.scored++
+		w.breaker.success()
+	case res.Outcome == rewards.Failed && againstWorker(res):
+		w.failed++
+		opened = w.breaker.failure(time.Now())
+	default:
+		w.failed++
+		w.breaker.neutral()
+	}
+	w.mu.Unlock()
+	if opened {
+		w.log.Warn("worker only fails; its breaker is open until a canary succeeds", "worker", w.cfg.ID, "sample_id", j.ticket.ID, "took", took, "last_error", res.Errors[0].Message)
+		w.metrics.breaks.Inc()
+		w.announce()
+	}
+}
+
+// againstWorker reports whether a failure may be the worker's own doing.
+func againstWorker(res *wire.Result) bool {
+	if len(res.Errors) == 0 {
+		return false
+	}
+	switch res.Errors[0].Class {
+	case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal, rewards.InvalidScore:
+		return true
+	}
+	return false
+}
+
+// abandon marks a job whose scorer overran: it keeps its slot and its bytes until
+// it returns.
+func (w *Worker) abandon(j *job) {
+	w.mu.Lock()
+	w.jobs[j] = true
+	w.abandoned++
+	sick := w.abandoned > w.cfg.MaxAbandoned
+	n := w.abandoned
+	w.mu.Unlock()
+	w.metrics.abandoned.Inc()
+	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "abandoned", n)
+	if sick {
+		w.announce()
+	}
+}
+
+// defaultExpect is what a sample is taken to last before the run has a mean.
+const (
+	defaultExpect = 100 * time.Millisecond
+	maxRest       = 5 * time.Second
+)
+
+// rest keeps the slot of a sample that failed sooner than samples of its run last:
+// a broken worker would otherwise draw more samples than a sound one.
+func (w *Worker) rest(work context.Context, j *job, res *wire.Result, took time.Duration) {
+	if res.Outcome != rewards.Failed || !againstWorker(res) {
+		return
+	}
+	expect := j.ticket.Expect
+	if expect == 0 {
+		expect = defaultExpect
+	}
+	left := min(expect-took, maxRest)
+	if left <= 0 {
+		return
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-work.Done():
+	case <-w.draining:
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -1,0 +1,316 @@
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Worker takes tickets for its free slots, scores each sample, and hands the
+// result over before it lets the lease go.
+type Worker struct {
+	// Immutable after New.
+	cfg      Config
+	source   Source
+	gateway  Gateway
+	managers map[string]*rewards.Manager
+	decoder  rewards.Decoder
+	log      *slog.Logger
+	metrics  *Metrics
+
+	pulling  context.CancelFunc // ends the puller: drain
+	working  context.CancelFunc // ends the samples: stop
+	puller   sync.WaitGroup     // the puller and the heartbeat
+	changed  chan struct{}      // capacity 1: a slot is free, the breaker moved
+	idle     chan struct{}      // capacity 1: a job has ended
+	draining chan struct{}      // closed by Drain or Stop
+	once     sync.Once
+
+	mu        sync.Mutex
+	free      int                // guarded by mu
+	jobs      map[*job]bool      // guarded by mu; true: abandoned
+	abandoned int                // guarded by mu
+	breaker   breaker            // guarded by mu
+	asked     int                // of the Take that is open; guarded by mu
+	refile    context.CancelFunc // ends the Take that is open; guarded by mu
+	scored    uint64             // guarded by mu
+	failed    uint64             // guarded by mu
+}
+
+// Options are what a Worker needs from outside.
+type Options struct {
+	Config  Config
+	Source  Source
+	Gateway Gateway
+	// Managers are the profiles it serves, by name; "" is the default one.
+	Managers map[string]*rewards.Manager
+	// Decoder turns media into pixels, once per attempt.
+	Decoder rewards.Decoder
+	Log     *slog.Logger // nil: discarded
+	Metrics *Metrics     // nil: not counted
+}
+
+// New makes a worker. Start sets it going.
+func New(o Options) (*Worker, error) {
+	cfg := o.Config.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		cfg: cfg, source: o.Source, gateway: o.Gateway, managers: o.Managers, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
+		changed: make(chan struct{}, 1), idle: make(chan struct{}, 1), draining: make(chan struct{}),
+		free: cfg.Slots, jobs: map[*job]bool{},
+		breaker: breaker{threshold: cfg.BreakerFailures, base: cfg.BreakerPause, top: cfg.BreakerMaxPause},
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	if w.metrics == nil {
+		w.metrics = NewMetrics(nil)
+	}
+	return w, nil
+}
+
+// Start sets the worker going. It runs until Stop; ctx gives it values only.
+func (w *Worker) Start(ctx context.Context) {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	pull, drain := context.WithCancel(work)
+	w.working, w.pulling = stop, drain
+	w.announce()
+	w.puller.Go(func() { w.pull(pull, work) })
+	w.puller.Go(func() { w.beat(work) })
+}
+
+// Drain takes no more samples and returns when those it has are answered, or when
+// ctx ends; the error then says so.
+func (w *Worker) Drain(ctx context.Context) error {
+	w.once.Do(func() { close(w.draining) })
+	if w.pulling != nil {
+		w.pulling()
+	}
+	w.announce()
+	for {
+		w.mu.Lock()
+		left := len(w.jobs) - w.abandoned
+		w.mu.Unlock()
+		if left <= 0 {
+			return nil
+		}
+		select {
+		case <-w.idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// stopGrace is how long Stop waits for samples whose context has ended.
+const stopGrace = 2 * time.Second
+
+// Stop ends the worker. Samples that are being scored are given back for another
+// worker. A scorer that ignores its context is left behind and logged.
+func (w *Worker) Stop() {
+	w.once.Do(func() { close(w.draining) })
+	if w.working == nil {
+		return
+	}
+	w.working()
+	w.puller.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	if err := w.Drain(ctx); err != nil {
+		w.log.Warn("scorers ignored their context and were left behind", "worker", w.cfg.ID, "error", err)
+	}
+	w.announce()
+}
+
+// Info describes the worker as it is now.
+func (w *Worker) Info() wire.WorkerInfo {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	info := wire.WorkerInfo{
+		ID: w.cfg.ID, Slots: w.cfg.Slots, Busy: w.cfg.Slots - w.free, State: wire.WorkerReady, Version: w.cfg.Version,
+		Scored: w.scored, Failed: w.failed,
+	}
+	for name := range w.managers {
+		info.Rewards = append(info.Rewards, name)
+	}
+	slices.Sort(info.Rewards)
+	select {
+	case <-w.draining:
+		info.State = wire.WorkerDraining
+		return info
+	default:
+	}
+	switch {
+	case w.abandoned > w.cfg.MaxAbandoned:
+		info.State = wire.WorkerSick
+	case w.breaker.open():
+		info.State = wire.WorkerBroken
+	}
+	return info
+}
+
+func (w *Worker) announce() { w.source.Announce(w.Info()) }
+
+// pull is the one goroutine that takes tickets: for exactly as many slots as are
+// free, again whenever one more is.
+func (w *Worker) pull(ctx, work context.Context) {
+	defer w.source.Close()
+	for ctx.Err() == nil {
+		n, pause := w.wanted()
+		if n == 0 {
+			if !w.waitChange(ctx, pause) {
+				return
+			}
+			continue
+		}
+		tctx, cancel := context.WithCancel(ctx)
+		w.opened(n, cancel)
+		leases, err := w.source.Take(tctx, n)
+		w.opened(0, nil)
+		cancel()
+		for _, l := range leases {
+			w.begin(work, l)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "error", err)
+			w.waitChange(ctx, 200*time.Millisecond)
+		}
+	}
+}
+
+// wanted returns how many tickets to ask for; if none, how long until the breaker
+// lets a canary through (or an hour).
+func (w *Worker) wanted() (n int, pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.abandoned > w.cfg.MaxAbandoned {
+		return 0, time.Hour
+	}
+	now := time.Now()
+	if n = w.breaker.allow(now, w.free); n > 0 {
+		return n, 0
+	}
+	pause = time.Hour
+	if w.breaker.open() && w.breaker.until.After(now) {
+		pause = w.breaker.until.Sub(now)
+	}
+	return 0, pause
+}
+
+// waitChange waits for a change or the pause; false when ctx ended.
+func (w *Worker) waitChange(ctx context.Context, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-w.changed:
+	case <-t.C:
+	}
+	return true
+}
+
+func (w *Worker) opened(n int, cancel context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked, w.refile = n, cancel
+}
+
+// stir wakes the puller, and ends an open Take that asks for fewer than could
+// start now. The caller holds mu.
+func (w *Worker) stir() {
+	if w.refile != nil && w.breaker.allow(time.Now(), w.free) > w.asked {
+		w.refile()
+		w.refile = nil
+	}
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// avoidPause is how long a ticket rests that this worker must not take.
+const avoidPause = 50 * time.Millisecond
+
+// begin starts a lease on a slot, or hands it back.
+func (w *Worker) begin(work context.Context, l Lease) {
+	t := l.Ticket()
+	if slices.Contains(t.Avoid, w.cfg.ID) {
+		l.Return(avoidPause + rand.N(avoidPause)) //nolint:gosec // a pause needs no secret randomness
+		return
+	}
+	w.mu.Lock()
+	if w.free == 0 || w.breaker.allow(time.Now(), w.free) == 0 {
+		w.mu.Unlock()
+		l.Return(0)
+		return
+	}
+	w.free--
+	w.breaker.started()
+	j := &job{lease: l, ticket: t}
+	w.jobs[j] = false
+	w.mu.Unlock()
+	go w.score(work, j) // ends with the sample; Drain and Stop wait for it
+}
+
+// end frees the job's slot.
+func (w *Worker) end(j *job) {
+	w.mu.Lock()
+	if w.jobs[j] {
+		w.abandoned--
+	}
+	delete(w.jobs, j)
+	w.free++
+	w.stir()
+	w.mu.Unlock()
+	select {
+	case w.idle <- struct{}{}:
+	default:
+	}
+}
+
+// announceEvery is how often a worker says that it lives.
+const announceEvery = time.Second
+
+// beat extends the leases of running jobs and announces the worker.
+func (w *Worker) beat(ctx context.Context) {
+	tick := time.NewTicker(announceEvery)
+	defer tick.Stop()
+	var extended time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			w.announce()
+			if now.Sub(extended) >= w.cfg.Heartbeat {
+				extended = now
+				w.extend(ctx)
+			}
+		}
+	}
+}
+
+func (w *Worker) extend(ctx context.Context) {
+	w.mu.Lock()
+	leases := make([]Lease, 0, len(w.jobs))
+	for j, abandoned := range w.jobs {
+		if !abandoned && !j.done {
+			leases = append(leases, j.lease)
+		}
+	}
+	w.mu.Unlock()
+	for _, l := range leases {
+		if err := l.Extend(ctx); err != nil {
+			w.log.WarnContext(ctx, "lease not extended; another worker may get the sample", "sample_id", l.Ticket().ID, "worker", w.cfg.ID, "error", err)
+		}
+	}
+}
