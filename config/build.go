@@ -10,10 +10,10 @@ import (
 )
 
 // BuildManagers makes the reward manager of every profile, by its name. Scorers
-// come from reg, one for each term. If anything is wrong the error is a Faults
+// come from reg, one for each term. If anything is wrong the error is a FaultsError
 // with all of it, and what was built is closed again.
 func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manager, error) {
-	var faults Faults
+	var faults FaultsError
 	managers := map[string]*rewards.Manager{}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		m, wrong := buildManager(c.Profiles[name], c.Loop, reg)
@@ -32,14 +32,14 @@ func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manage
 	return managers, nil
 }
 
-func buildManager(p *Profile, l Loop, reg *rewards.Registry) (*rewards.Manager, Faults) {
+func buildManager(p *Profile, l Loop, reg *rewards.Registry) (*rewards.Manager, FaultsError) {
 	cfg := rewards.ManagerConfig{
 		Single:          p.Single,
 		Aggregation:     p.Aggregation,
 		OnSampleFailure: p.OnSampleFailure,
 		Timeout:         l.TermTimeout,
 	}
-	var faults Faults
+	var faults FaultsError
 	for _, t := range p.Terms {
 		scorer, err := reg.Build(t.Scorer, t.Options)
 		if err != nil {

@@ -23,13 +23,17 @@ type Note struct {
 }
 
 // String returns place, key and message on one line.
-func (n Note) String() string { return Fault(n).Error() }
+func (n Note) String() string { return Fault(n).String() }
 
 // Notes are the notes of a configuration, in the order of the file.
 func (c *Config) Notes() []Note { return slices.Clone(c.notes) }
 
 func (r *reader) note(v value, message string) {
-	r.notes = append(r.notes, Note{r.place(v.node), v.path, message})
+	r.noteAt(r.place(v.node), v.path, message)
+}
+
+func (r *reader) noteAt(at Place, key, message string) {
+	r.notes = append(r.notes, Note{at, key, message})
 }
 
 func (r *reader) sortedNotes() []Note {
@@ -45,16 +49,15 @@ func (r *reader) noteDifferences(p *Profile, path string) {
 		return
 	}
 	if p.Aggregation != rewards.WeightedSum {
-		r.notes = append(r.notes, Note{r.places[path+".aggregation"], path + ".aggregation",
-			fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation)})
+		key := path + ".aggregation"
+		r.noteAt(r.places[key], key, fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation))
 	}
 	for _, t := range p.Terms {
 		if t.Required || t.OnFailure.Policy != "" {
 			continue
 		}
-		key := path + ".reward_functions." + t.Key
-		r.notes = append(r.notes, Note{t.Place, key,
-			"where it fails, verl-omni adds 0; here the mean of the prompt group stands in, and without a group the sample fails. `on_failure: zero` below it restores verl-omni's way"})
+		r.noteAt(t.Place, path+".reward_functions."+t.Key, "where it fails, verl-omni adds 0; here the mean of the prompt group "+
+			"stands in, and without a group the sample fails. `on_failure: zero` below it restores verl-omni's way")
 	}
 }
 
@@ -104,8 +107,7 @@ func (r *reader) server(s Server) {
 	case public && s.TokenFile == "":
 		r.faultAt("server.listen", "%s can be reached from other machines: write server.token_file, or listen on 127.0.0.1", s.Listen)
 	case public && s.TLSCert == "":
-		r.notes = append(r.notes, Note{r.places["server.listen"], "server.listen",
-			"without server.tls_cert the token crosses the network in clear"})
+		r.noteAt(r.places["server.listen"], "server.listen", "without server.tls_cert the token crosses the network in clear")
 	}
 }
 

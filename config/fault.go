@@ -48,8 +48,8 @@ type Fault struct {
 	Message string
 }
 
-// Error returns place, key and message on one line.
-func (f Fault) Error() string {
+// String returns place, key and message on one line.
+func (f Fault) String() string {
 	var b strings.Builder
 	if at := f.Place.String(); at != "" {
 		b.WriteString(at + ": ")
@@ -61,30 +61,21 @@ func (f Fault) Error() string {
 	return b.String()
 }
 
-// Faults are all the faults of a configuration, in the order of the file, those
+// FaultsError is every fault of a configuration, in the order of the file, those
 // of overrides after it.
-type Faults []Fault
+type FaultsError []Fault
 
 // Error returns one fault a line.
-func (fs Faults) Error() string {
+func (fs FaultsError) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
-		lines[i] = f.Error()
+		lines[i] = f.String()
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find the single faults.
-func (fs Faults) Unwrap() []error {
-	errs := make([]error, len(fs))
-	for i, f := range fs {
-		errs[i] = f
-	}
-	return errs
-}
-
 // sorted puts the faults in order, each once, and returns nil for none.
-func (fs Faults) sorted() error {
+func (fs FaultsError) sorted() error {
 	if len(fs) == 0 {
 		return nil
 	}

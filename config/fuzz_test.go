@@ -23,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, override string) {
 		c, err := config.Parse("f.yaml", text, []string{override}, env("A", "1"))
 		if err != nil {
-			var all config.Faults
+			var all config.FaultsError
 			if !errors.As(err, &all) || len(all) == 0 || strings.TrimSpace(err.Error()) == "" {
 				t.Fatalf("not a list of faults: %v", err)
 			}

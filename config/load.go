@@ -17,8 +17,8 @@ const maxFile = 1 << 20
 
 // Load reads the file at path and applies the overrides in order. An empty path
 // is an empty file: then the overrides are all there is. env looks up the
-// variables of ${oc.env:…}; nil is an empty environment. If anything is wrong
-// the error is a Faults with all of it.
+// variables of ${oc.env:…}; nil is an empty environment. Whatever is wrong
+// with the content comes back in one FaultsError.
 func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, overrides, env)

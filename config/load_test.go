@@ -38,7 +38,7 @@ func faults(t *testing.T, text string, overrides ...string) []string {
 	t.Helper()
 	_, err := config.Parse("c.yaml", []byte(text), overrides, nil)
 	require.Error(t, err)
-	var all config.Faults
+	var all config.FaultsError
 	require.ErrorAs(t, err, &all)
 	return strings.Split(err.Error(), "\n")
 }

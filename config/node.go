@@ -22,7 +22,7 @@ type reader struct {
 	// places remembers where each key that was read stands, for faults found
 	// later.
 	places map[string]Place
-	faults Faults
+	faults FaultsError
 	notes  []Note
 	// incomplete says that a fault took something out of the tree, so that what
 	// is missing now may only be missing because of it.

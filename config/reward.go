@@ -96,7 +96,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	o := r.mapping(v)
 	pathValue, hasPath := o.take("path")
 	nameValue, hasName := o.take("name")
-	placeheld := hasName && nameValue.node.Value == placeholder
+	ignored := hasName && nameValue.node.Value == placeholder
 	t := TermConfig{Weight: 1, Required: true, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	kwargs, hasKwargs := o.take("reward_kwargs")
@@ -104,7 +104,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
 	}
 	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
-	if placeheld || !hasPath || pathValue.null() {
+	if ignored || !hasPath || pathValue.null() {
 		if t.Options != nil {
 			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
 			r.incomplete = true

@@ -60,10 +60,8 @@ func legacyAdvice(key string) string {
 		if rest == "defaults" || strings.HasPrefix(rest, "defaults.") {
 			return "Hydra composes no files here: paste the output of `--cfg job --resolve` instead of a defaults list"
 		}
-		for _, gone := range []string{"launch_reward_fn_async", "reward_model.launch_reward_fn_async", "reward_model.use_reward_loop"} {
-			if rest == gone {
-				return "leave it out: every sample is scored as soon as it arrives"
-			}
+		if slices.Contains([]string{"launch_reward_fn_async", "reward_model.launch_reward_fn_async", "reward_model.use_reward_loop"}, rest) {
+			return "leave it out: every sample is scored as soon as it arrives"
 		}
 	case "actor_rollout_ref", "algorithm", "critic", "data", "global_profiler", "hydra", "ray_kwargs", "trainer", "transfer_queue":
 		return "belongs to the trainer: of its recipe only the reward part is read here; leave it out"

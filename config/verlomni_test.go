@@ -112,7 +112,7 @@ func TestRewardLinesOfVerlOmniRecipesAreUnderstood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load("", c.overrides, nil)
-			var all config.Faults
+			var all config.FaultsError
 			require.ErrorAs(t, err, &all)
 			for _, f := range all {
 				want, ok := c.missing[f.Key]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,23 +20,17 @@ import (
 type Source struct {
 	f     *Fabric
 	nc    *nats.Conn
-	inbox string // the pulls' replies go to inbox.<number>
+	inbox string // the pulls' answers go to inbox.<batch>
 
 	signal chan struct{} // capacity 1: a ticket came, or a pull ended
 
-	mu      sync.Mutex
-	pulls   map[uint64]*pull           // open requests; guarded by mu
-	number  uint64                     // of the latest pull; guarded by mu
-	ready   []*lease                   // came and not taken; guarded by mu
-	leases  map[wire.AttemptKey]*lease // taken or ready, not over; guarded by mu
-	revoked *recent                    // attempts that are over; guarded by mu
-	closed  bool                       // guarded by mu
-}
-
-// pull is one open request.
-type pull struct {
-	left  int       // tickets still to come
-	until time.Time // it is over by then, whatever the server says
+	mu     sync.Mutex
+	asked  int                        // tickets that open pulls may still bring; guarded by mu
+	until  time.Time                  // when the last of them is over, whatever the server says; guarded by mu
+	ready  []*lease                   // came and not taken; guarded by mu
+	leases map[wire.AttemptKey]*lease // taken or ready, not over; guarded by mu
+	over   *recent                    // attempts that were revoked; guarded by mu
+	closed bool                       // guarded by mu
 }
 
 // pullGrace is how long after its expiry a pull is waited for: the server says
@@ -50,7 +45,7 @@ func (f *Fabric) NewSource(worker string) (*Source, error) {
 	}
 	s := &Source{
 		f: f, nc: nc, inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
-		pulls: map[uint64]*pull{}, leases: map[wire.AttemptKey]*lease{}, revoked: newRecent(4096),
+		leases: map[wire.AttemptKey]*lease{}, over: newRecent(4096),
 	}
 	if _, err := nc.Subscribe(s.inbox+".*", s.receive); err != nil {
 		nc.Close()
@@ -112,27 +107,24 @@ func (s *Source) file(n int) (time.Duration, error) {
 		return 0, nil
 	}
 	now := time.Now()
-	missing, wait := n-len(s.ready), time.Duration(0)
-	for number, p := range s.pulls {
-		if now.After(p.until) {
-			delete(s.pulls, number)
-			continue
-		}
-		missing -= p.left
-		wait = max(wait, p.until.Sub(now))
+	if now.After(s.until) {
+		s.asked = 0
 	}
+	missing := n - len(s.ready) - s.asked
 	if missing <= 0 {
-		return wait, nil
+		return s.until.Sub(now), nil
 	}
 	life := s.f.cfg.PullMin + rand.N(s.f.cfg.PullMax-s.f.cfg.PullMin) //nolint:gosec // order needs no secret randomness
-	s.number++
 	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, missing, life.Nanoseconds())
 	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + consumerName
-	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.FormatUint(s.number, 36), body); err != nil {
+	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.Itoa(missing), body); err != nil {
 		return 0, fmt.Errorf("fabric: pull: %w", err)
 	}
-	s.pulls[s.number] = &pull{left: missing, until: now.Add(life + pullGrace)}
-	return max(wait, life+pullGrace), nil
+	s.asked += missing
+	if until := now.Add(life + pullGrace); until.After(s.until) {
+		s.until = until
+	}
+	return s.until.Sub(now), nil
 }
 
 // collect takes what has come, and says whether more may come.
@@ -143,29 +135,24 @@ func (s *Source) collect() (leases []workers.Lease, open bool) {
 		leases = append(leases, l)
 	}
 	s.ready = nil
-	return leases, len(s.pulls) > 0
+	return leases, s.asked > 0 && !s.closed
 }
 
-// receive takes a ticket, or the server's word that a pull has ended. It runs on
-// the connection's own goroutine.
+// receive takes a ticket, or the server's word that a pull has ended and how many
+// tickets it still lacked. It runs on the connection's own goroutine.
 func (s *Source) receive(m *nats.Msg) {
-	number, err := strconv.ParseUint(m.Subject[len(s.inbox)+1:], 36, 64)
-	if err != nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.wake()
-	p := s.pulls[number]
-	if len(m.Data) == 0 && m.Header.Get("Status") != "" { // 408 expired, 404, 409, 503: nothing more will come
-		delete(s.pulls, number)
+	if len(m.Data) == 0 && m.Header.Get("Status") != "" { // 408 expired, 404, 409, 503
+		lacks, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+		if err != nil { // refused as a whole: what it asked for is in the subject
+			lacks, _ = strconv.Atoi(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+		}
+		s.asked = max(s.asked-lacks, 0)
 		return
 	}
-	if p != nil {
-		if p.left--; p.left <= 0 {
-			delete(s.pulls, number)
-		}
-	}
+	s.asked = max(s.asked-1, 0)
 	l, ok := s.open(m)
 	if !ok {
 		return
@@ -186,7 +173,7 @@ func (s *Source) open(m *nats.Msg) (*lease, bool) {
 		return nil, false
 	}
 	key := l.ticket.Key()
-	if s.revoked.has(key) {
+	if s.over.has(key) {
 		_ = m.Ack() // without an answer it lapses and is refused at the claim
 		return nil, false
 	}
@@ -203,7 +190,7 @@ func (s *Source) revoke(m *nats.Msg) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revoked.add(key)
+	s.over.add(key)
 	if l := s.leases[key]; l != nil {
 		l.revoked = true
 		l.cancel()

@@ -47,7 +47,9 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 	s.mu.Unlock()
 	m.mu.Unlock()
 	if displaced != nil {
-		_ = displaced.Close(closePolicy, "another connection took this client and lane") // it is going away either way
+		m.closing.Go(func() { // the handshake takes as long as the old peer likes, at most seconds
+			_ = displaced.Close(closePolicy, "another connection took this client and lane")
+		})
 	}
 	m.apply(fx)
 	return s, nil

@@ -28,7 +28,8 @@ type Manager struct {
 
 	wake    chan struct{} // capacity 1: something changed for the dispatcher
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when the dispatcher has returned
+	stopped chan struct{}  // closed when the dispatcher has returned
+	closing sync.WaitGroup // connections that are being closed
 
 	mu       sync.Mutex
 	core     *core             // guarded by mu
@@ -144,9 +145,10 @@ func (m *Manager) Stop() {
 	live := m.liveSessions()
 	m.mu.Unlock()
 	for _, s := range live {
-		s.shut(closeGoingAway, "the gateway stopped")
+		m.closing.Go(func() { s.shut(closeGoingAway, "the gateway stopped") })
 	}
 	m.apply(fx)
+	m.closing.Wait()
 	if m.stop == nil {
 		close(m.stopped) // never started
 		return

@@ -234,7 +234,10 @@ func (st *stream) hello(h wire.Hello) error {
 	}
 	s, err := st.m.attach(h, st.conn)
 	if err != nil {
-		return errors.Join(st.complain(err), st.conn.Close(closePolicy, "hello refused: "+string(rewards.ClassOf(err))))
+		if lost := st.complain(err); lost != nil {
+			return lost
+		}
+		return &wsconn.CloseError{Code: closePolicy, Reason: "hello refused: " + string(rewards.ClassOf(err))}
 	}
 	st.session = s
 	close(st.greeted)

@@ -271,7 +271,7 @@ type simClient struct {
 	hello   wire.Hello
 	changed chan struct{}
 
-	began   time.Time
+	began time.Time
 
 	mu      sync.Mutex
 	session *loop.Session

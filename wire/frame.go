@@ -41,31 +41,41 @@ func (h *Header) newFrame(b *Buffers) *Frame {
 // Retain adds a reference and returns the frame. It panics on a frame that is
 // already released: whoever retains must hold a reference or be lent one.
 func (f *Frame) Retain() *Frame {
-	if f.refs.Add(1) <= 1 {
-		f.misuse("retained after its release")
-	}
+	f.count(1, "retained after its release")
 	return f
 }
 
 // Release gives a reference back; the last one returns the buffer. It panics if
 // there was none.
 func (f *Frame) Release() {
-	switch n := f.refs.Add(-1); {
-	case n < 0:
-		f.misuse("released more often than retained")
-	case n == 0:
-		if f.buffers != nil {
-			f.buffers.put(f.buf)
-		}
-		if f.gone != nil {
-			f.gone()
-		}
+	if f.count(-1, "released more often than retained") > 0 {
+		return
+	}
+	if f.buffers != nil {
+		f.buffers.put(f.buf)
+	}
+	if f.gone != nil {
+		f.gone()
 	}
 }
 
 // OnRelease has fn called after the last reference is given back, once. It must be
 // set by whoever made the frame, before anybody else has it.
 func (f *Frame) OnRelease(fn func()) { f.gone = fn }
+
+// count changes the number of references and returns it. A frame without any stays
+// as it is, so that misuse whose panic is recovered cannot bring it back to life.
+func (f *Frame) count(by int32, misuse string) int32 {
+	for {
+		n := f.refs.Load()
+		if n < 1 {
+			f.misuse(misuse)
+		}
+		if f.refs.CompareAndSwap(n, n+by) {
+			return n + by
+		}
+	}
+}
 
 // Header returns the frame's header, which stays valid after the release.
 func (f *Frame) Header() *Header { return f.header }

@@ -2,6 +2,7 @@ package wsconn_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -212,7 +213,7 @@ func TestTextPassesBinaryThatWaits(t *testing.T) {
 	big := make([]byte, 32<<20) // more than the kernel takes while nobody reads
 	go func() { sent <- client.SendBinary(t.Context(), big) }()
 	go func() { sent <- client.SendBinary(t.Context(), big) }()
-	require.Eventually(t, func() bool { return client.Waiting() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return client.Begun() && client.Waiting() == 1 }, 5*time.Second, time.Millisecond)
 	require.NoError(t, client.Send([]byte("x")))
 	close(hold)
 	require.NoError(t, <-sent)
@@ -234,6 +235,57 @@ func TestSendBinaryThatHasNotBegunIsTakenBack(t *testing.T) {
 	assert.Zero(t, client.Waiting())
 	close(c)
 	require.NoError(t, <-s)
+}
+
+func TestAPongPassesBetweenTheFragmentsOfAMessage(t *testing.T) {
+	t.Parallel()
+	const size = 32 << 20 // more than the kernel takes while nobody reads
+	pinged, begun := make(chan struct{}, 1), make(chan struct{})
+	type outcome struct {
+		read, pongAt int
+		err          error
+	}
+	result := make(chan outcome, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := websocket.Upgrader{Subprotocols: []string{protocol}}
+		peer, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			result <- outcome{err: err}
+			return
+		}
+		defer func() { _ = peer.Close() }()
+		<-begun
+		o := outcome{pongAt: -1, err: peer.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second))}
+		<-pinged
+		peer.SetPongHandler(func(string) error { o.pongAt = o.read; return nil })
+		_, in, err := peer.NextReader()
+		buf := make([]byte, 64<<10)
+		for err == nil {
+			var n int
+			n, err = in.Read(buf)
+			o.read += n
+		}
+		if !errors.Is(err, io.EOF) {
+			o.err = err
+		}
+		result <- o
+	}))
+	defer srv.Close()
+	client, err := wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), wsconn.DialConfig{Subprotocol: protocol})
+	require.NoError(t, err)
+	client.OnPing(func() { pinged <- struct{}{} })
+	s := run(t.Context(), client, funcs{})
+	sent := make(chan error, 1)
+	go func() { sent <- client.SendBinary(t.Context(), make([]byte, size)) }()
+	require.Eventually(t, client.Begun, 5*time.Second, time.Millisecond)
+	close(begun)
+	o := <-result
+	require.NoError(t, o.err)
+	require.NoError(t, <-sent)
+	assert.Equal(t, size, o.read)
+	assert.Positive(t, o.pongAt)
+	assert.Less(t, o.pongAt, size)
+	require.Error(t, s.wait(t))
 }
 
 func TestWhatTheHandlerLeavesUnreadIsDropped(t *testing.T) {

@@ -12,3 +12,12 @@ func (c *Conn) Begun() bool { return c.writing.Load() }
 
 // Started reports whether Run was called.
 func (c *Conn) Started() bool { return c.running.Load() }
+
+// OnPing calls f after every ping that was handled. It must be set before Run.
+func (c *Conn) OnPing(f func()) {
+	handle := c.ws.PingHandler()
+	c.ws.SetPingHandler(func(data string) error {
+		defer f()
+		return handle(data)
+	})
+}

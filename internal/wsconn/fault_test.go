@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -410,7 +411,7 @@ func TestItWorksOverTLS(t *testing.T) {
 	t.Parallel()
 	got := make(chan []byte, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{protocol}})
 		if err != nil {
 			return
@@ -424,6 +425,8 @@ func TestItWorksOverTLS(t *testing.T) {
 			return err
 		}})
 	}))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of the handshake refused below
+	srv.StartTLS()
 	defer srv.Close()
 	defer cancel()
 	pool := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs

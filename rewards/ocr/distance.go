@@ -9,6 +9,7 @@ func Distance(a, b []rune, limit int) int {
 	if len(a) > len(b) {
 		a, b = b, a
 	}
+	limit = min(limit, len(b)+1) // no distance is larger; it keeps the sums below from overflowing
 	if len(b)-len(a) >= limit {
 		return max(limit, 0)
 	}

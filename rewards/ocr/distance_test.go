@@ -1,6 +1,7 @@
 package ocr_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ func FuzzDistance(f *testing.F) {
 	f.Add("", "abc", 9)
 	f.Add("ab", "ba", 1)
 	f.Add("日本語", "日本", 0)
+	f.Add("abc", "xbd", math.MaxInt)
+	f.Add("abc", "xbd", math.MinInt)
 	f.Fuzz(func(t *testing.T, x, y string, limit int) {
 		a, b := []rune(x), []rune(y)
 		if len(a) > 200 || len(b) > 200 {

@@ -1,0 +1,315 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Config says where to and as whom. URL and Run are required.
+type Config struct {
+	// URL is ws://host:port or wss://host:port; the path /v1/stream is added if there is none.
+	URL string
+	// Run names the training run.
+	Run string
+	// Client names this sender among the run's; Lane tells its connections apart.
+	Client string
+	Lane   int
+	// Reward is the profile for samples that name none; empty: the server's default.
+	Reward string
+	// OnSampleFailure overrides the profile's: none, group_mean, zero or value:<x>.
+	OnSampleFailure string
+	// TokenFile holds the bearer token; Token is the token itself. One of them, or none.
+	TokenFile, Token string
+	// TLS is for wss URLs; nil: the system's roots.
+	TLS *tls.Config
+	// DialTimeout bounds the first connection. Defaults to 10 s.
+	DialTimeout time.Duration
+	// ReconnectFor is how long a lost connection is tried again before every sample
+	// without a result fails. Defaults to 5 min.
+	ReconnectFor time.Duration
+	// ConfirmEvery is how many results come between two confirmations. Defaults to 64.
+	ConfirmEvery int
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
+	c.ReconnectFor = cmp.Or(c.ReconnectFor, 5*time.Minute)
+	c.ConfirmEvery = cmp.Or(c.ConfirmEvery, 64)
+	return c
+}
+
+var (
+	// ErrClosed is the cause of Futures that Close gave up.
+	ErrClosed = errors.New("client is closed")
+	// ErrLost is the cause of Futures whose connection could not be had again.
+	ErrLost = errors.New("connection lost for good")
+	// ErrInFlight refuses an id that is in flight already.
+	ErrInFlight = errors.New("sample id is in flight")
+)
+
+const (
+	protocol = "rewardloop.v1"
+	path     = "/v1/stream"
+)
+
+// Client is one connection of one run. It is safe for concurrent use.
+type Client struct {
+	cfg    Config
+	token  string
+	ctx    context.Context //nolint:containedctx // ends with Close; everything the client does hangs on it
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	wake   chan struct{} // capacity 1: something to send, or credit to send it
+
+	mu       sync.Mutex
+	link     *link              // the live connection; guarded by mu
+	welcome  wire.Welcome       // of the latest connection; guarded by mu
+	calls    map[string]*Future // without a result; guarded by mu
+	queue    []*Future          // to be sent, in order; guarded by mu
+	results  chan *wire.Result  // nil until Results is asked for; guarded by mu
+	seq      uint64             // of the latest result; guarded by mu
+	pending  int                // results since the last confirmation; guarded by mu
+	problems []error            // the latest messages of type error; guarded by mu
+	err      error              // why everything failed; guarded by mu
+}
+
+// Future is the result of one sample, once there is one.
+type Future struct {
+	// ID is the sample's.
+	ID string
+
+	msg  *wire.Message
+	done chan struct{}
+	res  *wire.Result // set before done is closed
+	err  error        // likewise
+}
+
+// Done is closed when the result is there.
+func (f *Future) Done() <-chan struct{} { return f.done }
+
+// Wait returns the result: scored, failed, rejected, expired, cancelled or lost. An
+// error means that there will be none: the client was closed, or the connection lost
+// for good. The end of ctx ends the waiting, not the sample.
+func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
+	select {
+	case <-f.done:
+		return f.res, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Dial connects, and fails within DialTimeout if it cannot.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	cfg = cfg.WithDefaults()
+	if cfg.Run == "" || cfg.URL == "" {
+		return nil, errors.New("client: a URL and a run are needed")
+	}
+	token, err := readToken(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if scheme, rest, ok := strings.Cut(cfg.URL, "://"); ok && !strings.Contains(rest, "/") {
+		cfg.URL = scheme + "://" + rest + path
+	}
+	c := &Client{cfg: cfg, token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{}}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l, err := c.connect(ctx)
+	if err != nil {
+		c.cancel(err)
+		c.wg.Wait()
+		return nil, fmt.Errorf("client: %s: %w", cfg.URL, err)
+	}
+	c.wg.Go(func() { c.run(l) })
+	return c, nil
+}
+
+func readToken(cfg Config) (string, error) {
+	if cfg.TokenFile == "" {
+		return cfg.Token, nil
+	}
+	b, err := os.ReadFile(cfg.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("client: token: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// Submit takes a sample. It returns as soon as the sample is queued; the sender
+// waits for the server's credit. With many samples waiting, Submit itself waits
+// until there is room, or ctx ends.
+func (c *Client) Submit(ctx context.Context, s *rewards.Sample, deadline time.Duration) (*Future, error) {
+	msg, err := wire.Encode(s, wire.Options{Deadline: deadline, Limits: c.limits()})
+	if err != nil {
+		return nil, err
+	}
+	f := &Future{ID: s.ID, msg: msg, done: make(chan struct{})}
+	for {
+		c.mu.Lock()
+		if c.err != nil {
+			defer c.mu.Unlock()
+			return nil, c.err
+		}
+		if c.calls[s.ID] != nil {
+			c.mu.Unlock()
+			return nil, fmt.Errorf("%w: %q", ErrInFlight, s.ID)
+		}
+		if len(c.queue) < maxQueue {
+			c.calls[s.ID] = f
+			c.queue = append(c.queue, f)
+			c.mu.Unlock()
+			c.stir()
+			return f, nil
+		}
+		first := c.queue[0]
+		c.mu.Unlock()
+		select { // room comes when the queue's first is sent or answered
+		case <-first.done:
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// maxQueue is how many samples may wait for credit before Submit itself waits.
+const maxQueue = 1024
+
+func (c *Client) limits() wire.Limits {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return wire.Limits{MessageBytes: c.welcome.Limits.MessageBytes, HeaderBytes: c.welcome.Limits.HeaderBytes}
+}
+
+// Step announces how many samples of a step this client will send, so that the
+// server knows when the last one has come.
+func (c *Client) Step(split rewards.Split, step, expected int64) error {
+	return c.control(&wire.Step{Split: split, Step: step, Expected: expected})
+}
+
+// EndOfStep says that this client sends no more samples of a step.
+func (c *Client) EndOfStep(split rewards.Split, step int64) error {
+	return c.control(&wire.EndOfStep{Split: split, Step: step})
+}
+
+// Cancel takes samples back; their Futures resolve as cancelled.
+func (c *Client) Cancel(ids ...string) error { return c.control(&wire.Cancel{IDs: ids}) }
+
+// control sends a message over the live connection.
+func (c *Client) control(v any) error {
+	b, err := wire.EncodeControl(v)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l == nil {
+		return fmt.Errorf("client: not connected to %s; it is being dialled again", c.cfg.URL)
+	}
+	return l.conn.Send(b)
+}
+
+// Results yields every result as it comes, from the first call on, until Close or
+// the end of ctx. It may be used once.
+func (c *Client) Results(ctx context.Context) iter.Seq[*wire.Result] {
+	ch := make(chan *wire.Result, 4096)
+	c.mu.Lock()
+	c.results = ch
+	c.mu.Unlock()
+	return func(yield func(*wire.Result) bool) {
+		for {
+			select {
+			case r := <-ch:
+				if !yield(r) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			case <-c.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Epoch returns the run's epoch: another client of the run names it to join.
+func (c *Client) Epoch() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.welcome.Epoch
+}
+
+// Problems returns the latest complaints of the server that named no sample.
+func (c *Client) Problems() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]error(nil), c.problems...)
+}
+
+// Close ends the connection. Samples without a result fail with ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	l := c.link
+	c.confirm()
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	var err error
+	if l != nil {
+		err = l.conn.Close(wsconn.CloseNormal, "")
+	}
+	c.wg.Wait()
+	c.fail(ErrClosed)
+	return err
+}
+
+// fail resolves everything that has no result.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	for id, f := range c.calls {
+		delete(c.calls, id)
+		f.err = fmt.Errorf("sample %q: %w", id, err)
+		close(f.done)
+	}
+	c.queue = nil
+}
+
+func (c *Client) stir() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pause is the wait before dial number n: 50 ms doubling to 2 s, with jitter.
+func pause(n int) time.Duration {
+	d := min(50*time.Millisecond<<min(n, 6), 2*time.Second)
+	return d/2 + rand.N(d) //nolint:gosec // a pause needs no secret randomness
+}
+
+func (c *Client) header() http.Header {
+	h := http.Header{}
+	if c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	return h
+}

@@ -1,0 +1,14 @@
+// Package client is what a generator written in Go imports: it streams finished
+// samples to a reward loop and hands their results out.
+//
+// The life of a Client: Dial connects and says hello. Submit encodes a sample once,
+// without copying its pixels, and returns a Future; it blocks only while the
+// server's credit is used up. The client keeps the sample until its result has
+// come. When the connection is lost it dials again, with growing pauses, resumes
+// its session and sends again what it has no result for; if the server has
+// forgotten the session (it was restarted), all of it. Each Future resolves once.
+// Close gives up what is not answered.
+//
+// A Client has two goroutines while connected: one reads, one sends; both end with
+// Close. Pixels given to Submit must not change until the Future has resolved.
+package client

@@ -1,0 +1,131 @@
+package tesseract
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Isolation says where Tesseract runs.
+type Isolation string
+
+// The isolations.
+const (
+	Process Isolation = "process" // in child processes; the default
+	Inline  Isolation = "inline"  // in this process: debugging and measuring only
+)
+
+// Config is what a Reader is made from. The zero value of a field means its default.
+type Config struct {
+	// Slots is how many pictures are read at once; default: the number of CPUs.
+	// Tesseract runs on one thread per slot.
+	Slots int
+	// Isolation is "process" (default) or "inline". It means nothing without the
+	// build tag, where every look is a process.
+	Isolation Isolation
+	// Language is the traineddata's name, or several joined by +; default "eng".
+	Language string
+	// TessdataDir is the folder of the traineddata files; default: Tesseract's own
+	// choice, which TESSDATA_PREFIX changes.
+	TessdataDir string
+	// PSM is the page segmentation mode, 3 to 13; default 11, sparse text in no
+	// particular order.
+	PSM int
+	// Threshold is how the picture becomes black and white: "sauvola" (default;
+	// needs Tesseract 5), which adapts to the surroundings of a pixel, or "otsu",
+	// Tesseract's own default for scanned pages.
+	Threshold string
+	// SecondLook is the confidence (0 to 1) below which the negative of the picture
+	// is read too and the more confident reading taken; default 0.8. Light text on
+	// a dark ground needs it. -1: never.
+	SecondLook float64
+	// Timeout bounds the reading of one frame; default 30 s. A pathological
+	// picture of 1024 pixels takes 2 to 5 s.
+	Timeout time.Duration
+	// MaxPixels bounds a frame in pixels; default 16 Mi, a square of 4096.
+	MaxPixels int
+	// Recycle replaces a child after so many frames, because gosseract leaks about
+	// 1 KB a frame; default 20,000.
+	Recycle int
+}
+
+const (
+	sauvola = "sauvola"
+	otsu    = "otsu"
+)
+
+// WithDefaults fills what is not set.
+func (c Config) WithDefaults() Config {
+	if c.Slots == 0 {
+		c.Slots = runtime.NumCPU()
+	}
+	if c.Isolation == "" {
+		c.Isolation = Process
+	}
+	if c.Language == "" {
+		c.Language = "eng"
+	}
+	if c.PSM == 0 {
+		c.PSM = 11
+	}
+	if c.Threshold == "" {
+		c.Threshold = sauvola
+	}
+	if c.SecondLook == 0 {
+		c.SecondLook = 0.8
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.MaxPixels == 0 {
+		c.MaxPixels = 16 << 20
+	}
+	if c.Recycle == 0 {
+		c.Recycle = 20_000
+	}
+	return c
+}
+
+// Validate names everything that is wrong with a configuration whose defaults
+// are filled.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("tesseract: "+format, args...))
+		}
+	}
+	bad(c.Slots < 1 || c.Slots > 1024, "slots: %d, want 1 to 1024", c.Slots)
+	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
+	// It becomes an argument of a program and part of a file name.
+	bad(strings.Trim(c.Language, letters) != "" || strings.HasPrefix(c.Language, "-"), "language: %q, want names like eng or eng+deu", c.Language)
+	bad(strings.HasPrefix(c.TessdataDir, "-"), "tessdata_dir: %q begins with a dash", c.TessdataDir)
+	bad(c.PSM < 3 || c.PSM > 13, "psm: %d, want 3 to 13", c.PSM)
+	bad(c.Threshold != sauvola && c.Threshold != otsu, "threshold: %q, want %s or %s", c.Threshold, sauvola, otsu)
+	bad(!(c.SecondLook <= 1), "second_look: %v, want at most 1", c.SecondLook)
+	bad(c.Timeout < 0, "timeout: %v is negative", c.Timeout)
+	bad(c.MaxPixels < 1 || c.MaxPixels > 1<<28, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<28)
+	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
+	return errors.Join(errs...)
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-"
+
+// variable is a parameter of Tesseract.
+type variable struct{ name, value string }
+
+// variables are set in both builds. The page segmentation mode is among them
+// because gosseract's SetPageSegMode is undone by the Init inside the first read.
+func (c Config) variables() []variable {
+	vs := []variable{
+		{"tessedit_pageseg_mode", fmt.Sprint(c.PSM)},
+		// Otherwise a line on stderr for every picture.
+		{"debug_file", "/dev/null"},
+	}
+	if c.Threshold == sauvola {
+		vs = append(vs, variable{"thresholding_method", "2"})
+	}
+	return vs
+}

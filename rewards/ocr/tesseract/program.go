@@ -1,0 +1,267 @@
+//go:build !cgo || !tesseract
+
+package tesseract
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+// Kinds is empty: without the build tag no child process of this binary reads text.
+func Kinds() []slot.Kind { return nil }
+
+// Bounds of what the program may say.
+const (
+	maxOutput = 8 << 20
+	maxErrors = 4 << 10
+)
+
+// errMissing names the remedies.
+var errMissing = errors.New("tesseract is not available: this binary was built without it and there is no tesseract program on PATH. " +
+	"Either install the program (Debian: tesseract-ocr), or install tesseract-ocr libtesseract-dev libleptonica-dev and build with cgo and -tags tesseract, " +
+	"or take another text reader")
+
+// program is the backend that starts the tesseract program for every look.
+type program struct {
+	cfg  Config
+	path string
+	free chan struct{} // a token per slot; taken while the program runs
+
+	mu    sync.Mutex
+	count slot.Stats
+	stopd bool
+}
+
+func newBackend(cfg Config) (backend, error) {
+	path, err := exec.LookPath("tesseract")
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", errMissing, err)
+	}
+	p := &program{cfg: cfg, path: path, free: make(chan struct{}, cfg.Slots)}
+	for range cfg.Slots {
+		p.free <- struct{}{}
+	}
+	return p, nil
+}
+
+// start reads the canary once: every look is a process of its own.
+func (p *program) start(ctx context.Context) error {
+	px, err := canary()
+	if err != nil {
+		return err
+	}
+	lines, err := p.read(ctx, px.RGB, px.Width, px.Height)
+	if err == nil {
+		err = checkCanary(p.cfg.Language, lines)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: canary: %w", slot.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (p *program) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+	if p.note(func(*slot.Stats) {}) {
+		return nil, fmt.Errorf("%w: closed", slot.ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	select {
+	case <-p.free:
+	case <-ctx.Done():
+		return nil, p.ended(ctx, "all slots were busy")
+	}
+	defer func() { p.free <- struct{}{} }()
+	p.note(func(s *slot.Stats) { s.Busy++; s.Requests++ })
+	defer p.note(func(s *slot.Stats) { s.Busy-- })
+	return twice(p.cfg, greymap(nil, rgb, width, height), width, height, func(pgm []byte) ([]ocr.Line, error) {
+		return p.look(ctx, pgm)
+	})
+}
+
+// look runs the program once: a PGM on its standard input, a table on its output.
+func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
+	args := []string{"stdin", "stdout", "-l", p.cfg.Language}
+	if p.cfg.TessdataDir != "" {
+		args = append(args, "--tessdata-dir", p.cfg.TessdataDir)
+	}
+	for _, v := range p.cfg.variables() {
+		if v.name == "tessedit_pageseg_mode" {
+			args = append(args, "--psm", v.value) // the program sets its own otherwise
+		} else {
+			args = append(args, "-c", v.name+"="+v.value)
+		}
+	}
+	args = append(args, "-c", "tessedit_create_tsv=1")
+	cmd := exec.CommandContext(ctx, p.path, args...) //nolint:gosec // no shell; arguments come from the configuration and are checked
+	cmd.Env = environment()
+	cmd.Stdin = bytes.NewReader(pgm)
+	out, errs := &bounded{max: maxOutput}, &bounded{max: maxErrors, silent: true}
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, p.ended(ctx, "the program was killed")
+	case errors.As(err, &exit) && !exit.Exited():
+		p.note(func(s *slot.Stats) { s.Crashes++ })
+		return nil, fmt.Errorf("%w: %w: %s", slot.ErrCrashed, err, errs)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w: %s", slot.ErrHandler, err, errs)
+	}
+	return parseTSV(out.String())
+}
+
+// ended turns the end of the context into an error.
+func (p *program) ended(ctx context.Context, when string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		p.note(func(s *slot.Stats) { s.Timeouts++ })
+		return fmt.Errorf("%w: %s: %w", slot.ErrTimeout, when, ctx.Err())
+	}
+	return fmt.Errorf("%s: %w", when, ctx.Err())
+}
+
+// note changes the counters and reports whether the reader is closed.
+func (p *program) note(f func(*slot.Stats)) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.count)
+	return p.stopd
+}
+
+func (p *program) stop(ctx context.Context) error {
+	p.mu.Lock()
+	p.stopd = true
+	p.mu.Unlock()
+	for range p.cfg.Slots {
+		select {
+		case <-p.free:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: a program still runs: %w", slot.ErrTimeout, ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (p *program) stats() slot.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.count
+	s.Slots, s.Alive = p.cfg.Slots, p.cfg.Slots
+	return s
+}
+
+// parseTSV makes lines of the program's table of words: a line has the words'
+// texts joined by spaces, the hull of their boxes and the mean of their
+// confidences by length.
+func parseTSV(table string) ([]ocr.Line, error) {
+	var lines []ocr.Line
+	last, words := "", []word(nil)
+	flush := func() {
+		if l, ok := joinWords(words); ok {
+			lines = append(lines, l)
+		}
+		words = words[:0]
+	}
+	for row := range strings.Lines(table) {
+		f := strings.Split(strings.TrimRight(row, "\r\n"), "\t")
+		if len(f) != 12 || f[0] != "5" { // level 5 is a word
+			continue
+		}
+		w, err := parseWord(f)
+		if err != nil {
+			return nil, fmt.Errorf("%w: unexpected row %.100q: %w", slot.ErrHandler, row, err)
+		}
+		if key := strings.Join(f[1:5], " "); key != last { // page, block, paragraph, line
+			flush()
+			last = key
+		}
+		words = append(words, w)
+	}
+	flush()
+	return lines, nil
+}
+
+type word struct {
+	text string
+	conf float64
+	box  [4]int
+}
+
+func parseWord(f []string) (w word, err error) {
+	var n [4]int
+	for i := range n {
+		if n[i], err = strconv.Atoi(f[6+i]); err != nil {
+			return w, err
+		}
+	}
+	w.conf, err = strconv.ParseFloat(f[10], 64)
+	w.text, w.box = f[11], [4]int{n[0], n[1], n[0] + n[2], n[1] + n[3]}
+	return w, err
+}
+
+func joinWords(words []word) (ocr.Line, bool) {
+	if len(words) == 0 {
+		return ocr.Line{}, false
+	}
+	texts, box := make([]string, len(words)), words[0].box
+	var sum, n float64
+	for i, w := range words {
+		texts[i] = w.text
+		box[0], box[1] = min(box[0], w.box[0]), min(box[1], w.box[1])
+		box[2], box[3] = max(box[2], w.box[2]), max(box[3], w.box[3])
+		k := float64(len([]rune(w.text)))
+		sum, n = sum+w.conf*k, n+k
+	}
+	return line(strings.Join(texts, " "), sum/max(n, 1), box)
+}
+
+// bounded is a writer that keeps the first max bytes. Beyond them it fails,
+// which ends the program, or is silent.
+type bounded struct {
+	bytes.Buffer
+
+	max    int
+	silent bool
+}
+
+var errTooMuch = errors.New("the program says too much")
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := b.max - b.Len(); len(p) > room {
+		if !b.silent {
+			return 0, errTooMuch
+		}
+		b.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// Available says which Tesseract this build uses, or what is missing.
+func Available() (detail string, err error) {
+	path, err := exec.LookPath("tesseract")
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", errMissing, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return fmt.Sprintf("%s at %s, started for every picture; build with -tags tesseract to link it in", first, path), nil
+}

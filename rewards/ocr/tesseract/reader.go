@@ -1,0 +1,137 @@
+package tesseract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+// closeWait bounds how long Close lets running frames end.
+const closeWait = 5 * time.Second
+
+// minSide is the side in pixels below which nothing legible fits, and below
+// which Tesseract's thresholding is an error.
+const minSide = 8
+
+// backend is the part that differs between the builds.
+type backend interface {
+	start(ctx context.Context) error
+	// read answers from tight RGB bytes. Its errors wrap slot's sentinels or ctx's error.
+	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
+	stop(ctx context.Context) error
+	stats() slot.Stats
+}
+
+// Reader reads text with Tesseract. It is safe for concurrent use.
+type Reader struct {
+	cfg     Config
+	backend backend
+	warm    chan warmth // capacity 1: the state doubles as its lock
+	close   sync.Once
+}
+
+type warmth struct{ started bool }
+
+var (
+	_ ocr.TextReader = (*Reader)(nil)
+	_ rewards.Warmer = (*Reader)(nil)
+	_ rewards.Closer = (*Reader)(nil)
+)
+
+// New checks the configuration and that Tesseract is there. It starts nothing.
+func New(cfg Config) (*Reader, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := newBackend(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{cfg: cfg, backend: b, warm: make(chan warmth, 1)}
+	r.warm <- warmth{}
+	return r, nil
+}
+
+// Warm starts the slots and returns when each has read the canary picture, or
+// why one did not. It may be called again, and after a failure tries again.
+func (r *Reader) Warm(ctx context.Context) error {
+	var w warmth
+	select {
+	case w = <-r.warm:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for tesseract to start: %w", ctx.Err())
+	}
+	defer func() { r.warm <- w }()
+	if w.started {
+		return nil
+	}
+	if err := r.backend.start(ctx); err != nil {
+		return classify(ctx, err)
+	}
+	w.started = true
+	return nil
+}
+
+// ReadText reads one frame: lines in Tesseract's order with boxes in pixels of
+// the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
+// Timeout, Unavailable or Internal, or wrap ctx's cancellation.
+func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
+	if frame < 0 || frame >= px.Count || len(px.RGB) != px.Count*px.Width*px.Height*3 {
+		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
+	}
+	// In 64 bits no product of two sides that passed as a length overflows.
+	if n := px.Width * px.Height; n < 1 || n > r.cfg.MaxPixels {
+		return nil, fmt.Errorf("%w: a frame of %dx%d, tesseract reads 1 to %d pixels", rewards.BadInput, px.Width, px.Height, r.cfg.MaxPixels)
+	}
+	if err := r.Warm(ctx); err != nil {
+		return nil, err
+	}
+	if min(px.Width, px.Height) < minSide {
+		return nil, nil
+	}
+	lines, err := r.backend.read(ctx, px.Frame(frame), px.Width, px.Height)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	return lines, nil
+}
+
+// Stats says how the slots are.
+func (r *Reader) Stats() slot.Stats { return r.backend.stats() }
+
+// Close lets running frames end for up to 5 s and ends the slots. Nothing can
+// be read afterwards.
+func (r *Reader) Close() error {
+	var err error
+	r.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+		defer cancel()
+		err = r.backend.stop(ctx)
+	})
+	return err
+}
+
+// classify maps the errors of slots to those of rewards.
+func classify(ctx context.Context, err error) error {
+	class := rewards.Internal
+	switch {
+	case errors.Is(err, slot.ErrTimeout):
+		class = rewards.Timeout
+	case errors.Is(err, slot.ErrCrashed):
+		class = rewards.Crashed
+	case errors.Is(err, slot.ErrTooLarge):
+		class = rewards.BadInput
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return fmt.Errorf("tesseract: %w", err)
+	case errors.Is(err, slot.ErrUnavailable):
+		class = rewards.Unavailable
+	}
+	return fmt.Errorf("%w: tesseract: %w", class, err)
+}

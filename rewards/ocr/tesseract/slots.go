@@ -1,0 +1,134 @@
+//go:build cgo && tesseract
+
+package tesseract
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/otiai10/gosseract/v2"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+// runner is what slot.Pool and slot.Inline have in common.
+type runner interface {
+	Start(ctx context.Context) error
+	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Stop(ctx context.Context) error
+	Stats() slot.Stats
+}
+
+// slots is the backend that links libtesseract. Its runner is made anew by every
+// start, because a pool that failed to start is spent; Reader.warm guards it.
+type slots struct {
+	cfg  Config
+	run  chan runner // capacity 1: the current runner
+	slot slot.Config
+}
+
+func newBackend(cfg Config) (backend, error) {
+	px, err := canary()
+	if err != nil {
+		return nil, err
+	}
+	init, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("tesseract: %w", err)
+	}
+	s := &slots{cfg: cfg, run: make(chan runner, 1)}
+	s.slot = slot.Config{
+		Kind:           kindName,
+		Env:            environment(),
+		Slots:          cfg.Slots,
+		Init:           init,
+		MaxPixels:      3 * cfg.MaxPixels,
+		RequestTimeout: cfg.Timeout,
+		Recycle:        cfg.Recycle,
+		Canary: &slot.Canary{
+			Request: request(px.RGB, px.Width, px.Height),
+			Check: func(body []byte) error {
+				lines, err := parse(body)
+				if err != nil {
+					return err
+				}
+				return checkCanary(cfg.Language, lines)
+			},
+		},
+	}
+	r, err := s.make()
+	if err != nil {
+		return nil, err
+	}
+	s.run <- r
+	return s, nil
+}
+
+func (s *slots) make() (runner, error) {
+	if s.cfg.Isolation == Inline {
+		return slot.NewInline(s.slot, Kinds()[0])
+	}
+	return slot.New(s.slot)
+}
+
+func (s *slots) runner() runner {
+	r := <-s.run
+	s.run <- r
+	return r
+}
+
+func (s *slots) start(ctx context.Context) error {
+	err := s.runner().Start(ctx)
+	if err == nil {
+		return nil
+	}
+	fresh, ferr := s.make()
+	if ferr != nil {
+		return ferr
+	}
+	<-s.run
+	s.run <- fresh
+	return err
+}
+
+func (s *slots) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+	resp, err := s.runner().Do(ctx, request(rgb, width, height))
+	if err != nil {
+		return nil, err
+	}
+	return parse(resp.Body)
+}
+
+func (s *slots) stop(ctx context.Context) error { return s.runner().Stop(ctx) }
+
+func (s *slots) stats() slot.Stats { return s.runner().Stats() }
+
+func request(rgb []byte, width, height int) slot.Request {
+	return slot.Request{
+		Name:   fmt.Sprintf("%dx%d picture", width, height),
+		Meta:   fmt.Appendf(nil, `{"width":%d,"height":%d}`, width, height),
+		Pixels: [][]byte{rgb},
+	}
+}
+
+func parse(body []byte) ([]ocr.Line, error) {
+	var lines []ocr.Line
+	if err := json.Unmarshal(body, &lines); err != nil {
+		return nil, fmt.Errorf("the child's answer: %w", err)
+	}
+	return lines, nil
+}
+
+// Available says which Tesseract this build uses, or what is missing.
+func Available() (detail string, err error) {
+	langs, err := gosseract.GetAvailableLanguages()
+	if err != nil {
+		return "", fmt.Errorf("tesseract %s is linked in, but its languages cannot be listed: %w", gosseract.Version(), err)
+	}
+	if len(langs) == 0 {
+		return "", fmt.Errorf("tesseract %s is linked in, but has no languages: install tesseract-ocr-eng or set TESSDATA_PREFIX", gosseract.Version())
+	}
+	return fmt.Sprintf("tesseract %s, linked in, languages %v", gosseract.Version(), langs), nil
+}
