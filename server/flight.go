@@ -126,6 +126,7 @@ func (s *Server) scoreAll(ctx context.Context, run string, req *request, plans [
 			continue
 		}
 		futures[i] = f
+		p.sample.Media = nil // the loop has its own copy; the body can go
 	}
 	release()
 	if stop {
@@ -204,37 +205,50 @@ func scoreOf(r *wire.Result) (float64, bool) {
 }
 
 // failureOf says why a result has no score, with the class that decides whether
-// another try may help. A failure that nobody can mend decides over others: a
-// second attempt of a broken picture may have met a crashed worker.
+// another try may help. A failure that nobody can mend decides over others: the
+// second attempt at a broken picture may have met a worker that crashed.
 func failureOf(r *wire.Result) (class rewards.Class, message string) {
-	switch r.Outcome {
-	case rewards.OutcomeExpired:
-		class = rewards.Expired
-	case rewards.OutcomeWorkerLost:
-		class = rewards.Lost
-	case rewards.OutcomeCancelled:
-		class = rewards.Cancelled
-	}
-	decided := class != ""
-	var texts []string
+	class, best := outcomeClass(r.Outcome)
+	texts := make([]string, 0, len(r.Errors))
 	for _, e := range r.Errors {
 		text := string(e.Class) + ": " + e.Message
 		if e.Term != "" {
 			text = e.Term + ": " + text
 		}
 		texts = append(texts, text)
-		secondary := e.Class == rewards.NoScore || e.Class == rewards.Cancelled
-		if !decided && (class == "" || class == rewards.NoScore || (!secondary && statusOf(class) == http.StatusServiceUnavailable)) {
-			class = e.Class
+		if w := weight(e.Class); w > best {
+			class, best = e.Class, w
 		}
 	}
-	if class == "" {
-		class = rewards.NoScore
-	}
 	if len(texts) == 0 {
-		texts = []string{"no score"}
+		texts = append(texts, "no score")
 	}
 	return class, strings.Join(texts, "; ")
+}
+
+// outcomeClass is the class of outcomes that decide whatever the errors say.
+func outcomeClass(o rewards.Outcome) (class rewards.Class, weight int) {
+	switch o {
+	case rewards.OutcomeExpired:
+		return rewards.Expired, 4
+	case rewards.OutcomeWorkerLost:
+		return rewards.Lost, 4
+	case rewards.OutcomeCancelled:
+		return rewards.Cancelled, 4
+	}
+	return rewards.NoScore, 0
+}
+
+// weight orders the classes of one sample's errors: those that only follow from
+// others, those that may pass, those that stay.
+func weight(c rewards.Class) int {
+	switch {
+	case c == rewards.NoScore || c == rewards.Cancelled:
+		return 1
+	case statusOf(c) == http.StatusServiceUnavailable:
+		return 2
+	}
+	return 3
 }
 
 // newID makes the name of a flight.
@@ -244,7 +258,8 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// timeLeft ends a wait for something else than samples, such as the turn to decode.
+// turn waits for a turn to decode: the most hostile body within the limits takes
+// 64 MiB and four times its length while it is decoded.
 func (s *Server) turn(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.decoders <- struct{}{}:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -120,7 +121,7 @@ type variable struct{ name, value string }
 // because gosseract's SetPageSegMode is undone by the Init inside the first read.
 func (c Config) variables() []variable {
 	vs := []variable{
-		{"tessedit_pageseg_mode", fmt.Sprint(c.PSM)},
+		{"tessedit_pageseg_mode", strconv.Itoa(c.PSM)},
 		// Otherwise a line on stderr for every picture.
 		{"debug_file", "/dev/null"},
 	}

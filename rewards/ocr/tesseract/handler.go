@@ -114,7 +114,7 @@ func checkThreadLimit() error {
 	if err != nil {
 		env = []byte(threadLimit + "=" + os.Getenv(threadLimit))
 	}
-	for _, kv := range bytes.Split(env, []byte{0}) {
+	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if string(kv) == threadLimit+"=1" {
 			return nil
 		}

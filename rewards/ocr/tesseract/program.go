@@ -37,9 +37,9 @@ type program struct {
 	path string
 	free chan struct{} // a token per slot; taken while the program runs
 
-	mu    sync.Mutex
-	count slot.Stats
-	stopd bool
+	mu     sync.Mutex
+	count  slot.Stats
+	closed bool
 }
 
 func newBackend(cfg Config) (backend, error) {
@@ -137,12 +137,12 @@ func (p *program) note(f func(*slot.Stats)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(&p.count)
-	return p.stopd
+	return p.closed
 }
 
 func (p *program) stop(ctx context.Context) error {
 	p.mu.Lock()
-	p.stopd = true
+	p.closed = true
 	p.mu.Unlock()
 	for range p.cfg.Slots {
 		select {

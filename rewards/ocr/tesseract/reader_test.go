@@ -259,7 +259,7 @@ func TestAClosedReaderReadsNothing(t *testing.T) {
 	r := newReader(t, tesseract.Config{Slots: 1})
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
-	_, err := r.ReadText(t.Context(), &rewards.Pixels{Width: 5, Height: 5, Count: 1, RGB: make([]byte, 75)}, 0)
+	_, err := r.ReadText(t.Context(), &rewards.Pixels{Width: 10, Height: 10, Count: 1, RGB: make([]byte, 300)}, 0)
 	require.ErrorIs(t, err, rewards.Unavailable)
 }
 
