@@ -34,8 +34,10 @@ var layers = [][]string{
 	1: {"wire", "media", "pool", "internal/wsconn"},
 	2: {"rewards/*", "pool/ort", "workers", "loop", "client", "store"},
 	3: {"rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
-	4: {"rewards/standard", "config", "internal/demo"},
-	5: {"cmd/rewardloop", "examples/*", "bench", "bench/*", "scripts/testsum"},
+	4: {"rewards/standard", "config"},
+	5: {"internal/node"},
+	6: {"internal/demo"},
+	7: {"cmd/rewardloop", "examples/*", "bench", "bench/*", "scripts/testsum"},
 }
 
 // allowances are the imports that break the rule of the lines, each with its

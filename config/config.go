@@ -77,18 +77,16 @@ type Loop struct {
 	SampleTimeout     time.Duration
 	MaxSampleTimeout  time.Duration
 	HTTPSampleTimeout time.Duration
-	ComputeTimeout    time.Duration
 	StepTimeout       time.Duration
 	TermTimeout       time.Duration
 	ClaimTimeout      time.Duration
 	// RunWeights is the share of a run by its name; a run not named has 1.
-	RunWeights    map[string]float64
-	ResultsKept   int
-	ResultsBytes  int64
-	ResultsAge    time.Duration
-	DrainTimeout  time.Duration
-	Deterministic bool
-	Workers       Workers
+	RunWeights   map[string]float64
+	ResultsKept  int
+	ResultsBytes int64
+	ResultsAge   time.Duration
+	DrainTimeout time.Duration
+	Workers      Workers
 }
 
 // Workers holds the settings of loop.workers.
@@ -154,7 +152,6 @@ func Default() *Config {
 			SampleTimeout:     900 * time.Second,
 			MaxSampleTimeout:  time.Hour,
 			HTTPSampleTimeout: 110 * time.Second,
-			ComputeTimeout:    55 * time.Second,
 			StepTimeout:       1800 * time.Second,
 			TermTimeout:       rewards.DefaultTermTimeout,
 			ClaimTimeout:      600 * time.Second,

@@ -133,7 +133,6 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"duration":           {ok + "loop: {sample_timeout: soon}\n", `want a duration such as 120s, got "soon"`},
 		"short duration":     {ok + "loop: {sample_timeout: 10ms}\n", "want 1s…604800s, got 10ms"},
 		"size":               {ok + "loop: {max_bytes: 5}\n", "want at least 1MiB, got 5"},
-		"boolean":            {ok + "loop: {deterministic: perhaps}\n", `want true or false, got "perhaps"`},
 		"choice":             {ok + "pool: {isolation: docker}\n", `want one of process, inline, got "docker"`},
 		"null":               {ok + "loop: {max_attempts: }\n", "want a whole number, got nothing"},
 		"list for text":      {ok + "server: {listen: [a]}\n", "want text, got a list"},

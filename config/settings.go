@@ -39,7 +39,6 @@ func (c *Config) sections() []section {
 			integer("max_attempts", &l.MaxAttempts, 1, 100, "How often a sample is handed to a worker before it counts as lost."),
 			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),
 			period("http_sample_timeout", &l.HTTPSampleTimeout, time.Second, "The same for HTTP requests; flow_grpo's clients give up at 120 s."),
-			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute."),
 			period("max_sample_timeout", &l.MaxSampleTimeout, time.Second, "The longest deadline a client may ask for."),
 			period("step_timeout", &l.StepTimeout, time.Second, "How long a step may take; the one that closes first goes first."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
@@ -49,7 +48,6 @@ func (c *Config) sections() []section {
 			size("results_bytes", &l.ResultsBytes, 1<<10, "Bytes of such results of a run."),
 			period("results_age", &l.ResultsAge, time.Second, "Age of such results."),
 			period("drain_timeout", &l.DrainTimeout, 0, "How long a process that was told to stop finishes what it has."),
-			flag("deterministic", &l.Deterministic, "Results do not depend on which worker scores: seeds from sample ids, ties by id."),
 		},
 		sections: []section{{
 			name: "workers", doc: "The reward-loop workers of this process; reward.num_workers is their number.",
@@ -156,17 +154,6 @@ func period(key string, p *time.Duration, low time.Duration, doc string) setting
 			}
 		},
 		func() string { return formatDuration(*p) },
-	}
-}
-
-func flag(key string, p *bool, doc string) setting {
-	return setting{
-		key, doc, func(r *reader, v value) {
-			if b, ok := r.boolean(v); ok {
-				*p = b
-			}
-		},
-		func() string { return strconv.FormatBool(*p) },
 	}
 }
 

@@ -52,6 +52,13 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
+	case "loop":
+		switch rest {
+		case "deterministic":
+			return "placement-independent results are not built yet; leave it out"
+		case "compute_timeout":
+			return "the edge POST /compute is not built yet; leave it out"
+		}
 	case "fabric":
 		return "scaling out over several machines has no settings yet; leave fabric out: one process does it all"
 	case "store":

@@ -33,9 +33,10 @@ type WeightedValue struct {
 }
 
 // Combine makes one reward of the values that there are. ok is false if there are
-// none, if the weights of a mean sum to zero, or if the result is not finite.
+// none, if a value or the result is not finite, or if the weights of a mean do not
+// sum to a positive number: left with a penalty alone, a mean would turn its sign.
 func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
-	if len(vs) == 0 {
+	if len(vs) == 0 || slices.ContainsFunc(vs, func(v WeightedValue) bool { return !finite(v.Value) }) {
 		return 0, false
 	}
 	switch a {
@@ -55,10 +56,16 @@ func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
 			weights += v.Weight
 		}
 		if a == WeightedMean {
+			if weights <= 0 || !finite(weights) {
+				return 0, false
+			}
 			reward /= weights
 		}
 	}
-	return reward, finite(reward)
+	if !finite(reward) {
+		return 0, false
+	}
+	return reward, true
 }
 
 func byValue(a, b WeightedValue) int {
@@ -87,14 +94,17 @@ type Pending struct {
 }
 
 // Resolve finishes the reward with the group's mean by term key and writes the
-// columns of the terms it imputed into extra. A term without a mean (it failed for
-// the whole group) is left out, as it is for every other member. ok is false if
-// nothing finite remains.
+// columns of the terms it imputed into extra. A term without a finite mean (it
+// failed for the whole group) is left out, as it is for every other member. ok is
+// false if nothing finite remains.
 func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (reward float64, ok bool) {
+	if extra == nil {
+		extra = map[string]any{} // nobody reads it; writing to nil would panic
+	}
 	vs := slices.Clone(p.Have)
 	for _, w := range p.Want {
 		m, found := mean(w.Key)
-		if !found {
+		if !found || !finite(m) {
 			continue
 		}
 		vs = append(vs, WeightedValue{w.Key, w.Weight, m})
@@ -152,6 +162,19 @@ func ParseSamplePolicy(s string) (SamplePolicy, error) {
 	}
 	p, v, err := parsePolicy(s, PolicyNone, PolicyZero, PolicyGroupMean)
 	return SamplePolicy{p, v}, err
+}
+
+// checkPolicy names what is wrong with a policy that was not parsed but written in Go.
+func checkPolicy(p Policy, v float64, words ...Policy) error {
+	switch {
+	case p == PolicyValue && !finite(v):
+		return fmt.Errorf("the policy value needs a finite number, not %v", v)
+	case p != PolicyValue && v != 0:
+		return fmt.Errorf("the policy %q takes no value, and %v is given", p, v)
+	case p != "" && p != PolicyValue && !slices.Contains(words, p):
+		return fmt.Errorf("policy %q: want one of %v or %s", p, words, PolicyValue)
+	}
+	return nil
 }
 
 func parsePolicy(s string, words ...Policy) (Policy, float64, error) {

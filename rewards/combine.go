@@ -13,9 +13,9 @@ func (t *Term) judge(score Score, err error) TermResult {
 	var skip *SkipError
 	switch {
 	case errors.As(err, &skip):
-		r.Status, r.Reason = StatusSkipped, skip.Reason
+		r.Status, r.Reason = StatusSkipped, clip(skip.Reason, maxMessage)
 	case err != nil:
-		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), err.Error()
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), clip(err.Error(), maxMessage)
 	case !finite(score.Value):
 		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, fmt.Sprintf("the score is %v", score.Value)
 	case slices.Contains(t.InvalidValues, score.Value):
@@ -27,23 +27,26 @@ func (t *Term) judge(score Score, err error) TermResult {
 	return r
 }
 
-// failed makes the result of a sample whose required term failed.
-func (m *Manager) failed(terms []TermResult) Result {
+// failed makes the result of a sample that a term's failure decided.
+func (m *Manager) failed(s *Sample, terms []TermResult) Result {
 	r := m.describe(terms)
 	r.Outcome = Failed
 	// The failure that decided comes first: it gives the sample its class.
-	slices.SortStableFunc(r.Errors, func(a, b TermError) int { return m.rank(a.Term) - m.rank(b.Term) })
+	slices.SortStableFunc(r.Errors, func(a, b TermError) int { return m.rank(s, a.Term) - m.rank(s, b.Term) })
 	return r
 }
 
-// rank sorts required terms before the others.
-func (m *Manager) rank(key string) int {
-	for _, t := range m.cfg.Terms {
-		if t.Key == key && t.Required {
-			return 0
-		}
+// rank sorts required terms before those whose failure fails the sample by
+// policy, and these before the others.
+func (m *Manager) rank(s *Sample, key string) int {
+	i := slices.IndexFunc(m.cfg.Terms, func(t Term) bool { return t.Key == key })
+	switch {
+	case m.cfg.Terms[i].Required:
+		return 0
+	case m.cfg.Terms[i].policy(s).Policy == PolicyFail:
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // combine applies the failure policies and the aggregation to the answers of all
@@ -69,7 +72,7 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		}
 	}
 	if fails {
-		return m.failed(terms)
+		return m.failed(s, terms)
 	}
 	r := m.describe(terms)
 	if len(want) > 0 {
@@ -83,7 +86,8 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 	reward, ok := m.cfg.Aggregation.Combine(have)
 	if !ok {
 		r.Outcome = Failed
-		r.Errors = append(r.Errors, TermError{
+		// It decided, so it comes before the failures of imputed terms.
+		r.Errors = slices.Insert(r.Errors, 0, TermError{
 			Class: NoScore, Message: fmt.Sprintf("%s over %d values of %d terms gives no finite reward", m.cfg.Aggregation, len(have), len(terms)),
 		})
 		return r

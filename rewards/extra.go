@@ -1,6 +1,7 @@
 package rewards
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -31,6 +32,7 @@ func termColumn(key string) string { return "reward/" + key }
 type termFields struct {
 	single bool
 	key    string // reward/<key>, or acc or score for a single reward
+	flag   string // says that the value was put in its place
 
 	mu       sync.Mutex
 	declared bool              // guarded by mu; the set is closed
@@ -41,23 +43,22 @@ type termFields struct {
 
 func newTermFields(t Term, single bool) (*termFields, error) {
 	f := &termFields{single: single, key: termColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
-	declared, ok := t.Scorer.(ExtraFielder)
+	f.flag = f.key + imputedSuffix
+	var fields []Field
+	if declared, ok := t.Scorer.(ExtraFielder); ok {
+		f.declared, fields = true, declared.ExtraFields()
+	}
 	if single {
-		f.key = "acc"
-		if ok && len(declared.ExtraFields()) > 0 {
+		f.key, f.flag = "acc", imputedSingle
+		if len(fields) > 0 {
 			f.key = "score"
 		}
 	}
-	if !ok {
-		return f, nil
+	var errs []error
+	for _, field := range fields {
+		errs = append(errs, f.add(t.Key, field))
 	}
-	f.declared = true
-	for _, field := range declared.ExtraFields() {
-		if err := f.add(t.Key, field); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
+	return f, errors.Join(errs...)
 }
 
 // add declares one column. The caller holds mu, or is the constructor.
@@ -73,6 +74,8 @@ func (f *termFields) add(term string, field Field) error {
 		return fmt.Errorf("term %q: the extra field %q would overwrite a column of the trainer; give it another name", term, column)
 	case column == f.key:
 		return fmt.Errorf("term %q: the extra field %q is the reward itself", term, column)
+	case column == f.flag:
+		return fmt.Errorf("term %q: the extra field %q says whether the reward was imputed; give it another name", term, column)
 	}
 	if _, twice := f.kinds[field.Name]; twice {
 		return fmt.Errorf("term %q declares the extra field %q twice", term, field.Name)
@@ -93,11 +96,7 @@ func (f *termFields) fill(extra map[string]any, t TermResult) {
 	if t.Status == StatusOK || t.Status == StatusImputed {
 		extra[f.key] = t.Value
 	}
-	flag := f.key + imputedSuffix
-	if f.single {
-		flag = imputedSingle
-	}
-	extra[flag] = t.Status == StatusImputed
+	extra[f.flag] = t.Status == StatusImputed
 	for name, field := range f.kinds {
 		extra[f.columns[name]] = scalar(t.Score.Extra[name], field.Kind)
 	}
@@ -109,18 +108,23 @@ func (f *termFields) fill(extra map[string]any, t TermResult) {
 }
 
 // learn takes the fields of a scorer that declares none from its first success.
-// A name that the trainer keeps for itself is not taken.
+// A name that the trainer keeps for itself is not taken, nor what is no scalar:
+// fill counts both as dropped.
 func (f *termFields) learn(term string, extra map[string]any) {
 	f.declared = true
 	for name, v := range extra {
-		kind := Number
+		var kind FieldKind
 		switch v.(type) {
 		case bool:
 			kind = Bool
 		case string:
 			kind = String
+		case nil, float64, float32, int, int64:
+			kind = Number
+		default:
+			continue
 		}
-		_ = f.add(term, Field{name, kind}) // refused names are counted as dropped by fill
+		_ = f.add(term, Field{name, kind})
 	}
 }
 

@@ -21,7 +21,8 @@ type Term struct {
 	// OnFailure says what stands in for the value of a term that is not required.
 	// The zero value means group_mean for a sample that has a group, else fail.
 	OnFailure TermPolicy
-	// Timeout bounds the term, retries included. Defaults to ManagerConfig.Timeout.
+	// Timeout bounds the term, retries included; at most MaxTermTimeout. Defaults to
+	// ManagerConfig.Timeout.
 	Timeout time.Duration
 	// Retries is how many more times a transient failure is tried. Defaults to 0.
 	Retries int
@@ -52,6 +53,9 @@ const (
 	DefaultTermTimeout = 120 * time.Second
 	DefaultBackoff     = 250 * time.Millisecond
 )
+
+// MaxTermTimeout is the longest a term may take: nobody waits for ever.
+const MaxTermTimeout = 24 * time.Hour
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c ManagerConfig) WithDefaults() ManagerConfig {
@@ -89,12 +93,20 @@ func (c ManagerConfig) Validate() error {
 	if !slices.Contains(Aggregations(), c.Aggregation) {
 		fault("aggregation %q: want one of %v", c.Aggregation, Aggregations())
 	}
+	if c.Timeout < 0 || c.Backoff < 0 {
+		fault("timeout and backoff cannot be negative")
+	}
+	if err := checkPolicy(c.OnSampleFailure.Policy, c.OnSampleFailure.Value, PolicyNone, PolicyZero, PolicyGroupMean); err != nil {
+		fault("on_sample_failure: %w", err)
+	}
 	seen := map[string]bool{}
 	var weights float64
 	for _, t := range c.Terms {
 		switch {
 		case t.Key == "" || strings.ContainsAny(t.Key, "/ \t\n"):
 			fault("term key %q: want a name without slashes or spaces", t.Key)
+		case !c.Single && termColumn(t.Key) == combinedColumn:
+			fault("term key %q: the column %s is the sum's; give the term another name", t.Key, combinedColumn)
 		case seen[t.Key]:
 			fault("term key %q is used twice", t.Key)
 		}
@@ -105,8 +117,11 @@ func (c ManagerConfig) Validate() error {
 		if !finite(t.Weight) {
 			fault("term %q: weight %v is not finite", t.Key, t.Weight)
 		}
-		if t.Timeout < 0 || t.Retries < 0 {
-			fault("term %q: timeout and retries cannot be negative", t.Key)
+		if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 {
+			fault("term %q: timeout and retries cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
+		}
+		if err := checkPolicy(t.OnFailure.Policy, t.OnFailure.Value, PolicyFail, PolicyZero, PolicyGroupMean); err != nil {
+			fault("term %q: on_failure: %w", t.Key, err)
 		}
 		weights += t.Weight
 	}
@@ -129,12 +144,13 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg}
+	var errs []error
 	for _, t := range cfg.Terms {
 		f, err := newTermFields(t, cfg.Single)
-		if err != nil {
-			return nil, err
-		}
-		m.fields = append(m.fields, f)
+		m.fields, errs = append(m.fields, f), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

@@ -96,7 +96,7 @@ func (m *Media) SetDecoder(d Decoder) {
 // gets its own context's error; a decoding that was cut short by its caller's
 // context is done again by the next caller.
 func (m *Media) Pixels(ctx context.Context) (*Pixels, error) {
-	if m.decoded == nil {
+	if m.decoder == nil {
 		return nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
 	}
 	var st *decodeState

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // Run is one sample's way through a Manager.
@@ -31,6 +33,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		m:       m,
 		sample:  s,
 		results: make([]TermResult, len(m.cfg.Terms)),
+		tries:   make([]atomic.Int32, len(m.cfg.Terms)),
 		answers: make(chan answer, len(m.cfg.Terms)),
 		start:   time.Now(),
 	}
@@ -39,10 +42,17 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	left.Store(int32(len(m.cfg.Terms))) //nolint:gosec // a profile has a handful of terms
 	for i := range m.cfg.Terms {
 		go func() { // ends with its scorer; Run.Done tells when all have
-			c.answers <- answer{i, m.score(ctx, &m.cfg.Terms[i], s)}
-			if left.Add(-1) == 0 {
-				close(run.done)
-			}
+			t := &m.cfg.Terms[i]
+			a := answer{i, TermResult{
+				Key: t.Key, Status: StatusFailed, Class: Panicked, Message: "the scorer ended its goroutine (runtime.Goexit)", Attempts: 1,
+			}}
+			defer func() {
+				c.answers <- a
+				if left.Add(-1) == 0 {
+					close(run.done)
+				}
+			}()
+			a.result = m.score(ctx, t, s, &c.tries[i])
 		}()
 	}
 	run.Result = c.collect(ctx)
@@ -55,40 +65,35 @@ type answer struct {
 	result TermResult
 }
 
-// collector gathers the answers of one run; only the goroutine of Run uses it.
+// collector gathers the answers of one run; but for tries, only the goroutine of
+// Run uses it.
 type collector struct {
 	m       *Manager
 	sample  *Sample
-	results []TermResult
-	answers chan answer // one place per term, so that an abandoned one never blocks
+	results []TermResult   // those without a key have not come
+	tries   []atomic.Int32 // attempts begun; counted by the term's goroutine
+	answers chan answer    // one place per term, so that an abandoned one never blocks
 	start   time.Time
 }
 
 // collect waits for all answers, for the deadlines of those that do not come, for
 // the failure of a required term, or for the end of ctx.
 func (c *collector) collect(ctx context.Context) Result {
-	terms := c.m.cfg.Terms
 	timer := time.NewTimer(c.nextDeadline())
 	defer timer.Stop()
-	for left := len(terms); left > 0; left-- {
+	for !c.complete() {
 		select {
 		case a := <-c.answers:
-			if c.results[a.term].Key != "" {
-				left++ // it was given up at its deadline
-				continue
-			}
-			c.results[a.term] = a.result
-			if a.result.Status == StatusFailed && terms[a.term].Required && ctx.Err() == nil {
-				return c.m.failed(c.settle())
-			}
+			c.take(a)
 		case <-timer.C:
-			left -= c.giveUp() - 1
+			c.giveUp()
 			timer.Reset(c.nextDeadline())
-			if c.failedRequired() {
-				return c.m.failed(c.settle())
-			}
 		case <-ctx.Done():
 			return Result{Outcome: OutcomeCancelled}
+		}
+		// A scorer that fails because the caller left has not decided anything.
+		if c.failedRequired() && ctx.Err() == nil {
+			return c.m.failed(c.sample, c.settle())
 		}
 	}
 	if ctx.Err() != nil {
@@ -97,10 +102,23 @@ func (c *collector) collect(ctx context.Context) Result {
 	return c.m.combine(c.sample, c.results)
 }
 
-// nextDeadline returns how long until the next unanswered term is overdue. The
-// grace lets a scorer that heeds its context answer for itself.
+func (c *collector) complete() bool {
+	return !slices.ContainsFunc(c.results, func(r TermResult) bool { return r.Key == "" })
+}
+
+// take keeps an answer, unless its term was given up at its deadline.
+func (c *collector) take(a answer) {
+	if c.results[a.term].Key == "" {
+		c.results[a.term] = a.result
+	}
+}
+
+// grace is how long after its deadline a term is waited for: it lets a scorer
+// that heeds its context answer for itself.
+const grace = 100 * time.Millisecond
+
+// nextDeadline returns how long until the next unanswered term is overdue.
 func (c *collector) nextDeadline() time.Duration {
-	const grace = 100 * time.Millisecond
 	next := time.Duration(1<<63 - 1)
 	for i, t := range c.m.cfg.Terms {
 		if c.results[i].Key == "" {
@@ -110,19 +128,21 @@ func (c *collector) nextDeadline() time.Duration {
 	return max(next, 0)
 }
 
-// giveUp fails every overdue term and returns how many there were.
-func (c *collector) giveUp() int {
-	n := 0
+// giveUp fails every overdue term. On a machine so busy that this goroutine itself
+// is late, answers that came in time may lie unread: they count.
+func (c *collector) giveUp() {
+	for len(c.answers) > 0 { // nobody else receives
+		c.take(<-c.answers)
+	}
+	took := time.Since(c.start)
 	for i, t := range c.m.cfg.Terms {
-		if c.results[i].Key == "" && time.Since(c.start) >= t.Timeout {
+		if c.results[i].Key == "" && took >= t.Timeout+grace {
 			c.results[i] = TermResult{
-				Key: t.Key, Status: StatusFailed, Class: Timeout, Attempts: 1, Took: time.Since(c.start),
+				Key: t.Key, Status: StatusFailed, Class: Timeout, Attempts: int(c.tries[i].Load()), Took: took,
 				Message: fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout),
 			}
-			n++
 		}
 	}
-	return n
 }
 
 func (c *collector) failedRequired() bool {
@@ -134,12 +154,13 @@ func (c *collector) failedRequired() bool {
 	return false
 }
 
-// settle marks the terms that had no time to answer as cancelled.
+// settle marks the terms that had no time to answer as skipped.
 func (c *collector) settle() []TermResult {
 	for i, t := range c.m.cfg.Terms {
 		if c.results[i].Key == "" {
 			c.results[i] = TermResult{
-				Key: t.Key, Status: StatusSkipped, Reason: "a required term of the sample failed", Took: time.Since(c.start),
+				Key: t.Key, Status: StatusSkipped, Reason: "a required term of the sample failed",
+				Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
 			}
 		}
 	}
@@ -148,14 +169,14 @@ func (c *collector) settle() []TermResult {
 
 // score runs one term to its final answer: attempts with a doubling, jittered
 // pause between them while the failure is transient and the budget lasts.
-func (m *Manager) score(ctx context.Context, t *Term, s *Sample) TermResult {
+func (m *Manager) score(ctx context.Context, t *Term, s *Sample, tries *atomic.Int32) TermResult {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	start := time.Now()
 	pause := m.cfg.Backoff
 	for attempt := 1; ; attempt++ {
-		score, err := guard(ctx, t.Scorer, s)
-		r := t.judge(score, err)
+		tries.Add(1)
+		r := t.attempt(ctx, s)
 		r.Attempts, r.Took = attempt, time.Since(start)
 		if r.Status != StatusFailed || !r.Class.Transient() || attempt > t.Retries || ctx.Err() != nil {
 			return r
@@ -164,22 +185,41 @@ func (m *Manager) score(ctx context.Context, t *Term, s *Sample) TermResult {
 		select {
 		case <-time.After(pause/2 + jitter):
 		case <-ctx.Done():
+			r.Took = time.Since(start)
 			return r
 		}
 		pause *= 2
 	}
 }
 
-// guard calls the scorer and turns a panic into an error. It must stand in the
-// goroutine that makes the call: a recover anywhere else would not be reached and
-// the process would die.
-func guard(ctx context.Context, sc Scorer, s *Sample) (score Score, err error) {
+// attempt calls the scorer once and judges what it returned; a panic in either
+// (an error's own methods are the scorer's code too) is a failure. The recover
+// must stand in the goroutine that makes the call: anywhere else it would not be
+// reached and the process would die.
+func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", Panicked, p, firstLines(debug.Stack(), 2048))
+			stack := debug.Stack()
+			r = TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked}
+			r.Message = clip(fmt.Sprintf("%v: %v", Panicked, p), maxMessage/2) + "\n" + clip(string(stack), maxMessage/2)
 		}
 	}()
-	return sc.Score(ctx, s)
+	return t.judge(t.Scorer.Score(ctx, s))
 }
 
-func firstLines(b []byte, n int) []byte { return b[:min(len(b), n)] }
+// maxMessage bounds what a scorer says about a failure, in bytes: messages travel
+// with the result and are remembered with it.
+const maxMessage = 4096
+
+// clip cuts s to n bytes or a little less, never within a character.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const mark = " …"
+	n -= len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}

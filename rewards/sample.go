@@ -1,6 +1,7 @@
 package rewards
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -53,11 +54,12 @@ func (s *Sample) HasGroup() bool { return s.UID != "" && s.GroupSize > 1 }
 
 // Truth returns the ground truth if it is a JSON string.
 func (s *Sample) Truth() (string, bool) {
-	if len(s.GroundTruth) == 0 || s.GroundTruth[0] != '"' {
+	raw := bytes.TrimLeft(s.GroundTruth, " \t\r\n")
+	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
 	var t string
-	if err := json.Unmarshal(s.GroundTruth, &t); err != nil {
+	if err := json.Unmarshal(raw, &t); err != nil {
 		return "", false
 	}
 	return t, true

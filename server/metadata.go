@@ -14,51 +14,78 @@ const truthKey = "ground_truth"
 // readMetadata hands metadata on: a dict to all samples, a list of dicts to one
 // each. Its ground_truth becomes the samples'; in a dict for all, a list as long as
 // the batch gives one to each. The rest is extra_info.
-func readMetadata(v pickle.Value, plans []plan) *fault {
+func readMetadata(v pickle.Value, plans []plan, info *infoBudget) *fault {
 	if v == nil {
 		return nil
 	}
 	if items, ok := pickle.Items(v); ok {
-		if len(items) == 0 {
-			return nil
-		}
-		if len(items) != len(plans) {
-			return faultf(rewards.Malformed, "metadata has %d entries for %d images", len(items), len(plans))
-		}
-		for i, item := range items {
-			if item == nil {
-				continue
-			}
-			fields, f := plainDict(item, "metadata")
-			if f != nil {
-				return f
-			}
-			truth := fields[truthKey]
-			delete(fields, truthKey)
-			if f := setInfo(plans[i].sample, truth, fields); f != nil {
-				return f
-			}
-		}
-		return nil
+		return readMetadataList(items, plans, info)
 	}
-	fields, f := plainDict(v, "metadata")
+	truth, fields, f := splitTruth(v)
 	if f != nil {
 		return f
 	}
-	truth := fields[truthKey]
-	delete(fields, truthKey)
 	each, perSample := truth.([]any)
 	perSample = perSample && len(each) == len(plans)
-	for i := range plans {
-		t := truth
-		if perSample {
-			t = each[i]
+	var shared json.RawMessage
+	if truth != nil && !perSample {
+		if shared, f = info.json(truthKey, truth); f != nil {
+			return f
 		}
-		if f := setInfo(plans[i].sample, t, fields); f != nil {
+	}
+	extra, f := info.json("metadata", fields)
+	if f != nil {
+		return f
+	}
+	for i := range plans {
+		s := plans[i].sample
+		s.ExtraInfo, s.GroundTruth = extra, shared
+		if perSample && each[i] != nil {
+			if s.GroundTruth, f = info.json(truthKey, each[i]); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+func readMetadataList(items []pickle.Value, plans []plan, info *infoBudget) *fault {
+	if len(items) == 0 {
+		return nil
+	}
+	if len(items) != len(plans) {
+		return faultf(rewards.Malformed, "metadata has %d entries for %d images", len(items), len(plans))
+	}
+	for i, item := range items {
+		if item == nil {
+			continue
+		}
+		truth, fields, f := splitTruth(item)
+		if f != nil {
+			return f
+		}
+		s := plans[i].sample
+		if truth != nil {
+			if s.GroundTruth, f = info.json(truthKey, truth); f != nil {
+				return f
+			}
+		}
+		if s.ExtraInfo, f = info.json("metadata", fields); f != nil {
 			return f
 		}
 	}
 	return nil
+}
+
+// splitTruth takes ground_truth out of a metadata dict.
+func splitTruth(v pickle.Value) (truth any, fields map[string]any, f *fault) {
+	fields, f = plainDict(v, "metadata")
+	if f != nil {
+		return nil, nil, f
+	}
+	truth = fields[truthKey]
+	delete(fields, truthKey)
+	return truth, fields, nil
 }
 
 // plainDict turns a dict into what JSON can hold.
@@ -74,24 +101,24 @@ func plainDict(v pickle.Value, name string) (map[string]any, *fault) {
 	return fields, nil
 }
 
-// setInfo writes ground truth and extra info of a sample. NaN and infinities are
-// refused: JSON has none, and absence is not zero.
-func setInfo(s *rewards.Sample, truth any, fields map[string]any) *fault {
-	if truth != nil {
-		b, err := json.Marshal(truth)
-		if err != nil {
-			return faultf(rewards.Malformed, "ground_truth: %v", err)
-		}
-		s.GroundTruth = b
+// infoBudget bounds what a batch's metadata becomes as JSON: values that a pickle
+// shares are written out once for each sample.
+type infoBudget struct{ left int64 }
+
+// json encodes v; nil for an empty dict. NaN and infinities are refused: JSON has
+// none, and absence is not zero.
+func (b *infoBudget) json(name string, v any) (json.RawMessage, *fault) {
+	if fields, ok := v.(map[string]any); ok && len(fields) == 0 {
+		return nil, nil
 	}
-	if len(fields) > 0 {
-		b, err := json.Marshal(fields)
-		if err != nil {
-			return faultf(rewards.Malformed, "metadata: %v", err)
-		}
-		s.ExtraInfo = b
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, faultf(rewards.Malformed, "%s: %v", name, err)
 	}
-	return nil
+	if b.left -= int64(len(text)); b.left < 0 || len(text) > wire.MaxHeaderBytes {
+		return nil, faultf(rewards.TooLarge, "%s of %d bytes as JSON; the limit is %d for a sample and pickle_bytes for a batch", name, len(text), wire.MaxHeaderBytes)
+	}
+	return text, nil
 }
 
 // geneval is what a GenEval request needs beside its samples: reward-server's
@@ -112,11 +139,13 @@ const (
 	strictField = "strict_reward"
 	// otherTag fills the lists of the tags that a sample does not have.
 	otherTag = -10.0
+	// maxTags bounds the lists of an answer, one as long as the batch for each tag.
+	maxTags = 64
 )
 
 // readGenEval hands each sample its entry of meta_datas, as extra_info, together
 // with only_strict; an entry's prompt stands in for a missing one.
-func readGenEval(in pickleInput, plans []plan, p *Profile, all []Profile) (*geneval, *fault) {
+func readGenEval(in pickleInput, plans []plan, p *Profile, all []Profile, info *infoBudget) (*geneval, *fault) {
 	if strictKey(p) == "" {
 		able := make([]string, 0, 1)
 		for i := range all {
@@ -153,9 +182,12 @@ func readGenEval(in pickleInput, plans []plan, p *Profile, all []Profile) (*gene
 		if prompt, ok := fields["prompt"].(string); ok && plans[i].sample.Prompt == "" {
 			plans[i].sample.Prompt = prompt
 		}
-		if f := setInfo(plans[i].sample, nil, fields); f != nil {
+		if plans[i].sample.ExtraInfo, f = info.json("meta_datas", fields); f != nil {
 			return nil, f
 		}
+	}
+	if n := len(g.allTags()); n > maxTags {
+		return nil, faultf(rewards.Malformed, "meta_datas has %d different tags; the limit is %d", n, maxTags)
 	}
 	return g, nil
 }
@@ -187,7 +219,7 @@ func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []fl
 	key := strictKey(p)
 	strict := make([]float64, len(results))
 	for i, r := range results {
-		v, ok := r.ExtraInfo[key].(float64)
+		v, ok := number(r.ExtraInfo[key])
 		if !ok {
 			f := faultf(rewards.NoScore, "sample %d: reward %q did not report %s", i, p.Name, key)
 			f.failed = []int{i}
@@ -203,21 +235,26 @@ func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []fl
 	return nil
 }
 
+// number is the value of a number or bool of reward_extra_info.
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case float64:
+		return n, true
+	case int64:
+		return float64(n), true
+	case bool:
+		if n {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
 // byTag spreads values over one list for each tag, as long as the batch.
 func (g *geneval) byTag(values []float64) *pickle.Dict {
-	tags := genevalTags()
-	known := map[string]bool{}
-	for _, t := range tags {
-		known[t] = true
-	}
-	for _, t := range g.tags {
-		if !known[t] {
-			known[t] = true
-			tags = append(tags, t)
-		}
-	}
 	d := &pickle.Dict{}
-	for _, tag := range tags {
+	for _, tag := range g.allTags() {
 		list := make([]float64, len(values))
 		for i, v := range values {
 			list[i] = otherTag
@@ -230,3 +267,18 @@ func (g *geneval) byTag(values []float64) *pickle.Dict {
 	return d
 }
 
+// allTags are the six and whatever else the request names.
+func (g *geneval) allTags() []string {
+	tags := genevalTags()
+	known := map[string]bool{}
+	for _, t := range tags {
+		known[t] = true
+	}
+	for _, t := range g.tags {
+		if !known[t] {
+			known[t] = true
+			tags = append(tags, t)
+		}
+	}
+	return tags
+}

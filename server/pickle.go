@@ -68,6 +68,7 @@ func (s *Server) scorePickle(ctx context.Context, req *request) (answer, *fault)
 
 // allScores returns the score of every result, or one fault for all that have none.
 func allScores(results []*wire.Result) ([]float64, *fault) {
+	const named = 3 // samples whose reason goes into the message
 	scores := make([]float64, len(results))
 	var f *fault
 	var texts []string
@@ -84,7 +85,7 @@ func allScores(results []*wire.Result) ([]float64, *fault) {
 			f.class, f.status = class, statusOf(class)
 		}
 		f.failed = append(f.failed, i)
-		if const3 := 3; len(texts) < const3 {
+		if len(texts) < named {
 			texts = append(texts, fmt.Sprintf("sample %d: %s", i, text))
 		}
 	}
@@ -146,10 +147,11 @@ func (s *Server) readPickle(ctx context.Context, req *request, p *Profile) (*pic
 		}
 		b.plans[i].sample = sample
 	}
+	info := &infoBudget{left: s.cfg.PickleBytes}
 	if in.metaDatas != nil {
-		b.geneval, f = readGenEval(in, b.plans, p, s.profiles)
+		b.geneval, f = readGenEval(in, b.plans, p, s.profiles, info)
 	} else {
-		f = readMetadata(in.metadata, b.plans)
+		f = readMetadata(in.metadata, b.plans, info)
 	}
 	return b, f
 }

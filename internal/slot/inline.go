@@ -46,11 +46,11 @@ func NewInline(cfg Config, kind Kind) (*Inline, error) {
 // Start builds the handlers one after the other and has each answer the canary.
 func (p *Inline) Start(ctx context.Context) error {
 	p.mu.Lock()
-	again := p.started
+	again := p.started || p.stopped
 	p.started = true
 	p.mu.Unlock()
 	if again {
-		return fmt.Errorf("%w: started twice", ErrUnavailable)
+		return fmt.Errorf("%w: started twice or after its end", ErrUnavailable)
 	}
 	for range p.cfg.Slots {
 		h, err := p.kind.New(p.cfg.Init)

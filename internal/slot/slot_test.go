@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "slot" && strings.HasPrefix(os.Args[2], "evil-") {
 		evil(os.Args[2])
 	}
+	if len(os.Args) == 2 && os.Args[1] == "parent" {
+		parent()
+	}
 	if code, child := slot.Main(os.Args[1:], kinds()...); child {
 		os.Exit(code)
 	}

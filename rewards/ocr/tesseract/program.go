@@ -114,6 +114,8 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, p.ended(ctx, "the program was killed")
+	case out.over:
+		return nil, fmt.Errorf("%w: %w", slot.ErrHandler, errTooMuch)
 	case errors.As(err, &exit) && !exit.Exited():
 		p.note(func(s *slot.Stats) { s.Crashes++ })
 		return nil, fmt.Errorf("%w: %w: %s", slot.ErrCrashed, err, errs)
@@ -228,27 +230,33 @@ func joinWords(words []word) (ocr.Line, bool) {
 }
 
 // bounded is a writer that keeps the first max bytes. Beyond them it fails,
-// which ends the program, or is silent.
+// which ends the program by closing its pipe, or is silent. It does not embed the
+// buffer: io.Copy would find Buffer.ReadFrom and go round the bound.
 type bounded struct {
-	bytes.Buffer
-
+	buf    bytes.Buffer
 	max    int
 	silent bool
+	over   bool
 }
 
 var errTooMuch = errors.New("the program says too much")
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.max - b.Len(); len(p) > room {
-		if !b.silent {
-			return 0, errTooMuch
-		}
-		b.Buffer.Write(p[:room])
-		return len(p), nil
+	room := b.max - b.buf.Len()
+	if len(p) <= room {
+		return b.buf.Write(p)
 	}
-	return b.Buffer.Write(p)
+	b.over = true
+	if !b.silent {
+		return 0, errTooMuch
+	}
+	b.buf.Write(p[:room])
+	return len(p), nil
 }
+
+// String returns what was kept.
+func (b *bounded) String() string { return b.buf.String() }
 
 // Available says which Tesseract this build uses, or what is missing.
 func Available() (detail string, err error) {

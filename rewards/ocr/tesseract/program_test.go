@@ -22,8 +22,8 @@ func pretend(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestAProgramThatMisbehavesIsAnErrorOfItsClass(t *testing.T) {
-	for name, c := range map[string]struct {
+func TestAProgramThatMisbehavesIsAnErrorOfItsClass(t *testing.T) { //nolint:paralleltest // t.Setenv
+	for name, c := range map[string]struct { //nolint:paralleltest // t.Setenv
 		script string
 		class  rewards.Class
 		says   string
@@ -32,7 +32,7 @@ func TestAProgramThatMisbehavesIsAnErrorOfItsClass(t *testing.T) {
 		"crashes":     {"echo oh >&2; kill -SEGV $$", rewards.Crashed, "segmentation fault"},
 		"fails":       {"echo no such language >&2; exit 1", rewards.Unavailable, "no such language"},
 		"talks":       {"exec yes", rewards.Unavailable, "says too much"},
-		"misreads":    {`printf '5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t90\tnonsense\n'`, rewards.Unavailable, "nonsense"},
+		"misreads":    {`printf '5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t90\tnonsense\n'`, rewards.Unavailable, "NONSENSE"},
 		"no table":    {`printf '5\t1\t1\t1\t1\t1\tx\t0\t9\t9\t90\tnonsense\n'`, rewards.Unavailable, "unexpected row"},
 		"says naught": {"cat >/dev/null", rewards.Unavailable, "canary"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/slot"
@@ -34,6 +35,7 @@ type Reader struct {
 	backend backend
 	warm    chan warmth // capacity 1: the state doubles as its lock
 	close   sync.Once
+	closed  atomic.Bool
 }
 
 type warmth struct{ started bool }
@@ -72,6 +74,9 @@ func (r *Reader) Warm(ctx context.Context) error {
 	if w.started {
 		return nil
 	}
+	if r.closed.Load() {
+		return fmt.Errorf("%w: tesseract: the reader is closed", rewards.Unavailable)
+	}
 	if err := r.backend.start(ctx); err != nil {
 		return classify(ctx, err)
 	}
@@ -83,12 +88,11 @@ func (r *Reader) Warm(ctx context.Context) error {
 // the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
 // Timeout, Unavailable or Internal, or wrap ctx's cancellation.
 func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
-	if frame < 0 || frame >= px.Count || len(px.RGB) != px.Count*px.Width*px.Height*3 {
+	if px.Width < 1 || px.Height < 1 || frame < 0 || frame >= px.Count || len(px.RGB) != px.Count*px.Width*px.Height*3 {
 		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
 	}
-	// In 64 bits no product of two sides that passed as a length overflows.
-	if n := px.Width * px.Height; n < 1 || n > r.cfg.MaxPixels {
-		return nil, fmt.Errorf("%w: a frame of %dx%d, tesseract reads 1 to %d pixels", rewards.BadInput, px.Width, px.Height, r.cfg.MaxPixels)
+	if n := px.Width * px.Height; n > r.cfg.MaxPixels {
+		return nil, fmt.Errorf("%w: a frame of %dx%d, tesseract reads at most %d pixels", rewards.BadInput, px.Width, px.Height, r.cfg.MaxPixels)
 	}
 	if err := r.Warm(ctx); err != nil {
 		return nil, err
@@ -111,6 +115,7 @@ func (r *Reader) Stats() slot.Stats { return r.backend.stats() }
 func (r *Reader) Close() error {
 	var err error
 	r.close.Do(func() {
+		r.closed.Store(true)
 		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 		defer cancel()
 		err = r.backend.stop(ctx)

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/node"
+)
+
+const scorersText = `
+Lists every reward that ships, with its options and their defaults. In the
+configuration it is named by its path, builtin://<name>; options stand beside the
+path, or under reward_kwargs of a custom_reward_function.`
+
+func scorers(_ context.Context, args []string, e env) int {
+	fs := newFlags(e, "scorers", scorersText, "rewardloop scorers")
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	s, err := node.NewScorers(config.Default())
+	if err != nil {
+		return complain(e, "scorers", exitFailure, err)
+	}
+	for i, spec := range s.Names() {
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		fmt.Fprintf(e.stdout, "builtin://%s\n  %s\n", spec.Name, spec.Summary)
+		for _, o := range spec.Options {
+			fmt.Fprintf(e.stdout, "    %-22s %-8s default %-12s %s\n", o.Name, o.Type, o.Default, o.Doc)
+		}
+	}
+	if err := s.Close(); err != nil {
+		return complain(e, "scorers", exitFailure, err)
+	}
+	return exitOK
+}

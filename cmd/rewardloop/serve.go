@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/node"
+)
+
+const serveText = `
+Runs the reward loop in one process: gateway, workers and scorers. Trainers stream
+samples to /v1/stream, or post them to / (flow_grpo's pickle protocol) and
+/v1/score (JSON). The status page is at /.
+
+Overrides follow the flags in Hydra's form: key=value changes a key, +key=value adds
+one, ++key=value does either, ~key deletes.
+
+SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second one
+stops at once.`
+
+const serveExample = `
+rewardloop serve -c cfg.yaml
+rewardloop serve -c cfg.yaml --listen 0.0.0.0:8080 --token-file token
+rewardloop serve reward.custom_reward_function.path=builtin://ocr`
+
+func serve(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "serve", serveText, serveExample)
+	file := fs.String("c", "", "configuration `file` (YAML); none: overrides only")
+	listen := fs.String("listen", "", "`address` and port, over server.listen; a public one needs a token")
+	token := fs.String("token-file", "", "`file` with the token clients must send, over server.token_file")
+	logs := addLogFlags(fs)
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	overrides := fs.Args()
+	if *listen != "" {
+		overrides = append(overrides, "++server.listen="+*listen)
+	}
+	if *token != "" {
+		overrides = append(overrides, "++server.token_file="+*token)
+	}
+	cfg, err := config.Load(*file, overrides, e.getenv)
+	if err != nil {
+		return complain(e, "serve", exitUsage, err)
+	}
+	log, err := logs.logger(e)
+	if err != nil {
+		return complain(e, "serve", exitUsage, err)
+	}
+	for _, n := range cfg.Notes() {
+		log.WarnContext(ctx, "configuration", "note", n.String())
+	}
+	return serveNode(ctx, e, cfg, log)
+}
+
+// serveNode runs a node until it is told to stop.
+func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger) int {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release()})
+	if err != nil {
+		return complain(e, "serve", exitUsage, err)
+	}
+	start := time.Now()
+	if err := n.Start(ctx); err != nil {
+		return complain(e, "serve", exitFailure, err)
+	}
+	defer n.Stop()
+	addr, err := n.Listen(ctx)
+	if err != nil {
+		return complain(e, "serve", exitFailure, err)
+	}
+	log.InfoContext(ctx, "serving", "address", addr.String(), "version", release(), "workers", cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
+	select {
+	case s := <-signals:
+		log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
+	case <-ctx.Done():
+	}
+	dctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() { // ends with the process, or with dctx
+		select {
+		case <-signals:
+			cancel()
+		case <-dctx.Done():
+		}
+	}()
+	if err := n.Drain(dctx); err != nil {
+		log.WarnContext(ctx, "stopped before all samples were answered", "error", err)
+		return exitFailure
+	}
+	log.InfoContext(ctx, "every sample was answered; stopping")
+	return exitOK
+}
+
+// logFlags are the flags of every command that logs.
+type logFlags struct{ level, format *string }
+
+func addLogFlags(fs *flag.FlagSet) logFlags {
+	return logFlags{
+		level:  fs.String("log-level", "info", "`level`: debug, info, warn or error"),
+		format: fs.String("log-format", "text", "`format`: text or json"),
+	}
+}
+
+func (f logFlags) logger(e env) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(*f.level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", *f.level)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch *f.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(e.stderr, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(e.stderr, opts)), nil
+	}
+	return nil, errors.New("--log-format: want text or json")
+}

@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// Options are what a node is made from.
+type Options struct {
+	Config *config.Config
+	Log    *slog.Logger // nil: discarded
+	// Version is announced by workers and shown on the status page.
+	Version string
+}
+
+// Node is one process: gateway, workers, engine and edge.
+type Node struct {
+	// Loop is the gateway.
+	Loop *loop.Manager
+
+	cfg      *config.Config
+	log      *slog.Logger
+	version  string
+	scorers  *Scorers
+	managers map[string]*rewards.Manager
+	decoder  *media.Decoder
+	metrics  *prometheus.Registry
+	fabric   *fabric.Fabric
+	workers  []*workers.Worker
+	sources  []*fabric.Source
+	server   *server.Server
+}
+
+// New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
+func New(o Options) (*Node, error) {
+	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry()}
+	if n.log == nil {
+		n.log = slog.New(slog.DiscardHandler)
+	}
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if len(o.Config.Profiles) == 0 {
+		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
+	}
+	var err error
+	if n.scorers, err = NewScorers(o.Config); err != nil {
+		return nil, err
+	}
+	if n.managers, err = config.BuildManagers(o.Config, n.scorers.Registry); err != nil {
+		return nil, errors.Join(err, n.scorers.Close())
+	}
+	if m := n.managers[config.DefaultProfile]; m != nil {
+		n.managers[""] = m // a sample that names no reward means the default one
+	}
+	d := o.Config.Pool.Decode
+	n.decoder, err = media.New(media.Config{MaxPixels: d.MaxPixels, MaxFrames: d.MaxFrames, BudgetBytes: d.BudgetBytes})
+	if err != nil {
+		return nil, errors.Join(err, n.closeScorers())
+	}
+	return n, nil
+}
+
+// Start brings everything up. On an error what was started is stopped again.
+func (n *Node) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			n.Stop()
+		}
+	}()
+	if err := n.warm(ctx); err != nil {
+		return err
+	}
+	if n.fabric, err = fabric.Open(ctx, fabric.Config{Log: n.log}); err != nil {
+		return err
+	}
+	test, err := newSelfTest(n.scorers)
+	if err != nil {
+		return err
+	}
+	n.managers[selfTestProfile] = test.manager
+	if err := n.startLoop(ctx); err != nil {
+		return err
+	}
+	if err := n.startWorkers(ctx); err != nil {
+		return err
+	}
+	n.server, err = server.New(server.Options{
+		Config: n.serverConfig(), Loop: n.Loop, Workers: n.fabric, Scorers: n.scorers.Names(), Gatherer: n.metrics,
+		Registerer: n.metrics, Log: n.log, Version: n.version,
+		SelfTest: func(ctx context.Context) error { return test.run(ctx, n.Loop) },
+	})
+	return err
+}
+
+// warm readies every reward's scorers: child processes are up and have read their
+// canary before the first sample comes.
+func (n *Node) warm(ctx context.Context) error {
+	for _, name := range sortedKeys(n.managers) {
+		if err := n.managers[name].Warm(ctx); err != nil {
+			return fmt.Errorf("reward %q is not ready: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (n *Node) startLoop(ctx context.Context) error {
+	l := n.cfg.Loop
+	cfg := loop.Config{
+		MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
+		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
+		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, Weights: l.RunWeights, KeepResults: l.ResultsKept,
+		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
+		OnSampleFailure: map[string]rewards.SamplePolicy{},
+	}
+	for name, p := range n.cfg.Profiles {
+		cfg.OnSampleFailure[name] = p.OnSampleFailure
+	}
+	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
+	var err error
+	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics})
+	if err != nil {
+		return err
+	}
+	n.Loop.Start(ctx)
+	return nil
+}
+
+func (n *Node) startWorkers(ctx context.Context) error {
+	w := n.cfg.Loop.Workers
+	slots := w.SlotsFor(n.cfg.NumWorkers, runtime.NumCPU())
+	metrics := workers.NewMetrics(n.metrics)
+	for i := range n.cfg.NumWorkers {
+		id := "w" + strconv.Itoa(i)
+		source, err := n.fabric.NewSource(id)
+		if err != nil {
+			return err
+		}
+		n.sources = append(n.sources, source)
+		worker, err := workers.New(workers.Options{
+			Config: workers.Config{
+				ID: id, Slots: slots, MaxAbandoned: w.AbandonedFor(slots), BreakerFailures: w.BreakerFailures,
+				BreakerPause: w.BreakerPause, BreakerMaxPause: w.BreakerMaxPause, Version: n.version,
+			},
+			Source: source, Gateway: n.Loop, Managers: n.managers, Decoder: n.decoder, Log: n.log, Metrics: metrics,
+		})
+		if err != nil {
+			return err
+		}
+		n.workers = append(n.workers, worker)
+		worker.Start(ctx)
+	}
+	return nil
+}
+
+func (n *Node) serverConfig() server.Config {
+	s, l := n.cfg.Server, n.cfg.Loop
+	return server.Config{
+		Listen: s.Listen, TokenFile: s.TokenFile, TLSCert: s.TLSCert, TLSKey: s.TLSKey, ClientCA: s.ClientCA,
+		PickleBytes: s.BodyBytes, JSONBytes: s.BodyBytes, BodiesBytes: max(l.MaxBytes, 2*s.BodyBytes),
+		SampleTimeout: l.HTTPSampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
+		// A sample beyond message_bytes is read to its end and answered by name; only
+		// one far beyond costs its sender the connection.
+		Stream: wsconn.Config{MessageBytes: 4 * l.MessageBytes},
+	}
+}
+
+// Listen opens the edge and returns its address.
+func (n *Node) Listen(ctx context.Context) (net.Addr, error) { return n.server.Start(ctx) }
+
+// Drain refuses new samples and returns when nothing is in flight, or when ctx or
+// the configured drain_timeout ends.
+func (n *Node) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Loop.DrainTimeout, time.Millisecond))
+	defer cancel()
+	if err := n.Loop.Drain(ctx); err != nil {
+		return fmt.Errorf("%d samples were still in flight after drain_timeout: %w", n.Loop.InFlight(), err)
+	}
+	if n.server != nil {
+		return n.server.Drain(ctx)
+	}
+	return nil
+}
+
+// Stop takes everything down, the edge first and the scorers last.
+func (n *Node) Stop() {
+	if n.server != nil {
+		n.server.Stop()
+	}
+	if n.Loop != nil {
+		n.Loop.Stop()
+	}
+	done := make(chan struct{}, len(n.workers))
+	for _, w := range n.workers {
+		go func() { w.Stop(); done <- struct{}{} }() // waited for below
+	}
+	for range n.workers {
+		<-done
+	}
+	for _, s := range n.sources {
+		s.Disconnect()
+	}
+	if n.fabric != nil {
+		n.fabric.Close()
+	}
+	if err := n.closeScorers(); err != nil {
+		n.log.Warn("closing the scorers", "error", err)
+	}
+}
+
+// closeScorers gives back what the rewards hold. "" is another name of the default.
+func (n *Node) closeScorers() error {
+	var errs []error
+	for name, m := range n.managers {
+		if name != "" {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(append(errs, n.scorers.Close())...)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// metrics are the server's own.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	panics   prometheus.Counter
+	joined   prometheus.Counter
+}
+
+func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
+	const ns, sub = "rewardloop", "http"
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "requests_total", Help: "Requests answered, by route and status; 499: the client left, 101: a stream that has ended.",
+		}, []string{"route", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "request_seconds", Help: "Time from a request's header to its answer, without streams.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"route"}),
+		panics: counter("panics_total", "Panics of handlers."),
+		joined: counter("joined_requests_total", "Requests answered by the scoring of another one with the same body."),
+	}
+	if reg == nil {
+		return m
+	}
+	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
+	}
+	reg.MustRegister(
+		m.requests, m.seconds, m.panics, m.joined,
+		gauge("body_bytes", "Memory booked for request bodies.", func() float64 { return float64(s.bodies.inUse()) }),
+		gauge("requests_in_flight", "Requests that wait for scores.", func() float64 { return float64(s.admission.count()) }),
+		gauge("connections", "Connections that speak HTTP.", func() float64 { return float64(s.conns.Load()) }),
+		gauge("streams", "Open websockets.", func() float64 { return float64(s.streams.count()) }),
+	)
+	return m
+}
+
+// observe logs and counts every request, and stands between a handler's panic and
+// the process.
+func (s *Server) observe(c *gin.Context) {
+	start := time.Now()
+	defer func() {
+		p := recover()
+		if p != nil {
+			s.panicked(c, p)
+		}
+		s.count(c, time.Since(start))
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(p) // net/http's own way to cut a connection
+		}
+	}()
+	c.Next()
+}
+
+// panicked answers a request whose handler has panicked, if that is still possible.
+func (s *Server) panicked(c *gin.Context, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		return
+	}
+	s.metrics.panics.Inc()
+	s.log.ErrorContext(c.Request.Context(), "panic in a handler", "route", c.FullPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if c.Writer.Written() || c.GetBool(upgradedKey) {
+		c.Abort()
+		return
+	}
+	f := &fault{status: http.StatusInternalServerError, class: rewards.Panicked, message: "the server failed on this request"}
+	if s.pickles(c.Request) {
+		// flow_grpo's client retries a 500 a thousand times.
+		f.status = http.StatusServiceUnavailable
+	}
+	s.refuse(c, f)
+}
+
+func (s *Server) count(c *gin.Context, took time.Duration) {
+	route, code := c.FullPath(), c.Writer.Status()
+	if route == "" {
+		route = "other" // paths are strangers' text; the metric has one for all
+	}
+	if c.GetBool(upgradedKey) {
+		code = http.StatusSwitchingProtocols
+	} else {
+		s.metrics.seconds.WithLabelValues(route).Observe(took.Seconds())
+	}
+	s.metrics.requests.WithLabelValues(route, strconv.Itoa(code)).Inc()
+	ctx := c.Request.Context()
+	if s.log.Enabled(ctx, slog.LevelDebug) {
+		s.log.DebugContext(ctx, "http request",
+			"method", c.Request.Method, "path", c.Request.URL.Path, "status", code, "took", took,
+			"bytes", c.Writer.Size(), "remote", c.Request.RemoteAddr, "request_id", c.Writer.Header().Get("X-Request-Id"))
+	}
+}

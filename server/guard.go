@@ -1,0 +1,116 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// token is what clients must show; nil: nothing. Only its digest is kept, which also
+// makes the comparison independent of its length.
+type token struct{ digest [sha256.Size]byte }
+
+// readToken reads a token file.
+func readToken(path string) (*token, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("token_file: %w", err)
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil, fmt.Errorf("token_file %s is empty", path)
+	}
+	for _, c := range text {
+		if c <= ' ' || c > '~' {
+			return nil, fmt.Errorf("token_file %s: a token is one word of printable ASCII, it cannot hold %q", path, c)
+		}
+	}
+	return &token{sha256.Sum256(text)}, nil
+}
+
+// matches compares in constant time.
+func (t *token) matches(s string) bool {
+	d := sha256.Sum256([]byte(s))
+	return subtle.ConstantTimeCompare(d[:], t.digest[:]) == 1
+}
+
+// presented reports whether a request shows the token: as a bearer token, or, where
+// a person with a browser may look, as the password of HTTP's basic login.
+func (t *token) presented(r *http.Request, basic bool) bool {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return false
+	}
+	scheme, rest, ok := strings.Cut(values[0], " ")
+	if ok && strings.EqualFold(scheme, "Bearer") {
+		return t.matches(strings.TrimSpace(rest))
+	}
+	if _, password, ok := r.BasicAuth(); ok && basic {
+		return t.matches(password)
+	}
+	return false
+}
+
+// guard lets requests in: no token in the URL, where logs and proxies would keep
+// it; no page of another site that has a browser send what it wants; and the token.
+// It answers before anything of the body is read.
+func (s *Server) guard(c *gin.Context) {
+	r := c.Request
+	if q := r.URL.Query(); q.Has("token") || q.Has("access_token") || r.URL.User != nil {
+		s.refuse(c, &fault{status: http.StatusBadRequest, class: rewards.Malformed, message: "a token in the URL is not taken: send Authorization: Bearer"})
+		return
+	}
+	if err := s.crossOrigin.Check(r); err != nil && r.Method != http.MethodGet {
+		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: "the request comes from a web page of another site"})
+		return
+	}
+	route := c.FullPath()
+	if s.token == nil || route == routeHealth || route == routeReady || s.token.presented(r, route == routeRoot && r.Method == http.MethodGet) {
+		return
+	}
+	scheme := "Bearer"
+	if route == routeRoot && r.Method == http.MethodGet {
+		scheme = "Basic" // has a browser ask for a name, which does not matter, and the token
+	}
+	c.Header("WWW-Authenticate", scheme+` realm="rewardloop"`)
+	s.refuse(c, &fault{status: http.StatusUnauthorized, class: "unauthorized", message: "the token is missing or wrong: send Authorization: Bearer with the token of this server's token_file"})
+}
+
+// tlsConfig reads certificate and client CAs; nil without TLS.
+func tlsConfig(cfg Config) (*tls.Config, error) {
+	if cfg.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if cfg.ClientCA == "" {
+		return t, nil
+	}
+	pem, err := os.ReadFile(cfg.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("client_ca: %w", err)
+	}
+	t.ClientCAs = x509.NewCertPool()
+	if !t.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, errors.New("client_ca " + cfg.ClientCA + " holds no PEM certificate")
+	}
+	t.ClientAuth = tls.RequireAndVerifyClientCert
+	return t, nil
+}

@@ -1,0 +1,300 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// jsonParser reads the JSON of /v1/score. What is wrong with the text is an error;
+// what is wrong with one picture refuses its sample.
+type jsonParser struct {
+	most    int
+	longest time.Duration
+	files   map[string]*file
+	request string // the flight's id
+	batch   jsonBatch
+}
+
+var errUnknownKey = errors.New("unknown key")
+
+// readRequest reads {"samples": […]} or one sample.
+func (p *jsonParser) readRequest(t jsonText) error {
+	many := false
+	if err := t.object(func(key string, _ jsonText) error {
+		many = many || key == samplesPart
+		return nil
+	}); err != nil {
+		return err
+	}
+	if !many {
+		return p.readSample(t)
+	}
+	return t.object(func(key string, v jsonText) (err error) {
+		switch key {
+		case samplesPart:
+			err = v.array(func(_ int, v jsonText) error { return p.readSample(v) })
+		case "reward":
+			p.batch.reward, err = v.str()
+		case "deadline_ms":
+			p.batch.deadline, err = p.deadline(v)
+		case "on_sample_failure":
+			var text string
+			var policy rewards.SamplePolicy
+			if text, err = v.str(); err != nil {
+				break
+			}
+			policy, err = rewards.ParseSamplePolicy(text)
+			p.batch.policy = &policy
+		default:
+			err = errUnknownKey
+		}
+		return err
+	})
+}
+
+func (p *jsonParser) deadline(v jsonText) (time.Duration, error) {
+	ms, err := v.integer(1, p.longest.Milliseconds())
+	return time.Duration(ms) * time.Millisecond, err
+}
+
+// readSample reads one sample and appends its plan.
+func (p *jsonParser) readSample(t jsonText) error {
+	if len(p.batch.plans) == p.most {
+		return faultf(rewards.TooLarge, "more than %d samples in one request", p.most)
+	}
+	s := &rewards.Sample{}
+	pl := plan{sample: s}
+	err := t.object(func(key string, v jsonText) (err error) {
+		switch key {
+		case "id":
+			s.ID, err = v.str()
+		case "step":
+			s.Step, err = v.integer(math.MinInt64, math.MaxInt64)
+		case "split":
+			var text string
+			text, err = v.str()
+			if s.Split = rewards.Split(text); err == nil && s.Split != rewards.Train && s.Split != rewards.Val {
+				err = fmt.Errorf("%q: want train or val", clip(text))
+			}
+		case "index":
+			var n int64
+			n, err = v.integer(0, math.MaxInt32)
+			s.Index = &n
+		case "uid":
+			s.UID, err = v.str()
+		case "group_size":
+			var n int64
+			n, err = v.integer(0, int64(p.most))
+			s.GroupSize = int(n)
+		case "reward":
+			s.Reward, err = v.str()
+		case "data_source":
+			s.DataSource, err = v.str()
+		case "prompt":
+			s.Prompt, err = v.str()
+		case "response":
+			s.Response, err = v.str()
+		case "ground_truth":
+			if v.kind() != 'n' {
+				s.GroundTruth = []byte(v)
+			}
+		case "extra_info":
+			if v.kind() != '{' {
+				return fmt.Errorf("%w object: found %s", errWant, v.short())
+			}
+			s.ExtraInfo = []byte(v)
+		case "deadline_ms":
+			pl.timeout, err = p.deadline(v)
+		case "images":
+			err = v.array(func(_ int, v jsonText) error { return p.readImage(v, &pl) })
+		case "videos":
+			err = v.array(func(_ int, v jsonText) error { return p.readVideo(v, &pl) })
+		default:
+			err = errUnknownKey
+		}
+		return err
+	})
+	p.batch.plans = append(p.batch.plans, pl)
+	return err
+}
+
+// readImage reads {"b64"|"file", "encoding", "layout", "dtype", "shape"}.
+func (p *jsonParser) readImage(t jsonText, pl *plan) error {
+	var data []byte
+	have := 0
+	var m rewards.Media
+	err := t.object(func(key string, v jsonText) (err error) {
+		switch key {
+		case "b64":
+			have++
+			data, err = decodeBase64(v)
+		case "file":
+			have++
+			data, err = p.file(v)
+		case "encoding":
+			err = word(v, &m.Encoding)
+		case "layout":
+			err = word(v, &m.Layout)
+		case "dtype":
+			m.DType, err = v.str()
+		case "shape":
+			err = v.array(func(_ int, v jsonText) error {
+				n, err := v.integer(0, math.MaxInt32)
+				m.Shape = append(m.Shape, int(n))
+				return err
+			})
+		default:
+			err = errUnknownKey
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if have != 1 {
+		return errors.New(`a picture needs either "b64" or "file"`)
+	}
+	if m.Encoding == rewards.Raw {
+		m.Kind, m.Data = rewards.Image, data
+		pl.sample.Media = append(pl.sample.Media, &m)
+		return nil
+	}
+	sniffed := picture(data)
+	switch {
+	case m.Layout != "" || m.DType != "" || m.Shape != nil:
+		return errors.New(`layout, dtype and shape go with "encoding": "raw"`)
+	case sniffed == nil:
+		pl.refuse("picture %d is neither JPEG nor PNG nor WebP", len(pl.sample.Media))
+	case m.Encoding != "" && m.Encoding != sniffed.Encoding:
+		pl.refuse("picture %d is a %s, not a %s", len(pl.sample.Media), sniffed.Encoding, m.Encoding)
+	default:
+		pl.sample.Media = append(pl.sample.Media, sniffed)
+	}
+	return nil
+}
+
+// refuse makes a sample's plan one that is not submitted.
+func (pl *plan) refuse(format string, args ...any) {
+	if pl.refused == nil {
+		pl.refused = faultf(rewards.BadInput, format, args...)
+	}
+}
+
+// readVideo reads {"frames": [picture…], "fps"}.
+func (p *jsonParser) readVideo(t jsonText, pl *plan) error {
+	m := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
+	err := t.object(func(key string, v jsonText) (err error) {
+		switch key {
+		case "frames":
+			err = v.array(func(_ int, v jsonText) error { return p.readFrame(v, m, pl) })
+		case "fps":
+			m.FPS, err = v.number()
+		default:
+			err = errUnknownKey
+		}
+		return err
+	})
+	if err == nil && len(m.Frames) == 0 && pl.refused == nil {
+		err = errors.New("a video needs frames")
+	}
+	pl.sample.Media = append(pl.sample.Media, m)
+	return err
+}
+
+// readFrame reads one picture of a video.
+func (p *jsonParser) readFrame(t jsonText, m *rewards.Media, pl *plan) error {
+	inner := plan{sample: &rewards.Sample{}}
+	if err := p.readImage(t, &inner); err != nil {
+		return err
+	}
+	switch {
+	case inner.refused != nil:
+		pl.refuse("frame %d: %s", len(m.Frames), inner.refused.message)
+	case inner.sample.Media[0].Encoding == rewards.Raw:
+		return errors.New("the frames of a video are encoded pictures; raw videos go over /v1/stream")
+	default:
+		m.Frames = append(m.Frames, inner.sample.Media[0].Data)
+	}
+	return nil
+}
+
+func word[T ~string](v jsonText, to *T) error {
+	text, err := v.str()
+	*to = T(text)
+	return err
+}
+
+// file looks up a part of a multipart body.
+func (p *jsonParser) file(v jsonText) ([]byte, error) {
+	name, err := v.str()
+	if err != nil {
+		return nil, err
+	}
+	f := p.files[name]
+	if f == nil {
+		return nil, fmt.Errorf("the body has no part named %q", clip(name))
+	}
+	f.used = true
+	return f.data, nil
+}
+
+// finish checks the samples against each other and gives them names that no other
+// request uses: ids and groups of different requests must never meet in the loop.
+func (p *jsonParser) finish() error {
+	b := &p.batch
+	if len(b.plans) == 0 {
+		return errors.New("no samples")
+	}
+	for name, f := range p.files {
+		if !f.used {
+			return fmt.Errorf("no picture refers to the part %q", clip(name))
+		}
+	}
+	seen := map[string]bool{}
+	groups, sound := map[string]int{}, map[string]int{}
+	for i := range b.plans {
+		pl := &b.plans[i]
+		s := pl.sample
+		if len(s.ID) > wire.MaxNameBytes/2 || len(s.UID) > wire.MaxNameBytes/2 {
+			return fmt.Errorf("samples[%d]: id and uid may have %d bytes", i, wire.MaxNameBytes/2)
+		}
+		if s.ID == "" {
+			s.ID = fmt.Sprintf("%s-%d", p.request, i)
+		}
+		if seen[s.ID] {
+			return fmt.Errorf("samples[%d]: the id %q is there twice", i, clip(s.ID))
+		}
+		seen[s.ID] = true
+		b.ids, b.uids = append(b.ids, s.ID), append(b.uids, s.UID)
+		if s.HasGroup() {
+			groups[s.UID]++
+			if pl.refused == nil {
+				sound[s.UID]++
+			}
+		}
+		if s.Reward == "" {
+			s.Reward = b.reward
+		}
+		if pl.timeout == 0 {
+			pl.timeout = b.deadline
+		}
+	}
+	for i := range b.plans {
+		s := b.plans[i].sample
+		if s.HasGroup() && groups[s.UID] != s.GroupSize {
+			return fmt.Errorf("samples[%d]: group %q has %d samples in this request and group_size %d; send whole groups, or use /v1/stream", i, clip(s.UID), groups[s.UID], s.GroupSize)
+		}
+		// A group that waits for a member nobody submits would wait till its deadline.
+		s.GroupSize = sound[s.UID]
+		s.ID = p.request + "/" + s.ID
+		if s.UID != "" {
+			s.UID = p.request + "/" + s.UID
+		}
+	}
+	return nil
+}

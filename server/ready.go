@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// selfTest runs the caller's test at most once at a time and remembers its result
+// for a while, so that probes cost nothing.
+type selfTest struct {
+	life    context.Context //nolint:containedctx // a test outlives the probe that began it
+	every   time.Duration
+	timeout time.Duration
+	test    func(context.Context) error // nil: always passes
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	current *testRun // the one under way or the last one; guarded by mu
+}
+
+// testRun is one run; err and at are set before done is closed.
+type testRun struct {
+	done chan struct{}
+	at   time.Time
+	err  error
+}
+
+func newSelfTest(life context.Context, cfg Config, test func(context.Context) error) *selfTest {
+	return &selfTest{life: life, every: cfg.SelfTestEvery, timeout: cfg.SelfTestTimeout, test: test}
+}
+
+// result returns the last result if it is fresh, else that of a run, waiting for it
+// no longer than the timeout. A run that ignores its context is not started twice.
+func (t *selfTest) result(ctx context.Context) error {
+	if t.test == nil {
+		return nil
+	}
+	run := t.run()
+	timer := time.NewTimer(t.timeout)
+	defer timer.Stop()
+	select {
+	case <-run.done:
+		return run.err
+	case <-timer.C:
+		return fmt.Errorf("no result after %s", t.timeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *selfTest) run() *testRun {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.current; r != nil {
+		select {
+		case <-r.done:
+			if time.Since(r.at) < t.every {
+				return r
+			}
+		default:
+			return r
+		}
+	}
+	r := &testRun{done: make(chan struct{})}
+	t.current = r
+	t.running.Go(func() { // ends with the test, at the latest when it heeds the end of the server's life
+		ctx, cancel := context.WithTimeout(t.life, t.timeout)
+		defer cancel()
+		r.err = t.guarded(ctx)
+		r.at = time.Now()
+		close(r.done)
+	})
+	return r
+}
+
+func (t *selfTest) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the self-test panicked: %v", p)
+		}
+	}()
+	return t.test(ctx)
+}
+
+func (t *selfTest) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { // ends with the test
+		t.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// notReady lists why no samples should be sent here.
+func (s *Server) notReady(ctx context.Context) []error {
+	var why []error
+	if s.admission.isClosed() || s.loop.Draining() {
+		why = append(why, errors.New("draining"))
+	}
+	live, workers := 0, s.presence.Workers()
+	for _, w := range workers {
+		if w.State == wire.WorkerReady {
+			live++
+		}
+	}
+	if live == 0 {
+		why = append(why, fmt.Errorf("none of %d workers is ready", len(workers)))
+	}
+	if len(why) > 0 {
+		return why // a self-test could only time out
+	}
+	if err := s.selfTest.result(ctx); err != nil {
+		why = append(why, fmt.Errorf("self-test: %w", err))
+	}
+	return why
+}
+
+// ready answers GET /readyz: 200 if samples can be sent here, else 503. Probes show
+// no token; who shows it, or needs none, is told why.
+func (s *Server) ready(c *gin.Context) {
+	why := s.notReady(c.Request.Context())
+	out := map[string]any{"ready": len(why) == 0}
+	if len(why) > 0 && (s.token == nil || s.token.presented(c.Request, false)) {
+		texts := make([]string, len(why))
+		for i, err := range why {
+			texts[i] = err.Error()
+		}
+		out["reasons"] = texts
+	}
+	if len(why) > 0 {
+		s.write(c, jsonAnswer(http.StatusServiceUnavailable, true, out))
+		return
+	}
+	s.write(c, jsonAnswer(http.StatusOK, false, out))
+}
+
+// health answers GET /healthz: the process lives and answers.
+func (s *Server) health(c *gin.Context) {
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"status": "ok"}))
+}

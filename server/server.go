@@ -1,0 +1,294 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Submitter accepts samples from inside the process.
+type Submitter interface {
+	Submit(ctx context.Context, sub loop.Submission) (*loop.Future, error)
+	// Draining reports whether new samples are refused.
+	Draining() bool
+}
+
+// Streamer speaks the stream protocol on a connection until it ends.
+type Streamer interface {
+	Serve(ctx context.Context, c *wsconn.Conn) error
+}
+
+// State tells what is in flight.
+type State interface {
+	// Pending returns up to limit samples without a result, the oldest first, and
+	// how many there are.
+	Pending(limit int) ([]loop.PendingSample, int)
+	// Runs returns every run with its latest steps and groups, the newest first.
+	Runs(groups int) []loop.RunState
+	InFlight() int
+	// Bytes returns what is held, and what is granted as credit and not yet used.
+	Bytes() (held, granted int64)
+}
+
+// Loop is what the server needs of a gateway.
+type Loop interface {
+	Submitter
+	Streamer
+	State
+}
+
+var _ Loop = (*loop.Manager)(nil)
+
+// Profile describes a reward that samples can be scored with.
+type Profile struct {
+	// Name is how requests ask for it; "" is the default one.
+	Name        string          `json:"name"`
+	Terms       []Term          `json:"terms"`
+	Aggregation string          `json:"aggregation,omitempty"`
+	Extra       []wire.ExtraKey `json:"extra,omitempty"`
+}
+
+// Term is one scorer's part in a reward.
+type Term struct {
+	Key      string  `json:"key"`
+	Scorer   string  `json:"scorer,omitempty"`
+	Weight   float64 `json:"weight"`
+	Required bool    `json:"required"`
+}
+
+// Options are what a Server needs from outside.
+type Options struct {
+	Config   Config
+	Loop     Loop
+	Presence loop.Presence
+	// Profiles are the rewards, the default one among them.
+	Profiles []Profile
+	// SelfTest scores a known picture and returns an error if the score is not the
+	// known one. It must end with its context. Nil: readiness asks for workers alone.
+	SelfTest func(ctx context.Context) error
+	// Gatherer is what /metrics shows, Metrics where the server's own are
+	// registered. Nil: the server's own alone, in a registry of its own.
+	Gatherer prometheus.Gatherer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger // nil: discarded
+	// Version is shown on the status page.
+	Version string
+}
+
+// Server is the HTTP face of a gateway.
+type Server struct {
+	// Immutable after New.
+	cfg          Config
+	loop         Loop
+	presence     loop.Presence
+	profiles     []Profile
+	gatherer     prometheus.Gatherer
+	log          *slog.Logger
+	version      string
+	begun        time.Time
+	token        *token
+	crossOrigin  *http.CrossOriginProtection
+	pickleLimits pickle.Limits
+	handler      http.Handler
+	http         *http.Server
+	metrics      *metrics
+
+	// life is the context of flights and streams; end cancels it.
+	life context.Context //nolint:containedctx // flights and streams outlive the request that began them
+	end  context.CancelFunc
+
+	bodies    budget
+	decoders  chan struct{} // holds one element for each decoding under way
+	join      *joiner
+	selfTest  *selfTest
+	admission gate // requests that wait for scores; closed by Drain
+	streams   gate
+	conns     atomic.Int64
+
+	mu       sync.Mutex
+	listener net.Listener  // guarded by mu
+	stopped  bool          // guarded by mu
+	served   chan struct{} // closed when Serve has returned; nil before Start; guarded by mu
+}
+
+// New makes a server, reading the files that the configuration names. Start makes
+// it listen.
+func New(o Options) (*Server, error) {
+	cfg := o.Config.WithDefaults()
+	faults := []error{cfg.Validate()}
+	if o.Loop == nil || o.Presence == nil {
+		faults = append(faults, errors.New("a loop and its presence are needed"))
+	}
+	if len(o.Profiles) == 0 {
+		faults = append(faults, errors.New("no profile: there is nothing to score with"))
+	}
+	tok, err := readToken(cfg.TokenFile)
+	faults = append(faults, err)
+	tlsCfg, err := tlsConfig(cfg)
+	faults = append(faults, err)
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{
+		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, gatherer: o.Gatherer, log: o.Log,
+		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
+		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		streams: gate{max: cfg.MaxStreams},
+		pickleLimits: pickle.Limits{
+			MaxBytes: int(cfg.PickleBytes), MaxExpandedBytes: int(4 * cfg.PickleBytes), // four samples may share a picture
+		},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	reg := o.Metrics
+	if s.gatherer == nil {
+		own := prometheus.NewRegistry()
+		s.gatherer = own
+		if reg == nil {
+			reg = own
+		}
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.join = newJoiner(s.life, cfg)
+	s.selfTest = newSelfTest(s.life, cfg, o.SelfTest)
+	s.metrics = newMetrics(s, reg)
+	s.handler = s.routes()
+	s.http = &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         tlsCfg,
+		ReadHeaderTimeout: cfg.HeaderTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		// From the header to the end of the answer; answers get WriteTimeout when
+		// they begin. Upgraded connections are not touched by either.
+		WriteTimeout:   cfg.BodyTimeout + cfg.MaxSampleTimeout + cfg.DiscardTimeout + 2*cfg.WriteTimeout,
+		MaxHeaderBytes: 64 << 10,
+		ConnState:      s.connState,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:    func(net.Listener) context.Context { return s.life },
+	}
+	s.http.Protocols = new(http.Protocols)
+	s.http.Protocols.SetHTTP1(true) // websockets and the pickle clients speak nothing else
+	return s, nil
+}
+
+// Handler returns the routes, for tests and for a listener that is not ours.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// connState bounds the connections.
+func (s *Server) connState(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.conns.Add(1) > int64(s.cfg.MaxConns) {
+			_ = c.Close() // the server sees it and reports StateClosed
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// Start serves on ln, or listens on Config.Listen if it is nil, until Stop. It
+// returns at once. ctx bounds the listening alone.
+func (s *Server) Start(ctx context.Context, ln net.Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.served != nil {
+		return errors.New("server: Start is called once, before Stop")
+	}
+	if ln == nil {
+		var lc net.ListenConfig
+		var err error
+		if ln, err = lc.Listen(ctx, "tcp", s.cfg.Listen); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+	}
+	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.token == nil {
+		_ = ln.Close()
+		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String()))
+	}
+	s.listener, s.served = ln, make(chan struct{})
+	go func() { // ends when Stop closes the listener; Stop waits for it
+		defer close(s.served)
+		var err error
+		if s.http.TLSConfig != nil {
+			err = s.http.ServeTLS(ln, "", "")
+		} else {
+			err = s.http.Serve(ln)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			s.log.ErrorContext(s.life, "the listener failed", "addr", ln.Addr().String(), "error", err)
+		}
+	}()
+	return nil
+}
+
+// Addr returns the address that is listened on; nil before Start.
+func (s *Server) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Drain makes /readyz fail, refuses new samples, and returns when no request waits
+// for scores any more or ctx ends; the error then says how many do. State stays
+// visible, and streams are the loop's to drain.
+func (s *Server) Drain(ctx context.Context) error {
+	s.admission.close()
+	if err := s.admission.wait(ctx); err != nil {
+		return fmt.Errorf("server: %d requests still wait for scores: %w", s.admission.count(), err)
+	}
+	return nil
+}
+
+// Stop ends the server: it stops listening, lets requests finish until ctx ends,
+// then cuts them off and cancels their samples. It returns when nothing of the
+// server runs any more; the error says what was cut off.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopped = true
+	served := s.served
+	s.mu.Unlock()
+	s.admission.close()
+	s.streams.close()
+
+	var faults []error
+	if err := s.http.Shutdown(ctx); err != nil {
+		faults = append(faults, fmt.Errorf("server: %d requests cut off: %w", s.admission.count(), err))
+		_ = s.http.Close()
+	}
+	s.end()
+	if served != nil {
+		<-served
+	}
+	// What is left has been told to end; a bound for what does not listen.
+	const grace = 10 * time.Second
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	for what, wait := range map[string]func(context.Context) error{
+		"requests": s.admission.wait, "streams": s.streams.wait, "flights": s.join.wait, "self-test": s.selfTest.wait,
+	} {
+		if err := wait(last); err != nil {
+			faults = append(faults, fmt.Errorf("server: %s did not end: %w", what, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// pending answers GET /v1/pending?limit=100: samples without a result, the oldest
+// first, and how many there are.
+func (s *Server) pending(c *gin.Context) {
+	limit, ok := s.bounded(c, "limit", 100, 10_000)
+	if !ok {
+		return
+	}
+	list, total := s.loop.Pending(limit)
+	held, granted := s.loop.Bytes()
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
+		"total": total, "held_bytes": held, "granted_bytes": granted, "samples": orEmpty(list),
+	}))
+}
+
+// workers answers GET /v1/workers.
+func (s *Server) workers(c *gin.Context) {
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"workers": orEmpty[wire.WorkerInfo](s.presence.Workers())}))
+}
+
+// runs answers GET /v1/runs?groups=20: every run with its latest steps and groups.
+func (s *Server) runs(c *gin.Context) {
+	groups, ok := s.bounded(c, "groups", 20, 10_000)
+	if !ok {
+		return
+	}
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"runs": orEmpty[loop.RunState](s.loop.Runs(groups))}))
+}
+
+// scorers answers GET /v1/scorers: the rewards that can be asked for.
+func (s *Server) scorers(c *gin.Context) {
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"rewards": s.profiles}))
+}
+
+// bounded reads a number of the query; it answers a bad one itself.
+func (s *Server) bounded(c *gin.Context, name string, usual, most int) (int, bool) {
+	text, ok := c.GetQuery(name)
+	if !ok {
+		return usual, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		s.refuse(c, faultf(rewards.Malformed, "%s=%s: want a number from 0 to %d", name, fmt.Sprintf("%q", clip(text)), most))
+		return 0, false
+	}
+	return n, true
+}
+
+// orEmpty makes "none" a list.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// upgradedKey marks a request whose connection speaks websocket now.
+const upgradedKey = "upgraded"
+
+// serveStream upgrades a connection and hands it to the loop until it ends.
+func (s *Server) serveStream(c *gin.Context) {
+	leave, ok := s.streams.enter()
+	if !ok || s.loop.Draining() {
+		if ok {
+			leave()
+		}
+		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway takes no more streams now"})
+		return
+	}
+	defer leave()
+	// Upgrading clears the deadlines of net/http.
+	conn, err := wsconn.Upgrade(c.Writer, c.Request, wsconn.UpgradeConfig{
+		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol}, Origins: s.cfg.Origins,
+	})
+	if err != nil { // it has been answered
+		s.log.DebugContext(c.Request.Context(), "stream refused", "remote", c.Request.RemoteAddr, "error", err)
+		c.Abort()
+		return
+	}
+	c.Set(upgradedKey, true)
+	defer func() { _ = conn.Close(wsconn.CloseGoingAway, "") }() // a second close; for a loop that panics
+	begun := time.Now()
+	err = s.loop.Serve(s.life, conn)
+	s.log.DebugContext(s.life, "stream ended", "remote", c.Request.RemoteAddr, "took", time.Since(begun), "error", err)
+	c.Abort()
+}
