@@ -145,13 +145,7 @@ func (c *core) enqueue(e *entry) {
 // next picks the sample whose ticket is to be published, or none if the engine
 // holds as many unclaimed tickets as there are live slots.
 func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
-	slots := 0
-	for _, w := range workers {
-		if w.State == wire.WorkerReady {
-			slots += w.Slots
-		}
-	}
-	if c.unclaimed >= slots {
+	if c.unclaimed >= liveSlots(workers) {
 		return wire.Ticket{}, false
 	}
 	var best *run
@@ -171,6 +165,21 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	c.unclaimed++
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 	return c.ticket(e, workers), true
+}
+
+// liveSlots counts the slots that may take a ticket. A worker whose breaker is open
+// counts as one: its canary needs a sample, also when no other worker is left.
+func liveSlots(workers []wire.WorkerInfo) int {
+	slots := 0
+	for _, w := range workers {
+		switch w.State {
+		case wire.WorkerReady:
+			slots += w.Slots
+		case wire.WorkerBroken:
+			slots++
+		}
+	}
+	return slots
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -239,7 +248,10 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	if _, again := e.drop(worker); again {
 		c.metrics.redelivered.Inc()
 	}
-	e.holders = append(e.holders, holder{worker, t.Attempt, now})
+	for i := range e.holders { // a ticket has one lease: the others' have lapsed, or were given back
+		e.holders[i].lapsed = true
+	}
+	e.holders = append(e.holders, holder{worker: worker, attempt: t.Attempt, since: now})
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.ClaimTimeout)))
 	e.frame.Retain()
 	return e.frame, effects{wake: true}, nil
@@ -268,6 +280,10 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		return fx
 	}
 	h, held := e.drop(res.Worker)
+	if held && h.attempt != res.Attempt.Attempt { // it has claimed a later attempt, too: that one goes on
+		e.holders = append(e.holders, h)
+		held = false
+	}
 	if held && res.Outcome != rewards.OutcomeCancelled {
 		took := now.Sub(h.since)
 		e.run.observe(took, e.run.total())
@@ -314,9 +330,12 @@ func retryable(res *wire.Result) bool {
 }
 
 // again queues the entry for its next attempt, unless another holder is still at it.
+// A holder whose lease has lapsed is not waited for: it may be dead.
 func (c *core) again(e *entry, fx *effects) {
-	if len(e.holders) > 0 {
-		return
+	for _, h := range e.holders {
+		if !h.lapsed {
+			return
+		}
 	}
 	e.attempt++
 	c.enqueue(e)
@@ -339,7 +358,8 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		c.finalise(now, e, fx)
 		return
 	}
-	waits := res.Pending != nil || (res.Outcome != rewards.Scored && e.policy.Policy == rewards.PolicyGroupMean)
+	taken := res.Outcome == rewards.OutcomeCancelled // its client wants nothing in its place
+	waits := res.Pending != nil || (res.Outcome != rewards.Scored && !taken && e.policy.Policy == rewards.PolicyGroupMean)
 	if g.closed || !waits {
 		c.settleClosed(now, e, fx)
 		return

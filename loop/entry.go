@@ -64,6 +64,7 @@ type holder struct {
 	worker  string
 	attempt int
 	since   time.Time
+	lapsed  bool // another worker has claimed the same ticket since
 }
 
 // owner takes the final result of a sample.

@@ -94,7 +94,7 @@ func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *fault) {
 	return b, nil
 }
 
-// fill reads r to its end, at most most bytes, and grows as bytes arrive.
+// fill reads r to its end and grows as bytes arrive; most is the most of them.
 func (b *body) fill(r io.Reader, most, copies int64) *fault {
 	grow := func(to int64) *fault {
 		if !b.budget.take((to - int64(cap(b.data))) * copies) {

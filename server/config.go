@@ -177,6 +177,8 @@ func isPublic(addr string) (bool, error) {
 	if host == "localhost" {
 		return false, nil
 	}
-	ip, err := netip.ParseAddr(host)
-	return err != nil || !ip.Unmap().IsLoopback(), nil
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !ip.Unmap().IsLoopback(), nil
+	}
+	return true, nil
 }

@@ -132,7 +132,7 @@ func (s *Server) scoreAll(ctx context.Context, run string, req *request, plans [
 	if stop {
 		for _, f := range futures {
 			if f != nil {
-				f.Cancel("another sample of the batch was not accepted")
+				f.Cancel("another sample of the batch was not accepted") //nolint:contextcheck // the loop has its own
 			}
 		}
 	}

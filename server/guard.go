@@ -79,7 +79,9 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	route := c.FullPath()
-	if s.token == nil || route == routeHealth || route == routeReady || s.token.presented(r, route == routeRoot && r.Method == http.MethodGet) {
+	// The page's links lead to the other state endpoints.
+	basic := r.Method == http.MethodGet && route != routeStream
+	if s.token == nil || route == routeHealth || route == routeReady || s.token.presented(r, basic) {
 		return
 	}
 	scheme := "Bearer"

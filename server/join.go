@@ -73,7 +73,7 @@ func newJoiner(life context.Context, cfg Config) *joiner {
 // gone. begun says that score was called, by this call and nobody else. The error is
 // ctx's, if it ended first.
 func (j *joiner) do(ctx context.Context, key flightKey, score func(context.Context) answer) (a answer, begun bool, err error) {
-	f, a, begun := j.board(key, score)
+	f, a, begun := j.board(key, score) //nolint:contextcheck // a flight outlives the request that began it
 	if f == nil {
 		return a, false, nil
 	}
@@ -92,7 +92,7 @@ func (j *joiner) board(key flightKey, score func(context.Context) answer) (*flig
 	defer j.mu.Unlock()
 	j.forget()
 	if el := j.known[key]; el != nil {
-		return nil, el.Value.(*remembered).answer, false //nolint:errcheck,forcetypeassert // the list holds nothing else
+		return nil, el.Value.(*remembered).answer, false // the list holds nothing else
 	}
 	if f := j.air[key]; f != nil {
 		f.waiting++
@@ -145,7 +145,7 @@ func (j *joiner) forget() {
 		if el == nil {
 			return
 		}
-		r := el.Value.(*remembered) //nolint:errcheck,forcetypeassert // the list holds nothing else
+		r := el.Value.(*remembered) // the list holds nothing else
 		if j.now().Sub(r.at) < j.keepFor && j.order.Len() <= j.maxCount && j.bytes <= j.maxBytes {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 const (
 	routeRoot    = "/"
 	routeScorers = "/scorers/"
+	routeStream  = "/v1/stream"
 	routeHealth  = "/healthz"
 	routeReady   = "/readyz"
 )
@@ -29,7 +30,7 @@ func (s *Server) routes() http.Handler {
 	r.Use(s.observe, s.guard)
 
 	// The stream.
-	r.GET("/v1/stream", s.serveStream)
+	r.GET(routeStream, s.serveStream)
 
 	// Edges.
 	pickles := s.scoring(s.pickleEdge())

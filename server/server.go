@@ -291,4 +291,3 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	return errors.Join(faults...)
 }
-

@@ -30,25 +30,46 @@ func (w *Worker) score(work context.Context, j *job) {
 		w.unclaimed(j, err)
 		return
 	}
-	defer frame.Release() // after every goroutine of the attempt has returned
 	claimed := time.Now()
 	res, done := w.run(ctx, j, frame)
-	if res.Outcome == rewards.OutcomeCancelled {
+	switch {
+	case res.Outcome == rewards.OutcomeCancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		w.release(j, j.lease.Done) // the sample has expired; given back it would only be claimed again
+		w.verdict(j, res, 0)
+	case res.Outcome == rewards.OutcomeCancelled:
 		w.release(j, func() { j.lease.Return(0) })
 		w.verdict(j, res, 0)
-	} else {
+	default:
 		res.TimingMS["claim"] = millis(claimed.Sub(start))
 		res.TimingMS["score"] = millis(time.Since(claimed))
 		w.handOver(j, res)
 		w.verdict(j, res, time.Since(claimed))
 	}
+	w.await(j, done)
+	frame.Release() // every goroutine of the attempt has returned
+	w.rest(work, j, res, time.Since(claimed))
+}
+
+// abandonGrace is what a scorer has to return in after its context has ended.
+const abandonGrace = 100 * time.Millisecond
+
+// await waits for the scorers of an answered sample: one that ignores its context
+// keeps its slot and its bytes until it returns.
+func (w *Worker) await(j *job, done <-chan struct{}) {
 	select {
 	case <-done:
+		return
 	default:
-		w.abandon(j)
-		<-done // a scorer that ignored its context keeps its slot and its bytes
 	}
-	w.rest(work, j, res, time.Since(claimed))
+	t := time.NewTimer(abandonGrace)
+	defer t.Stop()
+	select {
+	case <-done:
+		return
+	case <-t.C:
+	}
+	w.abandon(j)
+	<-done
 }
 
 // unclaimed ends a job whose payload could not be had.
@@ -175,6 +196,7 @@ func (w *Worker) abandon(j *job) {
 	sick := w.abandoned > w.cfg.MaxAbandoned
 	n := w.abandoned
 	w.mu.Unlock()
+	w.ended()
 	w.metrics.abandoned.Inc()
 	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "abandoned", n)
 	if sick {

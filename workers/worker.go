@@ -28,7 +28,7 @@ type Worker struct {
 	working  context.CancelFunc // ends the samples: stop
 	puller   sync.WaitGroup     // the puller and the heartbeat
 	changed  chan struct{}      // capacity 1: a slot is free, the breaker moved
-	idle     chan struct{}      // capacity 1: a job has ended
+	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
 	once     sync.Once
 
@@ -100,6 +100,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 		left := len(w.jobs) - w.abandoned
 		w.mu.Unlock()
 		if left <= 0 {
+			w.ended() // another Drain may be waiting for the same
 			return nil
 		}
 		select {
@@ -271,6 +272,11 @@ func (w *Worker) end(j *job) {
 	w.free++
 	w.stir()
 	w.mu.Unlock()
+	w.ended()
+}
+
+// ended wakes Drain: a job has ended, or nobody waits for it any more.
+func (w *Worker) ended() {
 	select {
 	case w.idle <- struct{}{}:
 	default:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
@@ -21,6 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -103,8 +105,8 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		return err
 	}
 	n.server, err = server.New(server.Options{
-		Config: n.serverConfig(), Loop: n.Loop, Workers: n.fabric, Scorers: n.scorers.Names(), Gatherer: n.metrics,
-		Registerer: n.metrics, Log: n.log, Version: n.version,
+		Config: n.serverConfig(), Loop: n.Loop, Presence: n.fabric, Profiles: n.profiles(), Gatherer: n.metrics,
+		Metrics: n.metrics, Log: n.log, Version: n.version,
 		SelfTest: func(ctx context.Context) error { return test.run(ctx, n.Loop) },
 	})
 	return err
@@ -170,6 +172,27 @@ func (n *Node) startWorkers(ctx context.Context) error {
 	return nil
 }
 
+// profiles describes the rewards that requests may ask for. The self-test's is none.
+func (n *Node) profiles() []server.Profile {
+	var out []server.Profile
+	for _, name := range sortedKeys(n.cfg.Profiles) {
+		p := n.cfg.Profiles[name]
+		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
+		for _, t := range p.Terms {
+			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.Path, Weight: t.Weight, Required: t.Required})
+		}
+		for _, f := range n.managers[name].Columns() {
+			d.Extra = append(d.Extra, wire.ExtraKey{Name: f.Name, Kind: f.Kind})
+		}
+		out = append(out, d)
+		if name == config.DefaultProfile {
+			d.Name = ""
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 func (n *Node) serverConfig() server.Config {
 	s, l := n.cfg.Server, n.cfg.Loop
 	return server.Config{
@@ -183,26 +206,40 @@ func (n *Node) serverConfig() server.Config {
 }
 
 // Listen opens the edge and returns its address.
-func (n *Node) Listen(ctx context.Context) (net.Addr, error) { return n.server.Start(ctx) }
+func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
+	if err := n.server.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	return n.server.Addr(), nil
+}
 
 // Drain refuses new samples and returns when nothing is in flight, or when ctx or
 // the configured drain_timeout ends.
 func (n *Node) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Loop.DrainTimeout, time.Millisecond))
 	defer cancel()
-	if err := n.Loop.Drain(ctx); err != nil {
-		return fmt.Errorf("%d samples were still in flight after drain_timeout: %w", n.Loop.InFlight(), err)
-	}
-	if n.server != nil {
-		return n.server.Drain(ctx)
-	}
-	return nil
+	var both errgroup.Group
+	both.Go(func() error {
+		if err := n.Loop.Drain(ctx); err != nil {
+			return fmt.Errorf("%d samples were still in flight: %w", n.Loop.InFlight(), err)
+		}
+		return nil
+	})
+	both.Go(func() error { return n.server.Drain(ctx) })
+	return both.Wait()
 }
+
+// stopTimeout is how long Stop lets requests finish; after a Drain there are none.
+const stopTimeout = 2 * time.Second
 
 // Stop takes everything down, the edge first and the scorers last.
 func (n *Node) Stop() {
 	if n.server != nil {
-		n.server.Stop()
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := n.server.Stop(ctx); err != nil {
+			n.log.Warn("stopping the edge", "error", err)
+		}
 	}
 	if n.Loop != nil {
 		n.Loop.Stop()

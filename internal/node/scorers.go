@@ -1,15 +1,12 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
@@ -28,15 +25,15 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	reader, err := tesseract.New(tesseract.Config{
 		Slots: t.Slots, PSM: t.PSM, Language: t.Language, Timeout: t.Timeout, Isolation: tesseract.Isolation(cfg.Pool.Isolation),
 	})
-	s := &Scorers{Registry: new(rewards.Registry), reader: reader}
-	var text ocr.TextReader = reader
-	if err != nil {
-		if key := readsText(cfg); key != "" {
-			return nil, fmt.Errorf("reward %s needs a text reader: %w", key, err)
-		}
-		s.reader, text = nil, noReader{err}
+	s := &Scorers{Registry: new(rewards.Registry)}
+	var deps standard.Deps
+	switch key := readsText(cfg); {
+	case err == nil:
+		s.reader, deps.Reader = reader, reader
+	case key != "":
+		return nil, fmt.Errorf("reward %s needs a text reader: %w", key, err)
 	}
-	standard.Register(s.Registry, standard.Deps{Reader: text})
+	standard.Register(s.Registry, deps)
 	return s, nil
 }
 
@@ -79,11 +76,4 @@ func (s *Scorers) Close() error {
 		}
 	})
 	return err
-}
-
-// noReader stands in where Tesseract is missing and nothing asks for it.
-type noReader struct{ why error }
-
-func (r noReader) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) {
-	return nil, errors.Join(rewards.Unavailable, r.why)
 }

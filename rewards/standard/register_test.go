@@ -1,0 +1,193 @@
+package standard_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/standard"
+)
+
+// folders says where the code and the README of each scorer lie, below rewards.
+var folders = map[string]string{
+	"ocr":                    "ocr",
+	"jpeg_compressibility":   "jpeg",
+	"jpeg_incompressibility": "jpeg",
+}
+
+// blind is a reader that finds nothing.
+type blind struct{}
+
+func (blind) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) { return nil, nil }
+
+func registry(deps standard.Deps) *rewards.Registry {
+	var reg rewards.Registry
+	standard.Register(&reg, deps)
+	return &reg
+}
+
+// eachScorer runs a subtest with the description of every scorer that ships.
+func eachScorer(t *testing.T, run func(t *testing.T, s rewards.Spec)) {
+	t.Helper()
+	reg := registry(standard.Deps{Reader: blind{}})
+	require.NotEmpty(t, reg.Names())
+	for _, name := range reg.Names() {
+		s, ok := reg.Spec(name)
+		require.True(t, ok)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, s)
+		})
+	}
+}
+
+func TestTheScorersThatShipAreTheOnesWithAFolder(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for name := range folders {
+		want = append(want, name)
+	}
+	assert.ElementsMatch(t, want, registry(standard.Deps{}).Names(), "register_test.go lists where the README of each scorer lies")
+}
+
+func TestEveryScorerThatMessagesSuggestIsRegistered(t *testing.T) {
+	t.Parallel()
+	assert.Subset(t, registry(standard.Deps{}).Names(), config.Suggested())
+}
+
+func TestEveryScorerSaysInOneLineWhatItIs(t *testing.T) {
+	t.Parallel()
+	eachScorer(t, func(t *testing.T, s rewards.Spec) {
+		t.Helper()
+		assert.NotEmpty(t, s.Summary)
+		assert.NotContains(t, s.Summary, "\n")
+		assert.Regexp(t, `^[a-z][a-z0-9_]*$`, s.Name, "what follows builtin:// in the configuration")
+	})
+}
+
+func TestEveryOptionIsDocumentedAndTaken(t *testing.T) {
+	t.Parallel()
+	eachScorer(t, func(t *testing.T, s rewards.Spec) {
+		t.Helper()
+		seen := map[string]bool{}
+		for _, o := range s.Options {
+			assert.Regexp(t, `^[a-z][a-z0-9_]*$`, o.Name)
+			assert.NotEmpty(t, o.Type, o.Name)
+			assert.NotEmpty(t, o.Default, o.Name)
+			assert.NotEmpty(t, o.Doc, o.Name)
+			assert.False(t, seen[o.Name], "%s is documented twice", o.Name)
+			seen[o.Name] = true
+			// null leaves the default of an option of any type, and is an unknown
+			// field where there is no such option.
+			_, err := s.Build(json.RawMessage(`{"` + o.Name + `": null}`))
+			assert.NoError(t, err, "the option %s is documented and not taken", o.Name)
+		}
+	})
+}
+
+func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
+	t.Parallel()
+	eachScorer(t, func(t *testing.T, s rewards.Spec) {
+		t.Helper()
+		for _, raw := range []string{"", "{}", " null "} {
+			sc, err := s.Build(json.RawMessage(raw))
+			require.NoError(t, err, "options %q", raw)
+			require.NotNil(t, sc)
+		}
+		for _, raw := range []string{`{"no_such_option": 1}`, `[]`, `{} {}`, `{`} {
+			_, err := s.Build(json.RawMessage(raw))
+			require.Error(t, err, "options %q", raw)
+		}
+		_, err := s.Build(json.RawMessage(`{"no_such_option": 1}`))
+		assert.ErrorContains(t, err, "no_such_option")
+	})
+}
+
+// A profile of all scorers together is one that a manager takes: no scorer
+// declares a field that the trainer keeps for itself.
+func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
+	t.Parallel()
+	reg := registry(standard.Deps{Reader: blind{}})
+	var all rewards.ManagerConfig
+	for _, name := range reg.Names() {
+		sc, err := reg.Build(name, nil)
+		require.NoError(t, err)
+		term := rewards.Term{Key: name, Weight: 1, Scorer: sc}
+		all.Terms = append(all.Terms, term)
+		_, err = rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Single: true})
+		require.NoError(t, err, name)
+		assert.Implements(t, (*rewards.ExtraFielder)(nil), sc, "%s must declare its extra fields, if only that it has none", name)
+	}
+	m, err := rewards.NewManager(all)
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+}
+
+// Nothing a scorer gets can be scored here, so each must say so with a class
+// instead of a number.
+func TestNoScorerGivesANumberForAnEmptySample(t *testing.T) {
+	t.Parallel()
+	eachScorer(t, func(t *testing.T, s rewards.Spec) {
+		t.Helper()
+		sc, err := s.Build(nil)
+		require.NoError(t, err)
+		_, err = sc.Score(t.Context(), &rewards.Sample{ID: "empty"})
+		require.Error(t, err)
+		assert.Equal(t, rewards.BadInput, rewards.ClassOf(err))
+	})
+}
+
+func TestEveryScorerHasAReadmeThatNamesItAndItsOptions(t *testing.T) {
+	t.Parallel()
+	eachScorer(t, func(t *testing.T, s rewards.Spec) {
+		t.Helper()
+		path := filepath.Join("..", folders[s.Name], "README.md")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, word := range append(optionNames(s), s.Name) {
+			found := regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(word) + `([^\w]|$)`).Match(text)
+			assert.True(t, found, "%s does not mention %s", path, word)
+		}
+		for _, topic := range []string{"range", "fail", "cost"} {
+			assert.Contains(t, strings.ToLower(string(text)), topic, path)
+		}
+		assert.Contains(t, string(text), "builtin://", "%s shows no configuration", path)
+	})
+}
+
+func optionNames(s rewards.Spec) []string {
+	names := make([]string, len(s.Options))
+	for i, o := range s.Options {
+		names[i] = o.Name
+	}
+	return names
+}
+
+func TestWithoutAReaderOnlyOCRCannotBeBuilt(t *testing.T) {
+	t.Parallel()
+	reg := registry(standard.Deps{})
+	for _, name := range reg.Names() {
+		_, err := reg.Build(name, nil)
+		if name == "ocr" {
+			require.ErrorContains(t, err, "text reader")
+			continue
+		}
+		require.NoError(t, err, name)
+	}
+}
+
+func TestRegisteringTwiceIsAMistakeInTheProgram(t *testing.T) {
+	t.Parallel()
+	reg := registry(standard.Deps{})
+	assert.Panics(t, func() { standard.Register(reg, standard.Deps{}) })
+}

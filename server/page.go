@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the page is part of the program
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+//go:embed page.html
+var pageHTML string
+
+// pageTemplate escapes whatever trainers put into ids and names.
+//
+//nolint:gochecknoglobals // a table, parsed once
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"ms": showMS, "bytes": showBytes, "score": showScore, "name": showName, "share": showShare,
+}).Parse(pageHTML))
+
+// How much the page shows; the rest is in the state endpoints.
+const (
+	pagePending = 25
+	pageGroups  = 12
+	pageSteps   = 8
+)
+
+// pageData is what page.html shows.
+type pageData struct {
+	Version, Now, Uptime string
+	Refresh              int
+	Ready                bool
+	Reasons              []string
+
+	InFlight, Total, Requests, Streams int
+	Held, Granted                      int64
+	Slots, Busy                        int
+
+	Pending []loop.PendingSample
+	Workers []wire.WorkerInfo
+	Runs    []loop.RunState
+	Rewards []Profile
+}
+
+// page answers GET / with the status page for browsers, and with the list of
+// endpoints for everybody else.
+func (s *Server) page(c *gin.Context) {
+	if !strings.Contains(c.GetHeader("Accept"), "text/html") {
+		s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
+			"service": "rewardloop", "version": s.version,
+			"stream": "/v1/stream", "score": []string{"/v1/score", "/", "/scorers/{name}"},
+			"state":     []string{"/v1/pending", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz"},
+			"page":      "/ with Accept: text/html",
+			"in_flight": s.loop.InFlight(),
+		}))
+		return
+	}
+	d := s.pageData(c)
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, d); err != nil {
+		s.log.ErrorContext(c.Request.Context(), "status page", "error", err)
+		s.write(c, (&fault{status: http.StatusInternalServerError, class: rewards.Internal, message: "the status page cannot be shown"}).json())
+		return
+	}
+	h := c.Writer.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Vary", "Accept")
+	s.write(c, answer{status: http.StatusOK, contentType: "text/html; charset=utf-8", body: out.Bytes()})
+}
+
+func (s *Server) pageData(c *gin.Context) pageData {
+	const (
+		refresh  = 5                      // seconds
+		patience = 500 * time.Millisecond // of the page with a self-test that hangs
+	)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), patience)
+	defer cancel()
+	now := time.Now()
+	d := pageData{
+		Version: s.version, Now: now.Format("2006-01-02 15:04:05 MST"), Uptime: now.Sub(s.begun).Round(time.Second).String(), Refresh: refresh,
+		InFlight: s.loop.InFlight(), Requests: s.admission.count(), Streams: s.streams.count(),
+		Workers: s.presence.Workers(), Runs: s.loop.Runs(pageGroups), Rewards: s.profiles,
+	}
+	for _, err := range s.notReady(ctx) {
+		d.Reasons = append(d.Reasons, err.Error())
+	}
+	d.Ready = len(d.Reasons) == 0
+	d.Pending, d.Total = s.loop.Pending(pagePending)
+	d.Held, d.Granted = s.loop.Bytes()
+	for _, w := range d.Workers {
+		d.Slots += w.Slots
+		d.Busy += w.Busy
+	}
+	for i := range d.Runs {
+		d.Runs[i].Steps = d.Runs[i].Steps[:min(len(d.Runs[i].Steps), pageSteps)]
+	}
+	return d
+}
+
+// showMS gives milliseconds in the unit a person would choose.
+func showMS(ms float64) string {
+	switch {
+	case ms < 10:
+		return strconv.FormatFloat(ms, 'f', 1, 64) + " ms"
+	case ms < 1000:
+		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
+	case ms < 120_000:
+		return strconv.FormatFloat(ms/1000, 'f', 1, 64) + " s"
+	}
+	return strconv.FormatFloat(ms/60_000, 'f', 1, 64) + " min"
+}
+
+func showBytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, i := float64(n)/unit, 0
+	for ; f >= unit && i < 3; i++ {
+		f /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[i])
+}
+
+// showScore shows a number that may be absent.
+func showScore(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return strconv.FormatFloat(*v, 'f', 4, 64)
+}
+
+// showName cuts long names in the middle, where ids differ least.
+func showName(s string) string {
+	const most = 44
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most/2]) + "…" + string(r[len(r)-most/2+1:])
+}
+
+// share is one outcome's number on the page.
+type share struct {
+	Name string
+	N    uint64
+	Bad  bool
+}
+
+// showShare lists outcomes that occurred, scored first.
+func showShare(v any) []share {
+	var list []share
+	add := func(name string, n uint64) {
+		if n > 0 {
+			list = append(list, share{name, n, name != string(rewards.Scored)})
+		}
+	}
+	switch m := v.(type) {
+	case map[string]uint64:
+		for k, n := range m {
+			add(k, n)
+		}
+	case map[rewards.Outcome]int:
+		for k, n := range m {
+			add(string(k), uint64(max(n, 0)))
+		}
+	}
+	slices.SortFunc(list, func(a, b share) int {
+		if a.Bad != b.Bad {
+			if a.Bad {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
