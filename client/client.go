@@ -225,25 +225,32 @@ func (c *Client) control(v any) error {
 	return l.conn.Send(b)
 }
 
-// Results yields every result as it comes, from the first call on, until Close or
-// the end of ctx. It may be used once.
+// maxResults is how many results may wait for the reader of Results.
+const maxResults = 4096
+
+// Results yields results as they come, from the first call on, until Close or the
+// end of ctx, and then those that came before. With maxResults of them unread,
+// further ones are to be had from their Futures only. It may be used once.
 func (c *Client) Results(ctx context.Context) iter.Seq[*wire.Result] {
-	ch := make(chan *wire.Result, 4096)
+	ch := make(chan *wire.Result, maxResults)
 	c.mu.Lock()
 	c.results = ch
 	c.mu.Unlock()
 	return func(yield func(*wire.Result) bool) {
-		for {
+		for ended := false; ; {
+			if ended && len(ch) == 0 {
+				return
+			}
 			select {
 			case r := <-ch:
 				if !yield(r) {
 					return
 				}
+				continue
 			case <-ctx.Done():
-				return
 			case <-c.ctx.Done():
-				return
 			}
+			ended = true
 		}
 	}
 }

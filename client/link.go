@@ -22,6 +22,7 @@ type link struct {
 	ended   chan struct{}     // closed when Run has returned
 	credit  wire.CreditTotals // guarded by c.mu
 	sent    wire.CreditTotals // guarded by c.mu
+	over    bool              // the server had no room for the latest; guarded by c.mu
 }
 
 // connect dials, says hello and waits for the welcome, all within DialTimeout.
@@ -160,7 +161,7 @@ func (c *Client) next(l *link) *Future {
 	f := c.queue[0]
 	size := f.msg.Size()
 	within := l.sent.Samples < l.credit.Samples && l.sent.Bytes+size <= l.credit.Bytes
-	if !within && len(c.calls) > len(c.queue) {
+	if l.over || (!within && len(c.calls) > len(c.queue)) {
 		return nil
 	}
 	c.queue[0] = nil
@@ -188,9 +189,13 @@ func (l *link) Text(msg []byte) error {
 	case *wire.Credit:
 		c.mu.Lock()
 		l.credit.Samples, l.credit.Bytes = max(l.credit.Samples, m.Samples), max(l.credit.Bytes, m.Bytes)
+		l.over = false
 		c.mu.Unlock()
 		c.stir()
 	case *wire.Result:
+		if m.Outcome == rewards.Rejected && len(m.Errors) > 0 && m.Errors[0].Class == rewards.OverCredit && l.again(m.ID) {
+			return nil
+		}
 		c.resolve(m)
 	case *wire.Error:
 		l.complaint(m)
@@ -224,10 +229,33 @@ func (l *link) greet(w *wire.Welcome) {
 	c.stir()
 }
 
+// again queues a sample once more that came beyond the credit. A server that resumes
+// a session counts what it still has in flight of it, and the client cannot know all
+// of that: the sample waits for the next credit or result.
+func (l *link) again(id string) bool {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.calls[id]
+	if f == nil || c.link != l {
+		return false
+	}
+	l.over = true
+	l.sent.Samples-- // it was not booked
+	l.sent.Bytes -= f.msg.Size()
+	if !slices.Contains(c.queue, f) {
+		c.queue = slices.Insert(c.queue, 0, f)
+	}
+	return true
+}
+
 // resolve hands a result to its Future, once.
 func (c *Client) resolve(r *wire.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.link != nil {
+		c.link.over = false
+	}
 	if r.Seq > c.seq {
 		c.seq = r.Seq
 		c.pending++
@@ -241,13 +269,13 @@ func (c *Client) resolve(r *wire.Result) {
 		c.queue = slices.Delete(c.queue, i, i+1)
 	}
 	f.res = r
-	close(f.done)
 	if c.results != nil {
 		select {
 		case c.results <- r:
 		default: // nobody reads; the Future has it
 		}
 	}
+	close(f.done)
 	if c.pending >= c.cfg.ConfirmEvery {
 		c.confirm()
 	}

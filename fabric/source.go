@@ -30,6 +30,8 @@ type Source struct {
 	ready  []*lease                   // came and not taken; guarded by mu
 	leases map[wire.AttemptKey]*lease // taken or ready, not over; guarded by mu
 	over   *recent                    // attempts that were revoked; guarded by mu
+	takers int                        // Takes that are open; guarded by mu
+	stale  *time.Timer                // hands ready tickets on that nobody takes; guarded by mu
 	closed bool                       // guarded by mu
 }
 
@@ -80,6 +82,8 @@ func (s *Source) Take(ctx context.Context, n int) ([]workers.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.taking(1)
+	defer s.taking(-1)
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	for {
@@ -127,6 +131,31 @@ func (s *Source) file(n int) (time.Duration, error) {
 	return s.until.Sub(now), nil
 }
 
+// taking notes that a Take begins or ends.
+func (s *Source) taking(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takers += by
+}
+
+// linger is how long a ticket may wait here for the worker to ask again. A worker
+// that works asks at once; one whose breaker has opened meanwhile does not.
+const linger = 50 * time.Millisecond
+
+// handOn gives back what came for slots that are no longer free, so that it does
+// not wait for its lease to lapse.
+func (s *Source) handOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.takers > 0 {
+		return // it is being collected
+	}
+	for _, l := range s.ready {
+		l.give(0)
+	}
+	s.ready = nil
+}
+
 // collect takes what has come, and says whether more may come.
 func (s *Source) collect() (leases []workers.Lease, open bool) {
 	s.mu.Lock()
@@ -162,6 +191,14 @@ func (s *Source) receive(m *nats.Msg) {
 		return
 	}
 	s.ready = append(s.ready, l)
+	if s.takers > 0 {
+		return
+	}
+	if s.stale == nil {
+		s.stale = time.AfterFunc(linger, s.handOn)
+	} else {
+		s.stale.Reset(linger)
+	}
 }
 
 // open makes a lease of a delivered ticket. Revoked ones are swallowed.
@@ -224,6 +261,9 @@ func (s *Source) Close() {
 		l.give(0)
 	}
 	s.ready = nil
+	if s.stale != nil {
+		s.stale.Stop()
+	}
 	s.wake()
 }
 

@@ -58,7 +58,7 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 // enter decides between a known session, another one of the current epoch, and a
 // new epoch. The caller holds the mutex.
 func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn, resumed bool, fx effects, err error) {
-	if m.draining {
+	if m.closed || (m.draining && !m.resumable(h)) {
 		return nil, nil, false, fx, fmt.Errorf("%w: the gateway accepts nothing new", rewards.Draining)
 	}
 	if m.core.runs[h.Run] == nil && len(m.core.runs) >= maxRuns {
@@ -74,7 +74,7 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn
 		displaced = old.take()
 		delete(m.sessions, old)
 	}
-	if h.Resume != nil && old != nil && old.token == h.Resume.Session && old.epoch == r.epoch {
+	if m.resumable(h) {
 		return old, displaced, true, fx, nil
 	}
 	if old != nil {
@@ -88,6 +88,17 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn
 	s = &Session{m: m, run: r, id: id, token: randomName() + randomName(), epoch: r.epoch}
 	r.sessions[id] = s
 	return s, displaced, false, fx, nil
+}
+
+// resumable reports whether the hello names a session that is still known. A draining
+// gateway lets it in: its results are here. The caller holds the mutex.
+func (m *Manager) resumable(h wire.Hello) bool {
+	r := m.core.runs[h.Run]
+	if r == nil || h.Resume == nil {
+		return false
+	}
+	s := r.sessions[sessionID{h.Client, h.Lane}]
+	return s != nil && s.token == h.Resume.Session && s.epoch == r.epoch
 }
 
 // live reports whether any client of the run is connected. The caller holds the mutex.
@@ -132,6 +143,11 @@ func (m *Manager) greet(s *Session, h wire.Hello, resumed bool) {
 	if !resumed {
 		return
 	}
+	if m.draining {
+		if b, err := wire.EncodeControl(&wire.Draining{}); err == nil {
+			s.write(b)
+		}
+	}
 	for _, d := range s.results {
 		if d.seq > h.Resume.Got {
 			s.sendResult(d)
@@ -169,7 +185,7 @@ func (m *Manager) spend(s *Session, h *wire.Header) error {
 	if m.draining {
 		return refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
 	}
-	if !s.credit.spend(&m.budget, h.Size) {
+	if !s.credit.spend(&m.budget, h.Size, m.core.knows(sampleKey{s.run.name, s.epoch, h.Sample.ID})) {
 		u := s.credit.unused()
 		return refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
 	}

@@ -14,7 +14,8 @@ type Config struct {
 	// Gateway names this process to workers. Defaults to a random name.
 	Gateway string
 	// MaxBytes bounds the bytes of all frames held plus all credit granted and not
-	// yet used. Defaults to 1 GiB.
+	// yet used. A quarter of it is never granted, so that samples from inside the
+	// process find room beside idle streams. Defaults to 1 GiB.
 	MaxBytes int64
 	// MessageBytes bounds one sample's frame. Defaults to 128 MiB.
 	MessageBytes int64

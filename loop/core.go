@@ -85,7 +85,9 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		if e.sum != sum {
 			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight with other bytes (%d, now %d)", e.sum.Len, sum.Len)
 		}
+		e.owner.expects(-1)
 		e.owner = a.owner
+		e.owner.expects(1)
 		return false, fx, nil
 	}
 	if s := a.run.done.get(key); s != nil {
@@ -99,6 +101,15 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 	c.insert(now, key, sum, a)
 	fx.wake = true
 	return true, fx, nil
+}
+
+// knows reports whether a sample is in flight or its answer remembered.
+func (c *core) knows(key sampleKey) bool {
+	if c.entries[key] != nil {
+		return true
+	}
+	r := c.runs[key.run]
+	return r != nil && r.done.get(key) != nil
 }
 
 func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
@@ -130,6 +141,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	c.alarms.set(&e.alarm, e.deadline)
 	c.enqueue(e)
 	a.run.inflight++
+	e.owner.expects(1)
 }
 
 // enqueue puts an entry into its run's queue. A run that was idle starts at the
@@ -286,7 +298,9 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	}
 	if held && res.Outcome != rewards.OutcomeCancelled {
 		took := now.Sub(h.since)
-		e.run.observe(took, e.run.total())
+		if res.Outcome == rewards.Scored { // how fast a broken worker fails says nothing
+			e.run.observe(took, e.run.counts[string(rewards.Scored)])
+		}
 		c.refund(e, took)
 	}
 	switch {
@@ -305,15 +319,6 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.settle(now, e, res, &fx)
 	}
 	return fx
-}
-
-// total is how many samples of the run were answered.
-func (r *run) total() uint64 {
-	var n uint64
-	for _, v := range r.counts {
-		n += v
-	}
-	return n
 }
 
 // retryable reports whether another worker may do better: every class that says
@@ -443,7 +448,7 @@ func (c *core) complete(e *entry, res *wire.Result) {
 			res.Errors = append(slices.Clone(res.Errors[n:]), res.Errors[:n]...)
 		}
 	}
-	if c.columns[e.profile] == nil && res.ExtraInfo != nil {
+	if len(res.ExtraInfo) > len(c.columns[e.profile]) { // a first success may know more than a failure before it
 		c.columns[e.profile] = absent(res.ExtraInfo)
 	}
 	if res.ExtraInfo == nil {
@@ -470,6 +475,7 @@ func absent(extra map[string]any) map[string]any {
 func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	res := e.result
 	e.state = final
+	e.owner.expects(-1)
 	delete(c.entries, e.key)
 	c.alarms.clear(&e.alarm)
 	e.run.inflight--
@@ -565,6 +571,7 @@ func (c *core) newEpoch(r *run, epoch uint64) effects {
 	for key, e := range c.entries {
 		if key.run == r.name {
 			c.withdraw(e, &fx)
+			e.owner.expects(-1)
 			c.alarms.clear(&e.alarm)
 			delete(c.entries, key)
 			c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()

@@ -5,21 +5,27 @@ import (
 )
 
 // budget is the gateway's memory for frames: what is held plus what clients may
-// still send never exceeds max, but for one message a connection that has nothing
-// in flight may always send. Guarded by the manager's mutex.
+// still send never exceeds max, but for the one message that a connection may
+// always send (see spend). Guarded by the manager's mutex.
 type budget struct {
 	max    int64
 	held   int64 // bytes of frames alive
 	unused int64 // bytes granted to connections and not yet used
 }
 
+// free is what nobody holds and nobody may send.
 func (b *budget) free() int64 { return b.max - b.held - b.unused }
+
+// grantable is what may be given out as credit. A quarter of max is kept for samples
+// from inside the process: idle connections would otherwise hold all of it.
+func (b *budget) grantable() int64 { return b.free() - b.max/4 }
 
 // window is one connection's credit: cumulative totals since its welcome.
 // Guarded by the manager's mutex.
 type window struct {
 	granted, sent wire.CreditTotals
 	held          wire.CreditTotals // of frames alive that came over this session
+	open          int64             // samples accepted and not answered
 }
 
 func (w *window) unused() wire.CreditTotals {
@@ -27,10 +33,13 @@ func (w *window) unused() wire.CreditTotals {
 }
 
 // spend books a sample that arrived and reports whether it was within the credit,
-// or is the one message that a connection with nothing in flight may always send.
-func (w *window) spend(b *budget, size int64) bool {
+// or is the one message that a connection may always send: with nothing in flight,
+// or a known sample sent again, which is read, compared and released. Frames that
+// only an overrun scorer holds do not count as in flight: their samples are
+// answered, and the client cannot know of them.
+func (w *window) spend(b *budget, size int64, known bool) bool {
 	u := w.unused()
-	if (u.Samples < 1 || u.Bytes < size) && w.held.Samples > 0 {
+	if (u.Samples < 1 || u.Bytes < size) && w.open > 0 && !known {
 		return false
 	}
 	w.sent.Samples++
@@ -63,7 +72,7 @@ func (w *window) release(b *budget, size int64) {
 func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
 	u := w.unused()
 	samples := full.Samples - u.Samples - w.held.Samples
-	bytes := min(full.Bytes-u.Bytes-w.held.Bytes, b.free())
+	bytes := min(full.Bytes-u.Bytes-w.held.Bytes, b.grantable())
 	low := u.Samples <= full.Samples/2 || u.Bytes <= full.Bytes/2 || w.held.Samples == 0
 	if !low || (samples <= 0 && bytes <= 0) {
 		return false

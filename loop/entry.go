@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -73,6 +74,8 @@ type owner interface {
 	remembers() bool
 	// deliver is called once per final result, without the manager's mutex.
 	deliver(r *stored)
+	// expects counts the samples the owner waits for. The caller holds the manager's mutex.
+	expects(by int64)
 }
 
 // stored is a final result as it is remembered.
@@ -83,6 +86,9 @@ type stored struct {
 	size  int64
 	at    time.Time
 	owner owner
+
+	forgotten atomic.Bool             // confirmed or too old: no longer remembered
+	numbered  atomic.Pointer[Session] // the session that has given it a number
 }
 
 func (e *entry) key4(attempt int) wire.AttemptKey {

@@ -102,9 +102,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	if !m.draining {
 		m.draining = true
-		if len(m.core.entries) == 0 {
-			close(m.drained)
-		}
+		m.noteDrained()
 	}
 	live := m.liveSessions()
 	m.mu.Unlock()
@@ -142,11 +140,15 @@ func (m *Manager) Stop() {
 	for _, e := range m.core.entries {
 		m.core.abort(now, e, "the gateway stopped", &fx)
 	}
-	live := m.liveSessions()
-	m.mu.Unlock()
-	for _, s := range live {
-		m.closing.Go(func() { s.shut(closeGoingAway, "the gateway stopped") })
+	m.noteDrained()
+	for _, s := range m.liveSessions() {
+		// Taken away before the results go out: to a client its samples are not
+		// cancelled, it sends them to the next gateway.
+		if c := s.take(); c != nil {
+			m.closing.Go(func() { _ = c.Close(closeGoingAway, "the gateway stopped") }) // it is going away either way
+		}
 	}
+	m.mu.Unlock()
 	m.apply(fx)
 	m.closing.Wait()
 	if m.stop == nil {
@@ -266,17 +268,23 @@ func (m *Manager) apply(fx effects) {
 	}
 	if len(fx.results) > 0 || len(fx.released) > 0 {
 		m.mu.Lock()
-		if m.draining && len(m.core.entries) == 0 {
-			select {
-			case <-m.drained:
-			default:
-				close(m.drained)
-			}
-		}
+		m.noteDrained()
 		m.mu.Unlock()
 	}
 	if fx.wake {
 		m.wakeUp()
+	}
+}
+
+// noteDrained lets Drain return when nothing is in flight. The caller holds the mutex.
+func (m *Manager) noteDrained() {
+	if !m.draining || len(m.core.entries) > 0 {
+		return
+	}
+	select {
+	case <-m.drained:
+	default:
+		close(m.drained)
 	}
 }
 
@@ -390,6 +398,9 @@ func (m *Manager) sweep(now time.Time) {
 			m.metrics.forgotten.Add(float64(n))
 		}
 		for id, s := range r.sessions {
+			s.mu.Lock()
+			s.prune()
+			s.mu.Unlock()
 			if !m.sessions[s] && now.Sub(s.detached) > m.cfg.KeepFor {
 				delete(r.sessions, id)
 			}

@@ -23,6 +23,7 @@ func (m *memory) get(key sampleKey) *stored { return m.byKey[key] }
 
 // forget drops a result that the client has confirmed.
 func (m *memory) forget(s *stored) {
+	s.forgotten.Store(true)
 	if m.byKey[s.key] == s {
 		delete(m.byKey, s.key)
 		m.bytes -= s.size

@@ -70,14 +70,35 @@ type delivered struct {
 
 func (s *Session) remembers() bool { return true }
 
-// deliver gives the result the next number and sends it if the client is there.
+func (s *Session) expects(by int64) { s.credit.open += by }
+
+// deliver gives the result the next number and sends it if the client is there. The
+// answer to a sample that was sent again keeps its number.
 func (s *Session) deliver(st *stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.prune()
+	if st.numbered.Swap(s) == s {
+		if i := slices.IndexFunc(s.results, func(d *delivered) bool { return d.stored == st }); i >= 0 {
+			s.sendResult(s.results[i])
+		}
+		return
+	}
 	s.seq++
 	d := &delivered{s.seq, st}
 	s.results = append(s.results, d)
 	s.sendResult(d)
+}
+
+// prune drops results that the run no longer remembers: a client that never
+// confirms must not make the gateway keep its history. The caller holds mu.
+func (s *Session) prune() {
+	n := 0
+	for n < len(s.results) && s.results[n].stored.forgotten.Load() {
+		s.results[n] = nil
+		n++
+	}
+	s.results = s.results[n:]
 }
 
 // sendResult sends a numbered copy. The caller holds mu.
@@ -120,17 +141,6 @@ func (s *Session) sendOn(only conn, v any) {
 	defer s.mu.Unlock()
 	if s.conn != nil && (only == nil || only == s.conn) {
 		s.write(b)
-	}
-}
-
-// shut closes the session's connection, if it has one.
-func (s *Session) shut(code int, reason string) {
-	s.mu.Lock()
-	c := s.conn
-	s.conn = nil
-	s.mu.Unlock()
-	if c != nil {
-		_ = c.Close(code, reason) // it is going away either way
 	}
 }
 

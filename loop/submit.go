@@ -67,6 +67,8 @@ func (f *Future) deliver(s *stored) {
 
 func (f *Future) remembers() bool { return false }
 
+func (f *Future) expects(int64) {}
+
 // Submit accepts a sample from inside the process. An error wraps ErrRefused and
 // the class that says why; the sample is then nobody's.
 func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
@@ -125,8 +127,9 @@ func (m *Manager) reserve(id string, size int64) error {
 	if m.draining {
 		return refuse(rewards.Draining, id, "the gateway is draining")
 	}
-	if size > m.budget.max-m.budget.held {
-		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held; try again in a moment", m.budget.held, m.budget.max)
+	if size > m.budget.free() {
+		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held and %d granted to streams; try again in a moment",
+			m.budget.held, m.budget.max, m.budget.unused)
 	}
 	m.budget.held += size
 	return nil

@@ -15,6 +15,8 @@ type Class string
 
 // The classes. Those of the scorer's side come first, those that only the loop
 // and the edges give come second.
+//
+//nolint:errname // a class is named for what crosses the wire
 const (
 	BadInput     Class = "bad_input"     // the sample cannot be scored by anybody: no target, undecodable picture
 	Timeout      Class = "timeout"       // the term's deadline passed before the scorer answered

@@ -11,6 +11,8 @@ import (
 
 // trainerColumns are names of columns the trainers keep in the batch themselves;
 // an extra field of that name would overwrite them.
+//
+//nolint:gochecknoglobals // a table
 var trainerColumns = []string{
 	"attention_mask", "data_source", "extra_info", "ground_truth", "index", "input_ids", "position_ids", "prompts",
 	"raw_prompt", "response_mask", "responses", "reward_extra_info", "reward_model", "reward_score", "rm_scores",

@@ -69,6 +69,9 @@ func (s *Server) observe(c *gin.Context) {
 			panic(p) // net/http's own way to cut a connection
 		}
 	}()
+	if c.Request.Body != http.NoBody {
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(start.Add(s.cfg.BodyTimeout))
+	}
 	c.Next()
 }
 

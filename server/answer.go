@@ -130,6 +130,12 @@ func (s *Server) writeBy(c *gin.Context) {
 // on, within bounds, so that the client sees the answer instead of a reset and may
 // use the connection again. The form is that of the request's edge.
 func (s *Server) refuse(c *gin.Context, f *fault) {
+	// Otherwise net/http reads on before it writes, and closes the connection if
+	// there is much to read.
+	_ = http.NewResponseController(c.Writer).EnableFullDuplex()
+	if c.Request.ContentLength > s.cfg.DiscardBytes {
+		c.Header("Connection", "close")
+	}
 	if s.pickles(c.Request) {
 		s.write(c, f.pickled())
 	} else {

@@ -76,12 +76,6 @@ func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *fault) {
 	if r.ContentLength > limit {
 		return nil, faultf(rewards.TooLarge, "a body of %d bytes; the limit is %d", r.ContentLength, limit)
 	}
-	// The deadline is the connection's and must not outlast the body: while the
-	// samples are scored net/http reads on to notice a client that leaves.
-	rc := http.NewResponseController(c.Writer)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
-	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-
 	b := &body{budget: &s.bodies}
 	most := limit
 	if r.ContentLength >= 0 {
@@ -91,6 +85,10 @@ func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *fault) {
 		b.release()
 		return nil, f
 	}
+	// The deadline, set when the request came, is the connection's and must not
+	// outlast the body: while the samples are scored net/http reads on, to notice
+	// a client that leaves.
+	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
 	return b, nil
 }
 

@@ -78,8 +78,11 @@ func (c Config) WithDefaults() Config {
 		field *int64
 		value int64
 	}{
-		{&c.PickleBytes, 64 << 20}, {&c.JSONBytes, 256 << 20}, {&c.BodiesBytes, 1 << 30},
-		{&c.DiscardBytes, 256 << 20}, {&c.RememberBytes, 16 << 20},
+		{&c.PickleBytes, 64 << 20},
+		{&c.JSONBytes, 256 << 20},
+		{&c.BodiesBytes, 1 << 30},
+		{&c.DiscardBytes, 256 << 20},
+		{&c.RememberBytes, 16 << 20},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -100,11 +103,15 @@ func (c Config) WithDefaults() Config {
 		value time.Duration
 	}{
 		{&c.DiscardTimeout, 10 * time.Second},
-		{&c.HeaderTimeout, 10 * time.Second}, {&c.BodyTimeout, 60 * time.Second},
-		{&c.WriteTimeout, 30 * time.Second}, {&c.IdleTimeout, 120 * time.Second},
-		{&c.SampleTimeout, 110 * time.Second}, {&c.MaxSampleTimeout, 900 * time.Second},
+		{&c.HeaderTimeout, 10 * time.Second},
+		{&c.BodyTimeout, 60 * time.Second},
+		{&c.WriteTimeout, 30 * time.Second},
+		{&c.IdleTimeout, 120 * time.Second},
+		{&c.SampleTimeout, 110 * time.Second},
+		{&c.MaxSampleTimeout, 900 * time.Second},
 		{&c.RememberFor, 60 * time.Second},
-		{&c.SelfTestEvery, 10 * time.Second}, {&c.SelfTestTimeout, 30 * time.Second},
+		{&c.SelfTestEvery, 10 * time.Second},
+		{&c.SelfTestTimeout, 30 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

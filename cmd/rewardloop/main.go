@@ -110,13 +110,41 @@ func parse(fs *flag.FlagSet, args []string, e env) (code int, done bool) {
 	if slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "-help" || a == "--help" }) {
 		fs.SetOutput(e.stdout) // asked for: it is the answer, not a complaint
 	}
-	switch err := fs.Parse(args); {
+	switch err := fs.Parse(flagsFirst(fs, args)); {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK, true
 	case err != nil:
 		return exitUsage, true
 	}
 	return exitOK, false
+}
+
+// flagsFirst moves flags before the overrides, so that they may stand in any order;
+// package flag stops at the first argument that is none.
+func flagsFirst(fs *flag.FlagSet, args []string) []string {
+	var flags, rest []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			rest = append(rest, args[i+1:]...)
+			break
+		}
+		if len(a) < 2 || a[0] != '-' {
+			rest = append(rest, a)
+			continue
+		}
+		flags = append(flags, a)
+		name, _, valued := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		f := fs.Lookup(name)
+		if f == nil || valued {
+			continue
+		}
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); (!ok || !b.IsBoolFlag()) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return append(append(flags, "--"), rest...)
 }
 
 // complain prints an error in the form all commands share and returns the code.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
@@ -32,6 +33,9 @@ type Options struct {
 	Log    *slog.Logger // nil: discarded
 	// Version is announced by workers and shown on the status page.
 	Version string
+	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
+	// and Listen must not be called.
+	NoServer bool
 }
 
 // Node is one process: gateway, workers, engine and edge.
@@ -42,6 +46,7 @@ type Node struct {
 	cfg      *config.Config
 	log      *slog.Logger
 	version  string
+	noServer bool
 	scorers  *Scorers
 	managers map[string]*rewards.Manager
 	decoder  *media.Decoder
@@ -49,12 +54,13 @@ type Node struct {
 	fabric   *fabric.Fabric
 	workers  []*workers.Worker
 	sources  []*fabric.Source
-	server   *server.Server
+	server   *server.Server // nil with NoServer
+	test     *selfTest
 }
 
 // New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
 func New(o Options) (*Node, error) {
-	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry()}
+	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, noServer: o.NoServer, metrics: prometheus.NewRegistry()}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
@@ -93,21 +99,23 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if n.fabric, err = fabric.Open(ctx, fabric.Config{Log: n.log}); err != nil {
 		return err
 	}
-	test, err := newSelfTest(n.scorers)
-	if err != nil {
+	if n.test, err = newSelfTest(n.scorers); err != nil {
 		return err
 	}
-	n.managers[selfTestProfile] = test.manager
+	n.managers[selfTestProfile] = n.test.manager
 	if err := n.startLoop(ctx); err != nil {
 		return err
 	}
 	if err := n.startWorkers(ctx); err != nil {
 		return err
 	}
+	if n.noServer {
+		return nil
+	}
 	n.server, err = server.New(server.Options{
 		Config: n.serverConfig(), Loop: n.Loop, Presence: n.fabric, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
-		SelfTest: func(ctx context.Context) error { return test.run(ctx, n.Loop) },
+		SelfTest: n.SelfTest,
 	})
 	return err
 }
@@ -205,6 +213,10 @@ func (n *Node) serverConfig() server.Config {
 	}
 }
 
+// SelfTest sends a known picture through the loop and reports an error unless it
+// comes back with its known score. The node must have been started.
+func (n *Node) SelfTest(ctx context.Context) error { return n.test.run(ctx, n.Loop) }
+
 // Listen opens the edge and returns its address.
 func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	if err := n.server.Start(ctx, nil); err != nil {
@@ -212,6 +224,9 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	}
 	return n.server.Addr(), nil
 }
+
+// TesseractStats says how the text reader's children are; false without a reader.
+func (n *Node) TesseractStats() (slot.Stats, bool) { return n.scorers.TesseractStats() }
 
 // Drain refuses new samples and returns when nothing is in flight, or when ctx or
 // the configured drain_timeout ends.

@@ -33,9 +33,8 @@ type Rig struct {
 	Manager *loop.Manager
 	Buffers *wire.Buffers
 	Workers []*Worker
-	engine  Engine
 	source  func(worker string) workers.Source
-	profile map[string]*rewards.Manager
+	profile func(worker string) map[string]*rewards.Manager
 	worker  workers.Config
 	t       testing.TB
 }
@@ -55,6 +54,9 @@ type Options struct {
 	Engine   Engine
 	Source   func(worker string) workers.Source
 	Profiles map[string]*rewards.Manager
+	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
+	// means Profiles for all.
+	ProfilesOf func(worker string) map[string]*rewards.Manager
 }
 
 // Replace starts a worker like the others under a new name.
@@ -67,7 +69,10 @@ func (r *Rig) Replace(id string) {
 // New starts a gateway and its workers.
 func New(t testing.TB, o Options) *Rig {
 	t.Helper()
-	r := &Rig{Buffers: &wire.Buffers{Poison: true}, engine: o.Engine, source: o.Source, profile: o.Profiles, worker: o.Worker, t: t}
+	r := &Rig{Buffers: &wire.Buffers{Poison: true}, source: o.Source, profile: o.ProfilesOf, worker: o.Worker, t: t}
+	if r.profile == nil {
+		r.profile = func(string) map[string]*rewards.Manager { return o.Profiles }
+	}
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
@@ -88,7 +93,7 @@ func (r *Rig) Add(t testing.TB, cfg workers.Config) *Worker {
 	w := &Worker{ID: cfg.ID}
 	inner, err := workers.New(workers.Options{
 		Config: cfg, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
-		Managers: r.profile, Decoder: noDecoder{},
+		Managers: r.profile(cfg.ID), Decoder: noDecoder{},
 	})
 	require.NoError(t, err)
 	w.Worker = inner

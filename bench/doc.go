@@ -1,0 +1,18 @@
+// Command bench measures every figure that the project promises and holds it to
+// its target: make bench, or go run ./bench -h.
+//
+// A suite is an area (one file rows_<area>.go), an experiment is one set-up that is
+// measured, a row is one figure of it. A run takes each experiment in turn: it is
+// set up, warmed, and measured five times; every time ours and the calibration (a
+// bare version of the same work) run one after the other, in changing order, so
+// that a busy machine slows both. From the readings of each repetition a row makes
+// its figure; the median counts. Then the row's target is asked for its bound,
+// which may scale with the calibration, and the row holds or misses.
+//
+// The results go to docs/results: a JSON file for each suite with machine, load and
+// commit, and a table of all. A miss that bench/misses.yml does not list, with its
+// value and reason, ends the run with exit code 1.
+//
+// To add a figure: write a Row in its area's file, or a new experiment, or a new
+// suite and its name in suites. Nothing else needs to know.
+package main

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Machine is where the figures were measured.
+type Machine struct {
+	CPU   string `json:"cpu"`
+	Cores int    `json:"cores"`
+	Go    string `json:"go"`
+	OS    string `json:"os"`
+}
+
+func thisMachine() Machine {
+	return Machine{CPU: cpuModel("/proc/cpuinfo"), Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+// cpuModel returns the processor's name as Linux tells it, elsewhere the architecture.
+func cpuModel(path string) string {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return runtime.GOARCH
+}
+
+// loadAverage returns the machine's load of the last one, five and fifteen minutes,
+// or "unknown".
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], " ")
+}
+
+// commit returns the commit of the tree and whether files that git knows differ
+// from it.
+func commit(ctx context.Context, root string) (hash string, dirty bool) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	git := func(args ...string) (string, bool) {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // our own arguments
+		return strings.TrimSpace(string(out)), err == nil
+	}
+	hash, ok := git("rev-parse", "--short=12", "HEAD")
+	if !ok {
+		return "unknown", false
+	}
+	// What an earlier suite of this run has written is not a difference.
+	changed, ok := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results", ":!bench/reference.json")
+	return hash, !ok || changed != ""
+}

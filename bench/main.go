@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+// suites is every area, in the order it is measured.
+func suites() []Suite { return []Suite{transport(), jpegSize()} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, suites(), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Exit codes.
+const (
+	exitHeld   = 0
+	exitMissed = 1
+	exitUsage  = 2 // or something broke
+)
+
+// settings are the flags.
+type settings struct {
+	Options
+
+	rows           *regexp.Regexp
+	all, list      bool
+	out            string
+	root           string
+	writeReference bool
+}
+
+const helpText = `Measures every promised figure; prints the rows that miss and why.
+Exit code 1: a row missed its target and bench/misses.yml does not list it.
+
+  go run ./bench                                   everything, into docs/results
+  go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
+
+`
+
+func parse(args []string, stderr io.Writer) (settings, error) {
+	var s settings
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		_, _ = io.WriteString(stderr, helpText)
+		f.PrintDefaults()
+	}
+	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
+	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
+	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
+	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
+	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
+	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
+	f.BoolVar(&s.writeReference, "write-reference", false, "make the calibrations of this run the references, in bench/reference.json")
+	if err := f.Parse(args); err != nil {
+		return s, err
+	}
+	if f.NArg() > 0 {
+		return s, fmt.Errorf("unknown argument %q", f.Arg(0))
+	}
+	if s.Quick {
+		s.Repetitions = 1
+	}
+	if s.Repetitions < 1 {
+		return s, fmt.Errorf("-n is %d, must be 1 or more", s.Repetitions)
+	}
+	if s.Quick && s.writeReference {
+		return s, errors.New("-quick measures nothing that could be a reference")
+	}
+	var err error
+	if s.rows, err = regexp.Compile(*rows); err != nil {
+		return s, fmt.Errorf("-rows: %w", err)
+	}
+	if s.root, err = repository(); err != nil {
+		return s, err
+	}
+	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" {
+		s.out = filepath.Join(s.root, "docs", "results")
+	}
+	return s, nil
+}
+
+// repository returns the folder of go.mod, from the working folder upwards.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("no go.mod here or above: run it inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func run(ctx context.Context, all []Suite, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitHeld
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitUsage
+	}
+	if s.list {
+		list(all, stdout)
+		return exitHeld
+	}
+	missed, err := measure(ctx, all, s, stdout)
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitUsage
+	case missed:
+		return exitMissed
+	}
+	return exitHeld
+}
+
+func list(all []Suite, w io.Writer) {
+	for _, s := range all {
+		for _, e := range s.Experiments {
+			for _, r := range e.Rows {
+				fmt.Fprintf(w, "%-30s %s\n", e.Name+"/"+r.Name, r.Issue)
+			}
+		}
+	}
+}
+
+// names are the full names of all rows.
+func names(all []Suite) []string {
+	var out []string
+	for _, s := range all {
+		for _, e := range s.Experiments {
+			for _, r := range e.Rows {
+				out = append(out, e.Name+"/"+r.Name)
+			}
+		}
+	}
+	return out
+}
+
+// measure runs what was asked for and reports whether a row missed that is not
+// listed.
+func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed bool, err error) {
+	known, err := readMisses(filepath.Join(s.root, "bench", "misses.yml"), names(all))
+	if err != nil {
+		return false, err
+	}
+	referenceFile := filepath.Join(s.root, "bench", "reference.json")
+	reference, err := readReference(referenceFile)
+	if err != nil {
+		return false, err
+	}
+	for _, dir := range []string{s.out, s.Profile} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // results are for everybody
+			return false, err
+		}
+	}
+	picked := chosen(all, s.rows)
+	if len(picked) == 0 {
+		return false, fmt.Errorf("no row matches %q; rows are listed by -list", s.rows)
+	}
+	if s.writeReference {
+		reference.Machine, reference.Date, reference.Load = thisMachine(), today(), loadAverage()
+	}
+	for _, suite := range picked {
+		r, err := s.suite(ctx, suite, &reference, w)
+		if err != nil {
+			return false, err
+		}
+		unlisted, mended := verdicts(r.Rows, known)
+		tell(r.Rows, unlisted, mended, w)
+		missed = missed || len(unlisted) > 0
+		if s.out != "" {
+			if err := r.write(s.out); err != nil {
+				return false, err
+			}
+		}
+	}
+	if s.writeReference {
+		if err := reference.write(referenceFile); err != nil {
+			return false, err
+		}
+	}
+	if s.out != "" {
+		if err := writeTable(s.out); err != nil {
+			return false, err
+		}
+	}
+	return missed && !s.Quick, writeAllocs(s.Profile)
+}
+
+func today() string { return time.Now().UTC().Format(time.RFC3339) }
+
+// suite measures one suite. With -write-reference its calibrations become the
+// references first, so that its own targets are judged by them.
+func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, w io.Writer) (Report, error) {
+	r := Report{
+		Suite: suite.Name, About: suite.About, Date: today(), Machine: thisMachine(), LoadBefore: loadAverage(),
+		Quick: s.Quick, Repetitions: s.Repetitions,
+	}
+	r.Commit, r.Dirty = commit(ctx, s.root)
+	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
+	for _, e := range suite.Experiments {
+		readings, err := e.repeat(ctx, s.Options)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", e.Name, err)
+		}
+		if s.writeReference {
+			reference.take(e, readings)
+		}
+		for _, row := range e.Rows {
+			f, err := figure(e.Name, row, readings, reference.Calibrations[e.Name])
+			if err != nil {
+				return r, err
+			}
+			fmt.Fprintln(w, f.line())
+			r.Rows = append(r.Rows, f)
+		}
+	}
+	r.LoadAfter = loadAverage()
+	return r, nil
+}
+
+// take makes an experiment's calibrations the references.
+func (r *Reference) take(e Experiment, readings []Readings) {
+	now := medians(readings)
+	r.Calibrations[e.Name] = Readings{}
+	for _, name := range e.Calibrations {
+		r.Calibrations[e.Name][name] = lookup(now, name)
+	}
+}
+
+// repeat sets the experiment up and measures it.
+func (e Experiment) repeat(ctx context.Context, o Options) (_ []Readings, err error) {
+	t, err := e.Setup(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	var all []Readings
+	for rep := range o.Repetitions {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r, err := t.Measure(ctx, rep)
+		if err != nil {
+			return nil, fmt.Errorf("repetition %d: %w", rep+1, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// tell says what is to be done about misses.
+func tell(figures, unlisted, mended []Figure, w io.Writer) {
+	for _, f := range figures {
+		if f.Miss != nil {
+			fmt.Fprintf(w, "known miss: %s is %s, listed with %s: %s\n", f.Row, with(f.Value, f.Unit), with(*f.Miss.Measured, f.Unit), f.Miss.Reason)
+		}
+	}
+	for _, f := range mended {
+		fmt.Fprintf(w, "mended: %s is %s, target %s: take it out of bench/misses.yml\n", f.Row, with(f.Value, f.Unit), f.target())
+	}
+	for _, f := range unlisted {
+		fmt.Fprintf(w, "MISS: %s is %s, target %s (%s)\n", f.Row, with(f.Value, f.Unit), f.target(), f.Issue)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// node is a gateway with its engine and workers behind a real socket, as serve puts
+// them together, and clients that are connected to it.
+type node struct {
+	loop    *loop.Manager
+	fabric  *fabric.Fabric
+	sources []*fabric.Source
+	workers []*workers.Worker
+	srv     *http.Server
+	served  chan struct{}  // closed when the listener has ended
+	streams sync.WaitGroup // connections being served
+	clients []*client.Client
+	ids     atomic.Int64
+}
+
+// nodeConfig is what experiments vary.
+type nodeConfig struct {
+	workers, slots int
+	lanes          int // clients
+	profile        rewards.ManagerConfig
+}
+
+// newNode starts everything and connects the clients.
+func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
+	n := &node{served: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	m, err := rewards.NewManager(cfg.profile)
+	if err != nil {
+		return nil, err
+	}
+	if n.fabric, err = fabric.Open(ctx, fabric.Config{}); err != nil {
+		return nil, err
+	}
+	if n.loop, err = loop.New(loop.Options{Engine: n.fabric, Presence: n.fabric}); err != nil {
+		return nil, err
+	}
+	n.loop.Start(ctx)
+	decoder, err := media.New(media.Config{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.workers {
+		if err := n.startWorker(ctx, "w"+strconv.Itoa(i), cfg.slots, m, decoder); err != nil {
+			return nil, err
+		}
+	}
+	addr, err := n.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for lane := range cfg.lanes {
+		c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr.String(), Run: "bench", Lane: lane})
+		if err != nil {
+			return nil, err
+		}
+		n.clients = append(n.clients, c)
+	}
+	return n, nil
+}
+
+func (n *node) startWorker(ctx context.Context, id string, slots int, m *rewards.Manager, d rewards.Decoder) error {
+	source, err := n.fabric.NewSource(id)
+	if err != nil {
+		return err
+	}
+	n.sources = append(n.sources, source)
+	w, err := workers.New(workers.Options{
+		Config: workers.Config{ID: id, Slots: slots}, Source: source, Gateway: n.loop,
+		Managers: map[string]*rewards.Manager{"": m}, Decoder: d,
+	})
+	if err != nil {
+		return err
+	}
+	w.Start(ctx)
+	n.workers = append(n.workers, w)
+	return nil
+}
+
+func (n *node) listen(ctx context.Context) (net.Addr, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n.srv = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n.streams.Add(1)
+			defer n.streams.Done()
+			c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+			if err != nil {
+				return // answered with the reason
+			}
+			_ = n.loop.Serve(r.Context(), c) // the client sees why it ended
+		}),
+	}
+	go func() { // ends with Close
+		defer close(n.served)
+		_ = n.srv.Serve(l) // always an error: that of the end
+	}()
+	return l.Addr(), nil
+}
+
+// send is one round trip of a sample, which gets an id of its own.
+func (n *node) send(ctx context.Context, lane int, s rewards.Sample) error {
+	f, err := n.clients[lane].Submit(ctx, &s, 0)
+	if err != nil {
+		return err
+	}
+	res, err := f.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("sample %q: %w", s.ID, err)
+	}
+	if res.Outcome != rewards.Scored {
+		return fmt.Errorf("sample %q: %s: %v", s.ID, res.Outcome, res.Errors)
+	}
+	return nil
+}
+
+// Close takes everything down, the clients first and the engine last.
+func (n *node) Close() error {
+	var errs []error
+	for _, c := range n.clients {
+		errs = append(errs, c.Close())
+	}
+	if n.loop != nil {
+		n.loop.Stop()
+	}
+	if n.srv != nil {
+		errs = append(errs, n.srv.Close())
+		<-n.served
+		n.streams.Wait()
+	}
+	for _, w := range n.workers {
+		w.Stop()
+	}
+	for _, s := range n.sources {
+		s.Disconnect()
+	}
+	if n.fabric != nil {
+		n.fabric.Close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+)
+
+// Suite is an area's experiments; its results are one JSON file.
+type Suite struct {
+	Name string
+	// About is the suite's paragraph in the table.
+	About       string
+	Experiments []Experiment
+}
+
+// Experiment is one set-up whose repetitions give the readings of its rows.
+type Experiment struct {
+	// Name begins the names of its rows, and names its calibrations in the references.
+	Name string
+	// Setup starts and warms what is measured.
+	Setup func(ctx context.Context, o Options) (Trial, error)
+	Rows  []Row
+	// Calibrations are the readings that targets scale with; their medians are what
+	// -write-reference writes.
+	Calibrations []string
+}
+
+// Options are what a run was asked for.
+type Options struct {
+	// Quick shortens everything: it shows that the bench works, not how fast anything is.
+	Quick bool
+	// Repetitions of every measurement; the median counts.
+	Repetitions int
+	// Profile is the folder for CPU profiles of our side; empty: none.
+	Profile string
+}
+
+// Trial is an experiment that is set up.
+type Trial interface {
+	// Measure measures ours and the calibration once, interleaved. rep counts from 0.
+	Measure(ctx context.Context, rep int) (Readings, error)
+	Close() error
+}
+
+// Readings are what one repetition has measured, by name.
+type Readings map[string]float64
+
+// Row is one figure.
+type Row struct {
+	// Name is unique within the experiment.
+	Name string
+	// Issue is the line that promises the figure; empty where nobody did.
+	Issue string
+	// Unit of Value: "/s", "ms", "KiB", or "" for a ratio.
+	Unit string
+	// Value makes the figure from one repetition's readings.
+	Value func(Readings) float64
+	// Target judges the figure; nil: it is only told.
+	Target Target
+	// Beside are readings told with the figure, median by median.
+	Beside []string
+}
+
+// Target gives the bound a figure must keep: from the medians of the same
+// repetitions' readings and the experiment's committed calibrations.
+type Target func(now, reference Readings) (Bound, error)
+
+// Bound is what a figure must keep.
+type Bound struct {
+	// Most says that Value is the most the figure may be; otherwise it is the least.
+	Most  bool    `json:"most"`
+	Value float64 `json:"value"`
+	// Note says how the bound came about where it is not the issue's number.
+	Note string `json:"note,omitempty"`
+}
+
+// keeps reports whether a figure is within the bound. What is no number is not.
+func (b Bound) keeps(v float64) bool {
+	if b.Most {
+		return v <= b.Value
+	}
+	return v >= b.Value
+}
+
+func atLeast(v float64) Target {
+	return func(Readings, Readings) (Bound, error) { return Bound{Value: v}, nil }
+}
+
+func atMost(v float64) Target {
+	return func(Readings, Readings) (Bound, error) { return Bound{Value: v, Most: true}, nil }
+}
+
+// rateScaled is an absolute rate that holds on a machine as fast as the reference:
+// where the calibration is slower, the rate shrinks by the same factor. It never
+// grows.
+func rateScaled(v float64, calibration string) Target {
+	return func(now, reference Readings) (Bound, error) {
+		f, note, err := slowness(now, reference, calibration)
+		return Bound{Value: v * f, Note: note}, err
+	}
+}
+
+// timeScaled is rateScaled for a time: it grows on a slower machine. The
+// calibration is a rate.
+func timeScaled(v float64, calibration string) Target {
+	return func(now, reference Readings) (Bound, error) {
+		f, note, err := slowness(now, reference, calibration)
+		return Bound{Value: v / f, Most: true, Note: note}, err
+	}
+}
+
+// slowness is the calibration's share of its reference, at most 1.
+func slowness(now, reference Readings, calibration string) (float64, string, error) {
+	got, want := now[calibration], reference[calibration]
+	if !(got > 0) || !(want > 0) {
+		return math.NaN(), "", fmt.Errorf("calibration %s is %v, its reference %v: both must be above 0; run with -write-reference on a quiet machine", calibration, got, want)
+	}
+	if got >= want {
+		return 1, "", nil
+	}
+	return got / want, fmt.Sprintf("scaled by %s: %s of %s", calibration, number(got), number(want)), nil
+}
+
+// reading is the Value of a row that is one of the readings.
+func reading(name string) func(Readings) float64 {
+	return func(r Readings) float64 { return lookup(r, name) }
+}
+
+// ratio is the Value of a row that is one reading divided by another.
+func ratio(over, under string) func(Readings) float64 {
+	return func(r Readings) float64 { return lookup(r, over) / lookup(r, under) }
+}
+
+// difference is the Value of a row that is one reading less another.
+func difference(a, b string) func(Readings) float64 {
+	return func(r Readings) float64 { return lookup(r, a) - lookup(r, b) }
+}
+
+// lookup returns a reading, and no number where there is none: no bound keeps that.
+func lookup(r Readings, name string) float64 {
+	v, ok := r[name]
+	if !ok {
+		return math.NaN()
+	}
+	return v
+}
+
+// medians is the median of every reading.
+func medians(all []Readings) Readings {
+	out := Readings{}
+	for _, r := range all {
+		for name := range maps.Keys(r) {
+			if _, done := out[name]; done {
+				continue
+			}
+			values := make([]float64, 0, len(all))
+			for _, r := range all {
+				values = append(values, lookup(r, name))
+			}
+			out[name] = median(values)
+		}
+	}
+	return out
+}
+
+// median is the middle value, or the mean of the two in the middle. One that is no
+// number makes the median none.
+func median(values []float64) float64 {
+	if len(values) == 0 || slices.ContainsFunc(values, math.IsNaN) {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(values))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+// chosen returns the suites with the rows whose full name matches.
+func chosen(suites []Suite, rows *regexp.Regexp) []Suite {
+	var out []Suite
+	for _, s := range suites {
+		var experiments []Experiment
+		for _, e := range s.Experiments {
+			e.Rows = slices.DeleteFunc(slices.Clone(e.Rows), func(r Row) bool { return !rows.MatchString(e.Name + "/" + r.Name) })
+			if len(e.Rows) > 0 {
+				experiments = append(experiments, e)
+			}
+		}
+		if s.Experiments = experiments; len(experiments) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// writeTable makes the folder's README.md from its JSON files.
+func writeTable(folder string) error {
+	reports, err := readReports(folder)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(table(reports)), 0o644) //nolint:gosec // results are for everybody
+}
+
+// table is the Markdown page of all results.
+func table(reports []Report) string {
+	var b strings.Builder
+	b.WriteString("# Measured\n\nWritten by `make bench` from the JSON files beside it. Figures are medians of the repetitions; a bare figure is that of the\n" +
+		"calibration, measured in turn with ours. A target that is scaled held its absolute number on the reference machine\n(`bench/reference.json`).\n")
+	for _, r := range reports {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s\n\n", r.Suite, r.About, r.origin())
+		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
+		for _, f := range r.Rows {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(f.Row), with(f.Value, f.Unit), cell(f.target()), cell(f.verdict()), cell(f.beside()))
+		}
+		for _, f := range r.Rows {
+			if f.Issue != "" {
+				fmt.Fprintf(&b, "\n- `%s`: “%s”", f.Row, f.Issue)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// origin says where and when.
+func (r Report) origin() string {
+	state := ""
+	if r.Dirty {
+		state = " with changes"
+	}
+	if r.Quick {
+		state += ", quick: not a measurement"
+	}
+	return fmt.Sprintf("%s, %d cores, %s, %s. Load %s before, %s after. Commit %s%s, %s, median of %d.",
+		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.LoadBefore, r.LoadAfter, r.Commit, state, r.Date, r.Repetitions)
+}
+
+func (f Figure) target() string {
+	if f.Target == nil {
+		return "–"
+	}
+	sign := "≥"
+	if f.Target.Most {
+		sign = "≤"
+	}
+	s := sign + " " + with(f.Target.Value, f.Unit)
+	if f.Target.Note != "" {
+		s += " (" + f.Target.Note + ")"
+	}
+	return s
+}
+
+func (f Figure) verdict() string {
+	switch {
+	case f.Target == nil:
+		return "–"
+	case f.Held:
+		return "yes"
+	case f.Miss != nil:
+		return "**no**: " + f.Miss.Reason
+	}
+	return "**no**"
+}
+
+func (f Figure) beside() string {
+	parts := make([]string, 0, len(f.Beside))
+	for _, name := range slices.Sorted(maps.Keys(f.Beside)) {
+		parts = append(parts, name+" "+number(f.Beside[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// line is the figure for a terminal.
+func (f Figure) line() string {
+	s := fmt.Sprintf("%-30s %12s  %-8s %s", f.Row, with(f.Value, f.Unit), f.mark(), f.target())
+	if b := f.beside(); b != "" {
+		s += "  [" + b + "]"
+	}
+	return s
+}
+
+func (f Figure) mark() string {
+	switch {
+	case f.Target == nil:
+		return ""
+	case f.Held:
+		return "holds"
+	}
+	return "MISSES"
+}
+
+// cell keeps a text within its cell.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\r", "", "\n", " ").Replace(s)
+}
+
+func with(v float64, unit string) string {
+	switch unit {
+	case "":
+		return number(v)
+	case "/s":
+		return number(v) + unit
+	}
+	return number(v) + " " + unit
+}
+
+// number writes four significant digits, whole numbers from 1,000 on with commas.
+func number(v float64) string {
+	if a := math.Abs(v); a < 999.95 || math.IsInf(v, 0) || math.IsNaN(v) {
+		digits := 3
+		if a >= 0.09995 {
+			digits = 3 - max(0, int(math.Floor(math.Log10(a)+1e-9)))
+		}
+		return trim(strconv.FormatFloat(v, 'f', digits, 64))
+	}
+	s := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if v < 0 {
+		return "-" + s
+	}
+	return s
+}
+
+// trim removes zeros after the point.
+func trim(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/rewardloop/rewardloop/internal/demo"
+)
+
+const demoText = `
+Plays a FlowGRPO training step on real pictures with Tesseract as the reward. The
+GPUs of the rollout are simulated: they wait, and finish staggered. Each picture is
+streamed over a websocket to a server in this process the moment it is finished, and
+scored while the others are still being made. Then the same step again, with all
+pictures scored after the rollout, for comparison.
+
+It prints the rewards by prompt group, their error against what the pictures really
+say, and the step time of both runs against an ideal queue and a bound that no
+schedule beats. It takes about a minute and writes into --out:
+
+  scores.jsonl            the result of every sample
+  trace.json              the times of both runs
+  rm_scores.safetensors   rm_scores, F32 [B,1], and rm_valid, BOOL [B,1]
+  report.txt              what it printed
+
+--verify computes every printed figure again from these files; it exits with 1 if
+one differs.`
+
+const demoExample = `
+rewardloop demo
+rewardloop demo --verify`
+
+func demonstrate(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "demo", demoText, demoExample)
+	data := fs.String("data", "", "`folder` of pictures with samples.jsonl; default: testdata/golden/ocr of the clone")
+	out := fs.String("out", filepath.Join("out", "demo"), "`folder` for the results")
+	verify := fs.Bool("verify", false, "compute what --out holds again, and run nothing")
+	samples := fs.Int("samples", 0, "take only the first `n` pictures; 0: all")
+	seed := fs.Uint64("seed", 1, "`seed` of the simulated rollout")
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	if fs.NArg() > 0 {
+		return complain(e, "demo", exitUsage, fmt.Errorf("unexpected %q; see --help", fs.Arg(0)))
+	}
+	if *verify {
+		return verifyDemo(e, *out)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := runDemo(ctx, e, demo.Config{Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted; nothing was written")
+	}
+	if err != nil {
+		return complain(e, "demo", exitFailure, err)
+	}
+	return exitOK
+}
+
+// errUnscored ends a demo that is complete but not all right.
+var errUnscored = errors.New("not every sample got a score")
+
+func runDemo(ctx context.Context, e env, cfg demo.Config, data, out string) error {
+	dir, err := demo.Folder(data)
+	if err != nil {
+		return err
+	}
+	pictures, err := demo.Load(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stderr, "rewardloop demo: %d pictures of %s; starting a server with its workers\n", len(pictures), dir)
+	cfg.Log = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cfg.Progress = demo.NewProgress(e.stderr, isTerminal(e.stderr))
+	d, err := demo.Run(ctx, cfg, pictures)
+	if err != nil {
+		return err
+	}
+	report, err := d.Report()
+	if err != nil {
+		return err
+	}
+	if err := d.Save(out, report); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "\n%s\n", report)
+	printFiles(e.stdout, out)
+	if report.Streaming == nil {
+		return fmt.Errorf("%w: see the errors in %s", errUnscored, filepath.Join(out, demo.ScoresFile))
+	}
+	return nil
+}
+
+func printFiles(w io.Writer, out string) {
+	flag := ""
+	if out != filepath.Join("out", "demo") {
+		flag = " --out " + out
+	}
+	fmt.Fprintf(w, `Written to %s: %s, %s,
+  %s (rm_scores [B,1], what the trainer takes), %s
+
+Next
+  rewardloop demo --verify%s
+      computes every figure above again from these files
+  rewardloop serve reward.custom_reward_function.path=builtin://ocr
+      the same server, for your own rollouts; examples/flowgrpo_ocr streams to it
+`, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, flag)
+}
+
+func verifyDemo(e env, out string) int {
+	report, err := demo.Verify(out)
+	if err != nil {
+		return complain(e, "demo", exitFailure, err)
+	}
+	fmt.Fprintf(e.stdout, "%s\nVerified: all figures above were computed again from %s and are the printed ones.\n"+
+		"%d rewards follow from the texts that were read, and %s holds them.\n", report, out, report.Scored, demo.TensorsFile)
+	return exitOK
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

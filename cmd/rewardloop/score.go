@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/node"
+)
+
+const scoreText = `
+Scores a file of samples offline, with the same rewards and on the same path as
+serve, in this process. The input has one sample a line:
+
+  {"id", "uid", "group_size", "data_source", "prompt", "response", "ground_truth",
+   "extra_info", "reward", "step", "split", "index",
+   and one of "image": path, "images": [path…], "video": folder or [path…]}
+
+Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by their
+bytes; a video is a folder of frames or a list of them. Paths are relative to
+--media-root, which they then cannot leave, or without it to the input's folder.
+
+The output has one line for each, in the same order, written as the scores come, so
+that what a run that was stopped has written can be used:
+
+  {"id", "outcome", "reward_score", "reward_extra_info", "details", "errors", "timing_ms"}
+
+A line that is not as above is reported with its number, here and in the output
+(outcome "rejected"), and the others are scored all the same. A group whose members
+are not all in the input is closed with those that are.
+
+Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not begin.
+Ctrl-C writes what there is and exits with 1.`
+
+const scoreExample = `
+rewardloop score -c cfg.yaml -i samples.jsonl -o scores.jsonl
+rewardloop score -c cfg.yaml -i - -o - --media-root pictures <samples.jsonl >scores.jsonl`
+
+// scoreFlags are what score was asked for.
+type scoreFlags struct {
+	config, input, output, root string
+}
+
+func addScoreFlags(fs *flag.FlagSet) *scoreFlags {
+	f := new(scoreFlags)
+	fs.StringVar(&f.config, "c", "", "configuration `file` (YAML); none: overrides only")
+	fs.StringVar(&f.input, "i", "", "`file` with one sample a line; - reads standard input")
+	fs.StringVar(&f.output, "o", "", "`file` for one result a line, overwritten; - writes standard output")
+	fs.StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
+	return f
+}
+
+func score(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "score", scoreText, scoreExample)
+	f := addScoreFlags(fs)
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	if f.input == "" || f.output == "" {
+		return complain(e, "score", exitUsage, errors.New("say where samples are and where scores go: -i samples.jsonl -o scores.jsonl"))
+	}
+	cfg, err := config.Load(f.config, fs.Args(), e.getenv)
+	if err != nil {
+		return complain(e, "score", exitUsage, err)
+	}
+	show := newProgress(e, f.output == "-")
+	log := slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	for _, n := range cfg.Notes() {
+		log.WarnContext(ctx, "configuration", "note", n.String())
+	}
+	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), NoServer: true})
+	if err != nil {
+		return complain(e, "score", exitUsage, err)
+	}
+	files, err := openScoreFiles(f, e)
+	if err != nil {
+		n.Stop()
+		return complain(e, "score", exitUsage, err)
+	}
+	defer files.close()
+	// The first signal ends the run in order, the next one ends the process.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	if err := n.Start(ctx); err != nil {
+		return complain(e, "score", exitFailure, err)
+	}
+	defer n.Stop()
+	show.total(files.size)
+	slots := cfg.NumWorkers * cfg.Loop.Workers.SlotsFor(cfg.NumWorkers, runtime.NumCPU())
+	s := &scoring{
+		loop: n.Loop, show: show,
+		media:   &mediaFiles{root: files.root, dir: files.dir, maxBytes: cfg.Loop.MessageBytes, maxFrames: cfg.Pool.Decode.MaxFrames},
+		depth:   max(32, 2*slots),
+		bytes:   min(cfg.Loop.MaxBytes/2, 256<<20),
+		patient: cfg.Loop.SampleTimeout,
+		items:   make(chan *item, readAhead),
+	}
+	err = s.run(ctx, files.in, files.out)
+	if err == nil {
+		err = files.finish()
+	}
+	show.summary()
+	if err != nil {
+		return complain(e, "score", exitFailure, err)
+	}
+	if !show.allScored() {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// scoreFiles are what score reads and writes.
+type scoreFiles struct {
+	in   io.Reader
+	out  io.Writer
+	size int64 // of the input; 0: unknown
+	dir  string
+	root *os.Root
+	open []*os.File
+}
+
+// openScoreFiles opens everything before the first sample is scored, the output last:
+// what is there is not lost to a mistake in the command line.
+func openScoreFiles(f *scoreFlags, e env) (files *scoreFiles, err error) {
+	files = &scoreFiles{in: e.stdin, out: e.stdout, dir: "."}
+	defer func() {
+		if err != nil {
+			files.close()
+		}
+	}()
+	if f.root != "" {
+		if files.root, err = os.OpenRoot(f.root); err != nil {
+			return nil, fmt.Errorf("--media-root: %w", err)
+		}
+	}
+	var before os.FileInfo
+	if f.input != "-" {
+		in, err := os.Open(f.input)
+		if err != nil {
+			return nil, fmt.Errorf("-i: %w", err)
+		}
+		files.open = append(files.open, in)
+		if before, err = in.Stat(); err != nil || before.IsDir() {
+			return nil, fmt.Errorf("-i: %s is a folder: want a file with one sample a line", f.input)
+		}
+		if before.Mode().IsRegular() {
+			files.size = before.Size()
+		}
+		files.in, files.dir = in, filepath.Dir(f.input)
+	}
+	if f.output == "-" {
+		return files, nil
+	}
+	if now, err := os.Stat(f.output); err == nil && before != nil && os.SameFile(before, now) {
+		return nil, fmt.Errorf("-o: %s is the input", f.output)
+	}
+	out, err := os.Create(f.output)
+	if err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	files.open = append(files.open, out)
+	files.out = out
+	return files, nil
+}
+
+// finish makes sure that what was written is there: the close of a full disk's file
+// is where some systems say so.
+func (f *scoreFiles) finish() error {
+	out, ok := f.out.(*os.File)
+	if !ok || len(f.open) == 0 || f.open[len(f.open)-1] != out {
+		return nil // standard output is not ours to close
+	}
+	f.open = f.open[:len(f.open)-1]
+	return out.Close()
+}
+
+func (f *scoreFiles) close() {
+	for _, file := range f.open {
+		_ = file.Close() // read, or given up
+	}
+	if f.root != nil {
+		_ = f.root.Close()
+	}
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// maxLine is the longest input line. A sample's text is far below it: what a frame
+// carries beside its pictures is at most 1 MiB.
+const maxLine = 16 << 20
+
+// inputLine is one line of the input.
+type inputLine struct {
+	number int
+	end    int64 // offset of the byte after it
+	text   []byte
+	long   bool // over maxLine: text is empty
+}
+
+// lineReader reads lines of bounded length; lines of white space alone are counted
+// and left out.
+type lineReader struct {
+	r      *bufio.Reader
+	number int
+	offset int64
+}
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
+
+// next returns the next line, or io.EOF.
+func (l *lineReader) next() (inputLine, error) {
+	for {
+		line, err := l.one()
+		if len(line.text) > 0 || line.long || err != nil {
+			return line, err
+		}
+	}
+}
+
+func (l *lineReader) one() (inputLine, error) {
+	line := inputLine{number: l.number + 1}
+	for {
+		part, err := l.r.ReadSlice('\n')
+		l.offset += int64(len(part))
+		if line.long = line.long || len(line.text)+len(part) > maxLine; line.long {
+			line.text = nil
+		} else {
+			line.text = append(line.text, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		l.number++
+		line.end = l.offset
+		if line.number == 1 {
+			line.text = bytes.TrimPrefix(line.text, []byte("\ufeff")) // some editors write one
+		}
+		line.text = bytes.TrimSpace(line.text)
+		if errors.Is(err, io.EOF) && (len(line.text) > 0 || line.long) {
+			err = nil // the last line need not have an end
+		}
+		return line, err
+	}
+}
+
+// sampleLine is what a line says. Paths are not looked at yet.
+type sampleLine struct {
+	id     string
+	sample rewards.Sample // without ID and Media
+	images []string
+	video  []string // one folder, or the frames
+	folder bool
+}
+
+const knownKeys = "id, uid, group_size, data_source, prompt, response, image, images, video, ground_truth, extra_info, " +
+	"reward, step, split and index"
+
+// parseLine reads a line. On an error the id is set if it could be read. Strict,
+// because a misspelt key would be a sample scored without what it says: no unknown
+// keys, none in another case, none twice. A null is the same as an absent key.
+func parseLine(line []byte) (*sampleLine, error) {
+	l := &sampleLine{}
+	if !utf8.Valid(line) {
+		return l, fmt.Errorf("%w: invalid UTF-8", rewards.Malformed)
+	}
+	if !json.Valid(line) {
+		err := json.Unmarshal(line, new(json.RawMessage))
+		return l, fmt.Errorf("%w: this is not JSON: %w", rewards.Malformed, err)
+	}
+	if line[0] != '{' {
+		return l, fmt.Errorf("%w: want a JSON object, found %s", rewards.Malformed, shown(line))
+	}
+	dec := json.NewDecoder(bytes.NewReader(line))
+	_, _ = dec.Token() // the brace; the text is valid
+	seen := map[string]bool{}
+	var first error
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return l, fmt.Errorf("%w: %w", rewards.Malformed, err)
+		}
+		key, _ := token.(string)
+		var v json.RawMessage
+		if err := dec.Decode(&v); err != nil {
+			return l, fmt.Errorf("%w: %s: %w", rewards.Malformed, key, err)
+		}
+		switch {
+		case seen[key]:
+			err = fmt.Errorf("key %q is there twice", clip(key))
+		case string(v) != "null":
+			err = l.set(key, v)
+		}
+		seen[key] = true
+		if err != nil && first == nil {
+			first = fmt.Errorf("%w: %w", rewards.Malformed, err) // go on: the id may come later
+		}
+	}
+	if first == nil && len(l.images) > 0 && len(l.video) > 0 {
+		first = fmt.Errorf("%w: both pictures and a video: a sample has one of image, images and video", rewards.Malformed)
+	}
+	return l, first
+}
+
+// set takes one member of the object.
+func (l *sampleLine) set(key string, v json.RawMessage) (err error) {
+	s := &l.sample
+	switch key {
+	case "id":
+		err = text(v, &l.id)
+	case "uid":
+		err = text(v, &s.UID)
+	case "group_size":
+		var n int64
+		n, err = integer(v, 0, math.MaxInt32)
+		s.GroupSize = int(n)
+	case "data_source":
+		err = text(v, &s.DataSource)
+	case "prompt":
+		err = text(v, &s.Prompt)
+	case "response":
+		err = text(v, &s.Response)
+	case "reward":
+		err = text(v, &s.Reward)
+	case "step":
+		s.Step, err = integer(v, math.MinInt64, math.MaxInt64)
+	case "index":
+		var n int64
+		n, err = integer(v, 0, math.MaxInt32)
+		s.Index = &n
+	case "split":
+		err = text(v, (*string)(&s.Split))
+		if err == nil && s.Split != rewards.Train && s.Split != rewards.Val {
+			err = fmt.Errorf("want train or val, found %s", shown(v))
+		}
+	case "ground_truth":
+		s.GroundTruth = v
+	case "extra_info":
+		if s.ExtraInfo = v; v[0] != '{' {
+			err = fmt.Errorf("want an object, found %s", shown(v))
+		}
+	case "image":
+		l.images = append(l.images, "")
+		err = text(v, &l.images[len(l.images)-1])
+	case "images":
+		var all []string
+		all, err = texts(v)
+		l.images = append(l.images, all...)
+	case "video":
+		if l.folder = v[0] == '"'; l.folder {
+			l.video = []string{""}
+			err = text(v, &l.video[0])
+		} else {
+			l.video, err = texts(v)
+		}
+	default:
+		return fmt.Errorf("unknown key %q; known are %s", clip(key), knownKeys)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
+func text(v json.RawMessage, to *string) error {
+	if v[0] != '"' {
+		return fmt.Errorf("want a string, found %s", shown(v))
+	}
+	return json.Unmarshal(v, to)
+}
+
+// texts reads a list of at least one string.
+func texts(v json.RawMessage) ([]string, error) {
+	var raw []json.RawMessage
+	if v[0] != '[' || json.Unmarshal(v, &raw) != nil || len(raw) == 0 {
+		return nil, fmt.Errorf("want a list of paths, found %s", shown(v))
+	}
+	all := make([]string, len(raw))
+	for i := range raw {
+		if err := text(raw[i], &all[i]); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+func integer(v json.RawMessage, low, high int64) (int64, error) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("want an integer from %d to %d, found %s", low, high, shown(v))
+	}
+	return n, nil
+}
+
+func shown(v []byte) string { return clip(string(v)) }
+
+// clip shortens what a message quotes.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

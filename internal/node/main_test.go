@@ -1,0 +1,19 @@
+package node_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+)
+
+// TestMain lets this test binary be the child process that runs Tesseract.
+func TestMain(m *testing.M) {
+	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,369 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+type testCase struct {
+	name string
+	test func(t *testing.T, h *Harness)
+}
+
+func cases() []testCase {
+	return []testCase{
+		{"TicketsComeInTheOrderOfPublication", order},
+		{"ATakeYieldsNoMoreThanItAskedFor", noPrefetch},
+		{"AWorkerThatDoesNotAskGetsNothing", busy},
+		{"AnEndedTakeLeavesNothingBehind", abandonedTake},
+		{"ALeaseThatLapsesIsDeliveredAgain", lapse},
+		{"AnExtendedLeaseStays", extend},
+		{"DoneEndsALeaseForGood", done},
+		{"ATicketGivenBackComesAtOnce", giveBack},
+		{"ATicketGivenBackForLaterComesLater", giveBackLater},
+		{"ARevokedTicketIsSwallowed", revokeUnclaimed},
+		{"ARevokedLeaseEndsAndItsTicketStaysAway", revokeLeased},
+		{"ATicketPublishedTwiceIsDeliveredOnce", duplicate},
+		{"ALateDoneDoesNoHarm", lateDone},
+		{"ClosingASourceHandsBackWhatWasNotTaken", closing},
+		{"AClosedSourceYieldsNothing", closed},
+		{"WorkersAppearAndDisappear", presence},
+		{"AnEngineThatForgotCarriesTicketsAgain", loss},
+		{"EveryTicketGoesToOneOfManyWorkers", crowd},
+	}
+}
+
+func order(t *testing.T, h *Harness) {
+	t.Helper()
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	h.publish(t, ids...)
+	s := h.Source(t, "a")
+	for _, id := range ids {
+		h.takeOne(t, s, id).Done()
+	}
+}
+
+func noPrefetch(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "0", "1", "2", "3", "4")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	held := 0
+	for held < 2 { // take checks that no call yields more than it asks for
+		held += len(h.take(t, a, 2-held))
+	}
+	seen := map[string]bool{}
+	for len(seen) < 3 { // a has asked for no more: the rest is b's, before any lease can lapse
+		for _, l := range h.take(t, b, 3-len(seen)) {
+			seen[l.Ticket().ID] = true
+			l.Done()
+		}
+	}
+	require.Equal(t, map[string]bool{"2": true, "3": true, "4": true}, seen)
+}
+
+func busy(t *testing.T, h *Harness) {
+	t.Helper()
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	h.publish(t, "first")
+	held := h.takeOne(t, a, "first")
+	for i := range 30 { // while a scores, everything goes to b
+		id := fmt.Sprint(i)
+		h.publish(t, id)
+		h.takeOne(t, b, id).Done()
+		require.NoError(t, held.Extend(t.Context()))
+	}
+	held.Done()
+}
+
+// abandonedTake is a worker whose breaker opens while its Take is open: what comes
+// for it must not wait until a lease has lapsed.
+func abandonedTake(t *testing.T, h *Harness) {
+	t.Helper()
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err := a.Take(ctx, 3)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	h.publish(t, "0", "1", "2")
+	start := time.Now()
+	for seen := 0; seen < 3; {
+		for _, l := range h.take(t, b, 3-seen) {
+			l.Done()
+			seen++
+		}
+	}
+	require.Less(t, time.Since(start), h.Lease*3/4, "tickets waited behind a worker that does not take them")
+}
+
+func lapse(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	start := time.Now()
+	h.takeOne(t, a, "x")
+	l := h.takeOne(t, b, "x")
+	require.GreaterOrEqual(t, time.Since(start), h.Lease*9/10, "it was delivered again before the lease was over")
+	l.Done()
+}
+
+func extend(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	l := h.takeOne(t, a, "x")
+	for range 9 {
+		h.nothing(t, b, h.Lease/3)
+		require.NoError(t, l.Extend(t.Context()))
+	}
+	require.NoError(t, l.Context().Err())
+	l.Done()
+	h.nothing(t, b, 2*h.Lease)
+}
+
+func done(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	l := h.takeOne(t, a, "x")
+	l.Done()
+	require.Error(t, l.Context().Err())
+	h.nothing(t, b, 2*h.Lease)
+}
+
+func giveBack(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	l := h.takeOne(t, a, "x")
+	start := time.Now()
+	l.Return(0)
+	h.takeOne(t, b, "x").Done()
+	require.Less(t, time.Since(start), h.Lease*3/4)
+	h.nothing(t, b, 2*h.Lease)
+}
+
+func giveBackLater(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x", "y")
+	s := h.Source(t, "a")
+	l := h.takeOne(t, s, "x")
+	pause := h.Lease / 2
+	start := time.Now()
+	l.Return(pause)
+	h.takeOne(t, s, "y").Done() // others do not wait behind it
+	h.takeOne(t, s, "x").Done()
+	require.GreaterOrEqual(t, time.Since(start), pause*9/10)
+	require.Less(t, time.Since(start), pause+h.Lease*3/4)
+}
+
+func revokeUnclaimed(t *testing.T, h *Harness) {
+	t.Helper()
+	a := h.Source(t, "a")
+	h.publish(t, "x", "y")
+	require.NoError(t, h.Engine.Revoke(t.Context(), ticket("x").Key()))
+	// The word may cross the ticket on its way: then the lease ends at once.
+	for {
+		l := h.take(t, a, 1)[0]
+		if l.Ticket().ID == "y" {
+			l.Done()
+			break
+		}
+		h.ends(t, l)
+		l.Return(0)
+	}
+	h.nothing(t, a, 2*h.Lease)
+}
+
+func revokeLeased(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	l := h.takeOne(t, a, "x")
+	other := ticket("x")
+	other.Attempt++
+	require.NoError(t, h.Engine.Revoke(t.Context(), other.Key()))
+	require.NoError(t, h.Engine.Revoke(t.Context(), l.Ticket().Key()))
+	h.ends(t, l)
+	l.Return(0)
+	h.nothing(t, b, 2*h.Lease)
+}
+
+func duplicate(t *testing.T, h *Harness) {
+	t.Helper()
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	h.publish(t, "x", "x")
+	l := h.takeOne(t, a, "x")
+	h.publish(t, "x") // while it is leased
+	h.nothing(t, b, h.Lease/3)
+	l.Done()
+	h.nothing(t, b, h.Lease)
+	next := ticket("x")
+	next.Attempt = 2 // the next attempt at the same sample is another ticket
+	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	l = h.takeOne(t, b, "x")
+	require.Equal(t, 2, l.Ticket().Attempt)
+	l.Done()
+}
+
+func lateDone(t *testing.T, h *Harness) {
+	t.Helper()
+	h.publish(t, "x")
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	late := h.takeOne(t, a, "x")
+	l := h.takeOne(t, b, "x")
+	late.Done()
+	late.Done()
+	require.NoError(t, l.Context().Err(), "the lease of another worker ended")
+	l.Done()
+	h.nothing(t, b, 2*h.Lease)
+	h.publish(t, "y")
+	h.takeOne(t, a, "y").Done()
+}
+
+func closing(t *testing.T, h *Harness) {
+	t.Helper()
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	h.publish(t, "held")
+	held := h.takeOne(t, a, "held")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := a.Take(ctx, 2)
+	require.NoError(t, err)
+	h.publish(t, "x", "y")
+	a.Close()
+	start := time.Now()
+	ids := []string{}
+	for len(ids) < 2 {
+		for _, l := range h.take(t, b, 2-len(ids)) {
+			ids = append(ids, l.Ticket().ID)
+			l.Done()
+		}
+	}
+	require.Less(t, time.Since(start), h.Lease*3/4)
+	require.ElementsMatch(t, []string{"x", "y"}, ids)
+	require.NoError(t, held.Context().Err(), "a lease that was taken lives on")
+	require.NoError(t, held.Extend(t.Context()))
+	held.Done()
+}
+
+func closed(t *testing.T, h *Harness) {
+	t.Helper()
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a.Close()
+	a.Close()
+	h.publish(t, "x")
+	got, err := a.Take(t.Context(), 1)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	h.takeOne(t, b, "x").Done()
+}
+
+func presence(t *testing.T, h *Harness) {
+	t.Helper()
+	require.Empty(t, h.Engine.Workers())
+	b, a := h.Source(t, "b"), h.Source(t, "a")
+	infoA := wire.WorkerInfo{ID: "a", Slots: 3, Busy: 1, State: wire.WorkerReady, Rewards: []string{"", "ocr"}, Scored: 7}
+	b.Announce(wire.WorkerInfo{ID: "b", Slots: 1, State: wire.WorkerReady})
+	a.Announce(infoA)
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 })
+	ws := h.Engine.Workers()
+	require.Equal(t, []string{"a", "b"}, []string{ws[0].ID, ws[1].ID}, "the order is fixed")
+	require.WithinDuration(t, time.Now(), ws[0].Seen, 20*h.Lease)
+	ws[0].Seen = time.Time{}
+	require.Equal(t, infoA, slices.Clone(ws)[0])
+	infoA.State = wire.WorkerDraining
+	a.Announce(infoA)
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) > 0 && ws[0].State == wire.WorkerDraining })
+	if h.Vanish != nil {
+		h.Vanish("b")
+	}
+	h.live(t, 20*h.Gone, func(ws []wire.WorkerInfo) bool {
+		a.Announce(infoA)
+		return len(ws) == 1 && ws[0].ID == "a"
+	})
+}
+
+func loss(t *testing.T, h *Harness) {
+	t.Helper()
+	if h.Lose == nil {
+		t.Skip("this engine cannot be made to forget")
+	}
+	a, b := h.Source(t, "a"), h.Source(t, "b")
+	h.publish(t, "leased", "queued")
+	l := h.takeOne(t, a, "leased")
+	h.Lose(t)
+	h.nothing(t, b, 2*h.Lease)
+	h.publish(t, "leased", "queued") // as a gateway does with what nobody claims
+	for _, id := range []string{"leased", "queued"} {
+		h.takeOne(t, b, id).Done()
+	}
+	l.Done()
+	h.nothing(t, a, 2*h.Lease)
+}
+
+func crowd(t *testing.T, h *Harness) {
+	t.Helper()
+	const tickets, crowdSize = 400, 6
+	var mu sync.Mutex
+	seen, done := map[string]int{}, 0
+	ctx, cancel := context.WithTimeout(t.Context(), 60*h.Lease)
+	defer cancel()
+	var wg sync.WaitGroup
+	for w := range crowdSize {
+		s := h.Source(t, fmt.Sprint(w))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				n := 1 + w%3
+				got, err := s.Take(ctx, n)
+				assert.NoError(t, err)
+				assert.LessOrEqual(t, len(got), n)
+				mu.Lock()
+				for _, l := range got {
+					id := l.Ticket().ID
+					seen[id]++
+					if back := id[len(id)-1] == '5'; back && seen[id] == 1 { // a tenth is given back once
+						l.Return(0)
+						continue
+					}
+					l.Done()
+					done++
+				}
+				if done == tickets {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	var publishers sync.WaitGroup
+	for p := range 4 {
+		publishers.Go(func() {
+			for i := range tickets / 4 {
+				assert.NoError(t, h.Engine.Publish(t.Context(), ticket(fmt.Sprintf("%d-%d", p, i))))
+			}
+		})
+	}
+	publishers.Wait()
+	wg.Wait()
+	require.Len(t, seen, tickets)
+	for id, n := range seen {
+		want := 1
+		if id[len(id)-1] == '5' {
+			want = 2
+		}
+		require.Equal(t, want, n, id)
+	}
+}

@@ -1,0 +1,227 @@
+package loop_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// stage is a gateway with workers in a bubble of fake time.
+type stage struct {
+	*rig.Rig
+	engine *memengine.Engine
+}
+
+const lease = 3 * time.Second
+
+// onStage runs a test in a bubble on a rig over the engine in memory.
+func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New(1, lease)
+		o.Engine = e
+		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
+		if o.Worker.Heartbeat == 0 {
+			o.Worker.Heartbeat = time.Second
+		}
+		s := &stage{Rig: rig.New(t, o), engine: e}
+		defer func() {
+			s.Stop()
+			e.Close()
+			time.Sleep(time.Minute) // scorers that overran give their frames back
+			if t.Failed() {
+				return
+			}
+			require.Zero(t, s.Buffers.Live(), "bytes of frames that nobody released")
+			held, granted := s.Manager.Bytes()
+			require.Zero(t, held)
+			require.Zero(t, granted)
+		}()
+		test(t, s)
+	})
+}
+
+// submit takes a sample in from inside the process.
+func (s *stage) submit(t *testing.T, run string, sample *rewards.Sample) *loop.Future {
+	t.Helper()
+	return s.submitFor(t, run, sample, 0)
+}
+
+func (s *stage) submitFor(t *testing.T, run string, sample *rewards.Sample, timeout time.Duration) *loop.Future {
+	t.Helper()
+	f, err := s.Manager.Submit(t.Context(), loop.Submission{Run: run, Sample: sample, Timeout: timeout})
+	require.NoError(t, err)
+	return f
+}
+
+func result(t *testing.T, f *loop.Future) *wire.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	res, err := f.Wait(ctx)
+	require.NoError(t, err)
+	return res
+}
+
+// profiles makes the default profile of terms.
+func profiles(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
+	t.Helper()
+	return map[string]*rewards.Manager{"": profile(t, terms...)}
+}
+
+func profile(t *testing.T, terms ...rewards.Term) *rewards.Manager {
+	t.Helper()
+	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: 2 * time.Second})
+	require.NoError(t, err)
+	return m
+}
+
+// term is a required term of weight 1.
+func term(f rewards.ScorerFunc) rewards.Term {
+	return rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: f}
+}
+
+// hashing scores a sample by its own bytes, after so long.
+func hashing(d time.Duration) rewards.ScorerFunc {
+	return func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		if err := pause(ctx, d); err != nil {
+			return rewards.Score{}, err
+		}
+		return rewards.Score{Value: rig.Hash(s)}, nil
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hanging heeds its context and nothing else.
+func hanging(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+	<-ctx.Done()
+	return rewards.Score{}, ctx.Err()
+}
+
+// peer is a client's connection in memory: everything sent arrives at once.
+type peer struct {
+	m       *loop.Manager
+	session *loop.Session
+
+	mu     sync.Mutex
+	inbox  []any
+	closed int // code
+}
+
+// Send implements loop.Conn.
+func (p *peer) Send(b []byte) error {
+	v, err := wire.DecodeControl(b)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inbox = append(p.inbox, v)
+	return nil
+}
+
+// Close implements loop.Conn.
+func (p *peer) Close(code int, _ string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = code
+	return nil
+}
+
+// connect says hello.
+func (s *stage) connect(t *testing.T, h wire.Hello) *peer {
+	t.Helper()
+	p := &peer{m: s.Manager}
+	var err error
+	p.session, err = s.Manager.Attach(h, p)
+	require.NoError(t, err)
+	return p
+}
+
+// resume comes back to a session, having got results up to got.
+func (s *stage) resume(t *testing.T, old *peer, h wire.Hello, got uint64) *peer {
+	t.Helper()
+	h.Resume = &wire.Resume{Session: old.welcome().Session, Got: got}
+	return s.connect(t, h)
+}
+
+func (p *peer) drop() { p.m.Detach(p.session, p) }
+
+// send sends one sample, whatever the credit.
+func (p *peer) send(t *testing.T, sample *rewards.Sample) {
+	t.Helper()
+	msg, err := wire.Encode(sample, wire.Options{})
+	require.NoError(t, err)
+	require.NoError(t, p.m.Receive(p.session, bytes.NewReader(msg.Bytes())))
+}
+
+// got returns the messages of one type, in order.
+func got[T any](p *peer) []T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []T
+	for _, v := range p.inbox {
+		if m, ok := v.(T); ok {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (p *peer) welcome() *wire.Welcome { return got[*wire.Welcome](p)[0] }
+
+func (p *peer) code() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// result waits for the result of a sample; there must be one only.
+func (p *peer) result(t *testing.T, id string) *wire.Result {
+	t.Helper()
+	for range 36_000 {
+		synctest.Wait()
+		var found []*wire.Result
+		for _, r := range got[*wire.Result](p) {
+			if r.ID == id {
+				found = append(found, r)
+			}
+		}
+		if len(found) > 0 {
+			require.Len(t, found, 1, id)
+			return found[0]
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Fail(t, "no result within an hour", id)
+	return nil
+}
+
+func ids(prefix string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return list
+}

@@ -1,0 +1,118 @@
+package rewards_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// constant answers v at once.
+func constant(v float64) rewards.Scorer {
+	return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+		return rewards.Score{Value: v}, nil
+	})
+}
+
+// failing answers err at once.
+func failing(err error) rewards.Scorer {
+	return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{}, err })
+}
+
+// broken fails with an error of that class.
+func broken(c rewards.Class) rewards.Scorer { return failing(fmt.Errorf("%w: as told", c)) }
+
+// slow answers v after d, or its context's error as soon as that ends.
+func slow(d time.Duration, v float64) rewards.Scorer {
+	return rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+		select {
+		case <-time.After(d):
+			return rewards.Score{Value: v}, nil
+		case <-ctx.Done():
+			return rewards.Score{}, fmt.Errorf("slow: %w", ctx.Err())
+		}
+	})
+}
+
+// deaf answers v after d and never looks at its context.
+func deaf(d time.Duration, v float64) rewards.Scorer {
+	return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+		<-time.After(d)
+		return rewards.Score{Value: v}, nil
+	})
+}
+
+// bySample answers what f says of the sample.
+func bySample(f func(s *rewards.Sample) (rewards.Score, error)) rewards.Scorer {
+	return rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) { return f(s) })
+}
+
+// declaring is a scorer with declared extra fields.
+type declaring struct {
+	rewards.Scorer
+	fields []rewards.Field
+}
+
+func (d declaring) ExtraFields() []rewards.Field { return d.fields }
+
+// term is an optional term of weight 1.
+func term(key string, sc rewards.Scorer) rewards.Term {
+	return rewards.Term{Key: key, Weight: 1, Scorer: sc}
+}
+
+// required is a required term of weight 1.
+func required(key string, sc rewards.Scorer) rewards.Term {
+	return rewards.Term{Key: key, Weight: 1, Scorer: sc, Required: true}
+}
+
+// on is an optional term of weight 1 with a failure policy.
+func on(policy, key string, sc rewards.Scorer) rewards.Term {
+	p, err := rewards.ParseTermPolicy(policy)
+	if err != nil {
+		panic(err)
+	}
+	return rewards.Term{Key: key, Weight: 1, Scorer: sc, OnFailure: p}
+}
+
+func newManager(t *testing.T, cfg rewards.ManagerConfig) *rewards.Manager {
+	t.Helper()
+	m, err := rewards.NewManager(cfg)
+	require.NoError(t, err)
+	return m
+}
+
+// manager makes one of terms alone.
+func manager(t *testing.T, terms ...rewards.Term) *rewards.Manager {
+	t.Helper()
+	return newManager(t, rewards.ManagerConfig{Terms: terms})
+}
+
+// alone is a sample without a group, member one of a group of four.
+var (
+	alone  = rewards.Sample{ID: "alone"}
+	member = rewards.Sample{ID: "member", UID: "prompt", GroupSize: 4}
+)
+
+// score runs s to its result and waits for all of the run's goroutines.
+func score(t *testing.T, m *rewards.Manager, s rewards.Sample) rewards.Result {
+	t.Helper()
+	run := m.Run(t.Context(), &s)
+	<-run.Done()
+	return run.Result
+}
+
+// termOf returns the answer of the term of that key.
+func termOf(t *testing.T, r rewards.Result, key string) rewards.TermResult {
+	t.Helper()
+	for _, tr := range r.Terms {
+		if tr.Key == key {
+			return tr
+		}
+	}
+	require.Fail(t, "no such term", "%q in %+v", key, r.Terms)
+	return rewards.TermResult{}
+}

@@ -1,0 +1,138 @@
+package rewards_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+func TestAProfileIsRefusedWithAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := rewards.NewManager(rewards.ManagerConfig{
+		Terms: []rewards.Term{
+			{Key: "a", Weight: math.NaN(), Scorer: constant(1)},
+			{Key: "a", Weight: 1, Scorer: constant(1), Timeout: -1},
+			{Key: "a/b", Weight: 1, Retries: -1},
+			{Key: "", Weight: 1, Scorer: constant(1), Timeout: 25 * time.Hour},
+			{Key: "combined", Weight: 1, Scorer: constant(1), OnFailure: rewards.TermPolicy{Policy: rewards.PolicyNone}},
+		},
+		Single: true, Aggregation: "sum", Backoff: -1,
+		OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyValue, Value: math.Inf(1)},
+	})
+	require.Error(t, err)
+	for _, text := range []string{
+		"one term, not 5", `aggregation "sum"`, `"a" is used twice`, `"a/b": want a name`, `"a/b" has no scorer`,
+		`term "a": weight NaN`, `term "a": timeout and retries`, `term "a/b": timeout and retries`, `term key ""`,
+		`term "": timeout and retries cannot be negative, nor the timeout over 24h`, "backoff cannot be negative",
+		"on_sample_failure: the policy value needs a finite number", `term "combined": on_failure: policy "none"`,
+	} {
+		require.ErrorContains(t, err, text)
+	}
+
+	_, err = rewards.NewManager(rewards.ManagerConfig{})
+	require.ErrorContains(t, err, "at least one term")
+}
+
+func TestATermCannotTakeTheColumnOfTheSum(t *testing.T) {
+	t.Parallel()
+	cfg := rewards.ManagerConfig{Terms: []rewards.Term{term("combined", constant(1))}}
+	_, err := rewards.NewManager(cfg)
+	require.ErrorContains(t, err, "reward/combined")
+	cfg.Single = true
+	_, err = rewards.NewManager(cfg)
+	require.NoError(t, err, "a single reward has no such column")
+}
+
+func TestTheWeightsOfASumNeedAPositiveSum(t *testing.T) {
+	t.Parallel()
+	weigh := func(a rewards.Aggregation, ws ...float64) error {
+		cfg := rewards.ManagerConfig{Aggregation: a}
+		for i, w := range ws {
+			cfg.Terms = append(cfg.Terms, rewards.Term{Key: string(rune('a' + i)), Weight: w, Scorer: constant(1)})
+		}
+		_, err := rewards.NewManager(cfg)
+		return err
+	}
+	for _, a := range []rewards.Aggregation{rewards.WeightedSum, rewards.WeightedMean} {
+		require.ErrorContains(t, weigh(a, 1, -1), "the weights sum to 0", a)
+		require.ErrorContains(t, weigh(a, 0), "needs a positive sum", a)
+		require.ErrorContains(t, weigh(a, -2, 1), "the weights sum to -1", a)
+		require.NoError(t, weigh(a, 2, -1), "%s: a penalty is fine beside a greater weight", a)
+	}
+	for _, a := range []rewards.Aggregation{rewards.Min, rewards.Max, rewards.Product} {
+		require.NoError(t, weigh(a, 0, -1), "%s does not look at weights", a)
+	}
+}
+
+func TestAPolicyWrittenInGoIsHeldToTheSameWords(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rewards.TermPolicy{{"mean", 0}, {rewards.PolicyZero, 5}, {"", 1}, {rewards.PolicyValue, math.NaN()}} {
+		_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "t", Weight: 1, Scorer: constant(1), OnFailure: p}}})
+		require.ErrorContains(t, err, `term "t": on_failure`, "%+v", p)
+	}
+}
+
+func TestTheDefaultsDoNotReachIntoTheCallersProfile(t *testing.T) {
+	t.Parallel()
+	cfg := rewards.ManagerConfig{Terms: []rewards.Term{term("t", constant(1)), term("u", constant(1))}, Timeout: time.Second}
+	cfg.Terms[1].Timeout = time.Minute
+	filled := cfg.WithDefaults()
+	assert.Zero(t, cfg.Terms[0].Timeout)
+	assert.Equal(t, time.Second, filled.Terms[0].Timeout)
+	assert.Equal(t, time.Minute, filled.Terms[1].Timeout)
+	assert.Equal(t, rewards.DefaultBackoff, filled.Backoff)
+	assert.Equal(t, rewards.WeightedSum, filled.Aggregation)
+	assert.Equal(t, rewards.DefaultTermTimeout, rewards.ManagerConfig{}.WithDefaults().Timeout)
+
+	m := newManager(t, cfg)
+	cfg.Terms[0].Key = "changed"
+	assert.Equal(t, []string{"t", "u"}, m.Terms())
+}
+
+// held is a scorer that is warmed and closed.
+type held struct {
+	rewards.Scorer
+	warm, shut error
+	calls      []string
+}
+
+func (h *held) Warm(context.Context) error { h.calls = append(h.calls, "warm"); return h.warm }
+func (h *held) Close() error               { h.calls = append(h.calls, "close"); return h.shut }
+
+func TestAllScorersAreWarmedAndClosedWhateverOneSays(t *testing.T) {
+	t.Parallel()
+	bad := &held{Scorer: constant(1), warm: errBroken, shut: errBroken}
+	good := &held{Scorer: constant(1)}
+	m := manager(t, term("bad", bad), term("plain", constant(1)), term("good", good))
+	err := m.Warm(t.Context())
+	require.ErrorIs(t, err, errBroken)
+	require.ErrorContains(t, err, `term "bad"`)
+	require.ErrorIs(t, m.Close(), errBroken)
+	for _, h := range []*held{bad, good} {
+		assert.Equal(t, []string{"warm", "close"}, h.calls)
+	}
+	fine := manager(t, term("good", &held{Scorer: constant(1)}))
+	require.NoError(t, fine.Warm(t.Context()))
+	require.NoError(t, fine.Close())
+}
+
+func TestTheTimeoutOfTheProfileHoldsForTermsWithoutOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		own := on("zero", "own", slow(time.Hour, 1))
+		own.Timeout = 3 * time.Second
+		m := newManager(t, rewards.ManagerConfig{
+			Terms: []rewards.Term{on("zero", "profile", slow(time.Hour, 1)), own}, Timeout: 5 * time.Second,
+		})
+		r := score(t, m, alone)
+		assert.Equal(t, 5*time.Second, termOf(t, r, "profile").Took)
+		assert.Equal(t, 3*time.Second, termOf(t, r, "own").Took)
+	})
+}
