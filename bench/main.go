@@ -60,6 +60,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
+	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
@@ -71,10 +72,10 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
 	if s.Quick {
-		s.Repetitions = 1
+		s.Repetitions, s.Lasting = 1, 50*time.Millisecond
 	}
-	if s.Repetitions < 1 {
-		return s, fmt.Errorf("-n is %d, must be 1 or more", s.Repetitions)
+	if s.Repetitions < 1 || s.Lasting <= 0 {
+		return s, fmt.Errorf("-n is %d and -t %v, both must be above 0", s.Repetitions, s.Lasting)
 	}
 	if s.Quick && s.writeReference {
 		return s, errors.New("-quick measures nothing that could be a reference")

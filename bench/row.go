@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"time"
 )
 
 // Suite is an area's experiments; its results are one JSON file.
@@ -35,6 +36,8 @@ type Options struct {
 	Quick bool
 	// Repetitions of every measurement; the median counts.
 	Repetitions int
+	// Lasting is how long each load lasts.
+	Lasting time.Duration
 	// Profile is the folder for CPU profiles of our side; empty: none.
 	Profile string
 }

@@ -43,10 +43,7 @@ func newJPEGTrial(_ context.Context, o Options) (Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &jpegTrial{scorer: s, picture: picture(512), lasting: 2 * time.Second, profile: o.Profile}
-	if o.Quick {
-		t.lasting = 50 * time.Millisecond
-	}
+	t := &jpegTrial{scorer: s, picture: picture(512), lasting: o.Lasting, profile: o.Profile}
 	rgb := make([]byte, 0, 3*512*512)
 	for i := 0; i < len(t.picture.Pix); i += 4 {
 		rgb = append(rgb, t.picture.Pix[i:i+3]...)

@@ -101,10 +101,7 @@ type transportTrial struct {
 }
 
 func newTransportTrial(ctx context.Context, p payload, o Options) (_ Trial, err error) {
-	t := &transportTrial{p: p, lasting: 3 * time.Second, profile: o.Profile}
-	if o.Quick {
-		t.lasting = 100 * time.Millisecond
-	}
+	t := &transportTrial{p: p, lasting: o.Lasting, profile: o.Profile}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // pictures, not secrets
 	for i := range ring {
 		data := make([]byte, p.bytes)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,9 @@ func (l *link) Binary(io.Reader) error {
 
 // Text implements wsconn.Handler.
 func (l *link) Text(msg []byte) error {
+	if bytes.HasPrefix(msg, []byte(`{"type":"ack",`)) {
+		return nil // a sample is kept until its result, acknowledged or not
+	}
 	v, err := wire.DecodeControl(msg)
 	if err != nil {
 		return fmt.Errorf("the server sent what is no message of %s: %w", protocol, err)

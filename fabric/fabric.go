@@ -24,6 +24,7 @@ import (
 const (
 	streamName      = "RL_TICKETS"
 	consumerName    = "slots"
+	pullGroup       = "all"
 	ticketSubject   = "rl.ticket.any"
 	revokeSubject   = "rl.revoke"
 	presenceSubject = "rl.presence"
@@ -163,6 +164,8 @@ func (f *Fabric) declare(ctx context.Context) error {
 		MaxAckPending: -1, // what is out is bounded by the slots that asked
 		MaxDeliver:    -1, // the gateway counts attempts
 		MaxWaiting:    1 << 14,
+		// Requests say themselves whether they wait at the front or at the back.
+		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{pullGroup},
 	})
 	if err != nil {
 		return fmt.Errorf("fabric: consumer: %w", err)
@@ -188,7 +191,7 @@ func (f *Fabric) Close() {
 // a ticket that the stream refuses is logged, and the gateway publishes a ticket
 // again that nobody claims.
 func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
-	data, err := json.Marshal(t)
+	data, err := t.Encode()
 	if err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}

@@ -119,7 +119,7 @@ func (s *Source) file(n int) (time.Duration, error) {
 		return s.until.Sub(now), nil
 	}
 	life := s.f.cfg.PullMin + rand.N(s.f.cfg.PullMax-s.f.cfg.PullMin) //nolint:gosec // order needs no secret randomness
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, missing, life.Nanoseconds())
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"group":%q,"priority":%d}`, missing, life.Nanoseconds(), pullGroup, s.place(now))
 	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + consumerName
 	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.Itoa(missing), body); err != nil {
 		return 0, fmt.Errorf("fabric: pull: %w", err)
@@ -129,6 +129,16 @@ func (s *Source) file(n int) (time.Duration, error) {
 		s.until = until
 	}
 	return s.until.Sub(now), nil
+}
+
+// place says where a request goes in the queue of waiting ones: to the front (0) one
+// time in as many as there are workers, else to the back (1). At the back alone the
+// worker that was served last is always served last again.
+func (s *Source) place(now time.Time) int {
+	if n := len(s.f.presence.workers(now)); n > 1 && rand.IntN(n) > 0 { //nolint:gosec // order needs no secret randomness
+		return 1
+	}
+	return 0
 }
 
 // taking notes that a Take begins or ends.
@@ -203,17 +213,18 @@ func (s *Source) receive(m *nats.Msg) {
 
 // open makes a lease of a delivered ticket. Revoked ones are swallowed.
 func (s *Source) open(m *nats.Msg) (*lease, bool) {
-	l := &lease{s: s, msg: m}
-	if err := json.Unmarshal(m.Data, &l.ticket); err != nil {
+	ticket, err := wire.DecodeTicket(m.Data)
+	if err != nil {
 		s.f.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
 		_ = m.Term() // without an answer it lapses and comes again
 		return nil, false
 	}
-	key := l.ticket.Key()
+	key := ticket.Key()
 	if s.over.has(key) {
 		_ = m.Ack() // without an answer it lapses and is refused at the claim
 		return nil, false
 	}
+	l := &lease{s: s, msg: m, ticket: ticket}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	s.leases[key] = l
 	return l, true

@@ -31,3 +31,20 @@ func (s *Session) CreditState() string {
 	defer s.m.mu.Unlock()
 	return fmt.Sprintf("live %v window %+v budget %+v", s.m.sessions[s], s.credit, s.m.budget)
 }
+
+// Peek returns the result if it is there.
+func (f *Future) Peek() *wire.Result {
+	select {
+	case <-f.ready:
+		return f.res
+	default:
+		return nil
+	}
+}
+
+// Unconfirmed returns how many results a session keeps.
+func (s *Session) Unconfirmed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.results)
+}

@@ -234,10 +234,13 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 // publish hands tickets to the engine; those that it does not take go back to
 // their queues.
 func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
+	if len(tickets) == 0 {
+		return true
+	}
+	pctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
 	for i, t := range tickets {
-		pctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		err := m.engine.Publish(pctx, t)
-		cancel()
 		if err == nil {
 			continue
 		}

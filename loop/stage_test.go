@@ -225,3 +225,61 @@ func ids(prefix string, n int) []string {
 	}
 	return list
 }
+
+// stub is a worker that does what the test says.
+type stub struct {
+	s      *stage
+	id     string
+	source workers.Source
+	leases []workers.Lease
+	frames []*wire.Frame
+}
+
+func (s *stage) stub(t *testing.T, id string) *stub {
+	t.Helper()
+	w := &stub{s: s, id: id, source: s.engine.NewSource(id)}
+	w.source.Announce(wire.WorkerInfo{ID: id, Slots: 8, State: wire.WorkerReady})
+	return w
+}
+
+// claim takes the next ticket and its payload.
+func (w *stub) claim(t *testing.T) wire.Ticket {
+	t.Helper()
+	for range 1000 {
+		got, err := w.source.Take(t.Context(), 1)
+		require.NoError(t, err)
+		if len(got) == 0 {
+			continue
+		}
+		ticket := got[0].Ticket()
+		f, err := w.s.Manager.Claim(t.Context(), ticket, w.id)
+		require.NoError(t, err)
+		w.leases, w.frames = append(w.leases, got[0]), append(w.frames, f)
+		return ticket
+	}
+	require.Fail(t, "no ticket came")
+	return wire.Ticket{}
+}
+
+func (w *stub) answer(t *testing.T, ticket wire.Ticket, score float64) {
+	t.Helper()
+	require.NoError(t, w.s.Manager.Finish(t.Context(), &wire.Result{
+		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Scored, RewardScore: &score, ExtraInfo: map[string]any{},
+	}))
+}
+
+func (w *stub) fail(t *testing.T, ticket wire.Ticket, class rewards.Class) {
+	t.Helper()
+	require.NoError(t, w.s.Manager.Finish(t.Context(), &wire.Result{
+		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Failed, ExtraInfo: map[string]any{},
+		Errors: []rewards.TermError{{Class: class, Message: "as planned"}},
+	}))
+}
+
+// release ends everything the stub holds.
+func (w *stub) release() {
+	for i := range w.leases {
+		w.leases[i].Done()
+		w.frames[i].Release()
+	}
+}

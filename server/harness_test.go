@@ -52,7 +52,6 @@ type site struct {
 type siteOptions struct {
 	server   func(*server.Options)
 	loop     loop.Config
-	profiles map[string]rewards.Scorer
 	policies map[string]rewards.SamplePolicy
 	workers  int // defaults to 1; -1: none
 	bare     bool
@@ -65,9 +64,6 @@ func newSite(t *testing.T, o siteOptions) *site {
 		started: make(chan struct{}, 1024), release: make(chan struct{}), cancelled: make(chan struct{}, 1024),
 	}
 	scorers := s.scorers()
-	for name, sc := range o.profiles {
-		scorers[name] = sc
-	}
 	managers := map[string]*rewards.Manager{}
 	var profiles []server.Profile
 	o.loop.OnSampleFailure = o.policies

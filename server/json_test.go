@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime/multipart"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestOneBadSampleOfManyHurtsOnlyItself(t *testing.T) {
 	require.Len(t, got, 6)
 	outcomes := make([]string, 6)
 	for i, r := range got {
-		assert.Equal(t, fmt.Sprint(i+1), r.ID)
+		assert.Equal(t, strconv.Itoa(i+1), r.ID)
 		outcomes[i] = string(r.Outcome)
 	}
 	assert.Equal(t, []string{"scored", "failed", "rejected", "rejected", "rejected", "scored"}, outcomes)
@@ -99,7 +100,7 @@ func TestGroupsStayWithinTheirRequest(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	body := func(nonce int) []byte {
 		return fmt.Appendf(nil, `{"reward": "picky", "on_sample_failure": "group_mean", "samples": [
-			{"id": "a", "uid": "g", "group_size": 2, "prompt": "ok", "step": %d}, {"id": "b", "uid": "g", "group_size": 2, "prompt": "fail"}]}`, nonce)
+			{"id": "a", "uid": "g", "group_size": 2, "prompt": "ok", "step": %d}, {"id": "b", "uid": "g", "group_size": 2, "prompt": "fail", "step": %d}]}`, nonce, nonce)
 	}
 	for nonce := range 2 {
 		got := s.post("/v1/score", body(nonce)).results(t)
@@ -111,6 +112,15 @@ func TestGroupsStayWithinTheirRequest(t *testing.T) {
 	}
 	_, message := s.post("/v1/score", []byte(`{"uid": "g", "group_size": 2}`)).jsonError(t, 400)
 	assert.Contains(t, message, "whole groups")
+	_, message = s.post("/v1/score", []byte(`{"samples": [{"uid": "g", "group_size": 2, "step": 1}, {"uid": "g", "group_size": 2, "step": 2}]}`)).jsonError(t, 400)
+	assert.Contains(t, message, "of step 1 has 1 samples", "the loop's groups are per step")
+
+	// A member that is never submitted is not waited for.
+	got := s.post("/v1/score", fmt.Appendf(nil, `{"reward": "picky", "on_sample_failure": "group_mean", "samples": [
+		{"uid": "g", "group_size": 3, "prompt": "ok"}, {"uid": "g", "group_size": 3, "prompt": "fail"},
+		{"uid": "g", "group_size": 3, "images": [{"b64": "%s"}]}]}`, b64([]byte("GIF")))).results(t)
+	assert.InDelta(t, 1, *got[1].Substitute.Value, 0)
+	assert.EqualValues(t, "rejected", got[2].Outcome)
 }
 
 func TestVideosAndRawTensorsAsJSON(t *testing.T) {

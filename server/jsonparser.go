@@ -243,6 +243,21 @@ func (p *jsonParser) file(v jsonText) ([]byte, error) {
 	return f.data, nil
 }
 
+// groupName is what makes samples members of one group.
+type groupName struct {
+	split rewards.Split
+	step  int64
+	uid   string
+}
+
+func groupOf(s *rewards.Sample) groupName {
+	split := s.Split
+	if split == "" {
+		split = rewards.Train
+	}
+	return groupName{split, s.Step, s.UID}
+}
+
 // finish checks the samples against each other and gives them names that no other
 // request uses: ids and groups of different requests must never meet in the loop.
 func (p *jsonParser) finish() error {
@@ -256,7 +271,7 @@ func (p *jsonParser) finish() error {
 		}
 	}
 	seen := map[string]bool{}
-	groups, sound := map[string]int{}, map[string]int{}
+	groups, sound := map[groupName]int{}, map[groupName]int{}
 	for i := range b.plans {
 		pl := &b.plans[i]
 		s := pl.sample
@@ -272,9 +287,9 @@ func (p *jsonParser) finish() error {
 		seen[s.ID] = true
 		b.ids, b.uids = append(b.ids, s.ID), append(b.uids, s.UID)
 		if s.HasGroup() {
-			groups[s.UID]++
+			groups[groupOf(s)]++
 			if pl.refused == nil {
-				sound[s.UID]++
+				sound[groupOf(s)]++
 			}
 		}
 		if s.Reward == "" {
@@ -286,11 +301,13 @@ func (p *jsonParser) finish() error {
 	}
 	for i := range b.plans {
 		s := b.plans[i].sample
-		if s.HasGroup() && groups[s.UID] != s.GroupSize {
-			return fmt.Errorf("samples[%d]: group %q has %d samples in this request and group_size %d; send whole groups, or use /v1/stream", i, clip(s.UID), groups[s.UID], s.GroupSize)
+		g := groupOf(s)
+		if s.HasGroup() && groups[g] != s.GroupSize {
+			return fmt.Errorf("samples[%d]: group %q of step %d has %d samples in this request and group_size %d; send whole groups, or use /v1/stream",
+				i, clip(s.UID), s.Step, groups[g], s.GroupSize)
 		}
 		// A group that waits for a member nobody submits would wait till its deadline.
-		s.GroupSize = sound[s.UID]
+		s.GroupSize = sound[g]
 		s.ID = p.request + "/" + s.ID
 		if s.UID != "" {
 			s.UID = p.request + "/" + s.UID

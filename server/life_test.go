@@ -32,10 +32,10 @@ func receive(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-// begin posts in the background; the result is nil if the request failed.
-func (s *site) begin(ctx context.Context, path string, body []byte) <-chan *reply {
+// slowly posts to the slow profile in the background; the result is nil if the request failed.
+func (s *site) slowly(ctx context.Context, body []byte) <-chan *reply {
 	done := make(chan *reply, 1)
-	req := s.request(ctx, http.MethodPost, path, body)
+	req := s.request(ctx, http.MethodPost, "/scorers/slow", body)
 	go func() {
 		resp, err := s.client.Do(req)
 		if err != nil {
@@ -64,7 +64,7 @@ func TestAClosedRequestCancelsItsSamples(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := s.begin(ctx, "/scorers/slow", pickled(t, "images", jpegs(3)))
+	done := s.slowly(ctx, pickled(t, "images", jpegs(3)))
 	for range 3 {
 		receive(t, s.started, "a slow scorer to begin")
 	}
@@ -81,10 +81,10 @@ func TestIdenticalRequestsShareOneScoring(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	body := pickled(t, "images", jpegs(1))
 	ctx, cancel := context.WithCancel(t.Context())
-	first := s.begin(ctx, "/scorers/slow", body)
+	first := s.slowly(ctx, body)
 	receive(t, s.started, "the slow scorer to begin")
-	second := s.begin(t.Context(), "/scorers/slow", body)
-	third := s.begin(t.Context(), "/scorers/slow", body)
+	second := s.slowly(t.Context(), body)
+	third := s.slowly(t.Context(), body)
 	require.Eventually(t, func() bool {
 		return strings.Contains(string(s.get("/metrics").body), "rewardloop_http_requests_in_flight 3")
 	}, patience, 5*time.Millisecond)
@@ -181,6 +181,7 @@ func TestAGigabyteIsRefusedBeforeItIsSent(t *testing.T) {
 func TestATooLargeBodyIsReadAwaySoThatTheConnectionLives(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Config.PickleBytes = 1 << 20 }})
+	body := pickled(t, "images", jpegs(1))
 	for _, chunked := range []bool{false, true} {
 		conn := dial(t, s)
 		r := bufio.NewReader(conn)
@@ -194,7 +195,6 @@ func TestATooLargeBodyIsReadAwaySoThatTheConnectionLives(t *testing.T) {
 				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 				_, _ = conn.Write(make([]byte, size))
 			}
-			body := pickled(t, "images", jpegs(1))
 			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		}()
 		readReply(t, r).refused(t, http.StatusRequestEntityTooLarge)
@@ -223,7 +223,7 @@ func TestScoringOutlastsTheTimeoutsOfHeaderAndBody(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) {
 		o.Config.HeaderTimeout, o.Config.BodyTimeout, o.Config.IdleTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	}})
-	done := s.begin(t.Context(), "/scorers/slow", pickled(t, "images", jpegs(1)))
+	done := s.slowly(t.Context(), pickled(t, "images", jpegs(1)))
 	receive(t, s.started, "the slow scorer")
 	select {
 	case <-s.cancelled:
@@ -237,7 +237,7 @@ func TestScoringOutlastsTheTimeoutsOfHeaderAndBody(t *testing.T) {
 func TestDrainRefusesNewSamplesAndWaitsForTheOldOnes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
-	done := s.begin(t.Context(), "/scorers/slow", pickled(t, "images", jpegs(1)))
+	done := s.slowly(t.Context(), pickled(t, "images", jpegs(1)))
 	receive(t, s.started, "the slow scorer")
 	assert.Equal(t, 200, s.get("/readyz").StatusCode)
 
@@ -265,7 +265,7 @@ func TestDrainRefusesNewSamplesAndWaitsForTheOldOnes(t *testing.T) {
 func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
-	done := s.begin(t.Context(), "/scorers/slow", pickled(t, "images", jpegs(1)))
+	done := s.slowly(t.Context(), pickled(t, "images", jpegs(1)))
 	receive(t, s.started, "the slow scorer")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

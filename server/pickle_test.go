@@ -192,7 +192,7 @@ func TestPicturesAreWhatTheirBytesSay(t *testing.T) {
 	webp, err := os.ReadFile(filepath.Join("..", "media", "testdata", "pil", "webp_lossy.webp"))
 	require.NoError(t, err)
 	scores := s.post("/scorers/pixels", pickled(t, "images", [][]byte{png, jpg, webp})).scores(t)
-	assert.Equal(t, 64.0*64, scores[0])
+	assert.InDelta(t, 64*64, scores[0], 0)
 	assert.Positive(t, scores[1])
 	assert.Positive(t, scores[2])
 }
@@ -256,7 +256,7 @@ func TestGoldenPicklesThatMustBeRejectedLeaveTheirConnectionUsable(t *testing.T)
 		s.do(s.request(ctx, http.MethodPost, "/", good)).scores(t)
 		assert.True(t, reused, "the request after %s had to open a connection", name)
 	}
-	_, err := os.Stat("/tmp/pwned") // what some of them would run
+	_, err := os.Stat(filepath.Join(os.TempDir(), "pwned")) // what some of them would run
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 

@@ -169,33 +169,42 @@ func kindOf(v any) string {
 	return ""
 }
 
-// newControl returns an empty message of a kind and the most bytes it may have.
-func newControl(kind string) (v any, most int) {
+// newControl returns an empty message of a kind, nil for an unknown one.
+func newControl(kind string) any {
 	switch kind {
 	case "hello":
-		return new(Hello), MaxClientControlBytes
+		return new(Hello)
 	case "step":
-		return new(Step), MaxClientControlBytes
+		return new(Step)
 	case "end_of_step":
-		return new(EndOfStep), MaxClientControlBytes
+		return new(EndOfStep)
 	case "cancel":
-		return new(Cancel), MaxClientControlBytes
+		return new(Cancel)
 	case "got":
-		return new(Got), MaxClientControlBytes
+		return new(Got)
 	case "welcome":
-		return new(Welcome), MaxServerControlBytes
+		return new(Welcome)
 	case "credit":
-		return new(Credit), MaxServerControlBytes
+		return new(Credit)
 	case "ack":
-		return new(Ack), MaxServerControlBytes
+		return new(Ack)
 	case "result":
-		return new(Result), MaxServerControlBytes
+		return new(Result)
 	case "error":
-		return new(Error), MaxServerControlBytes
+		return new(Error)
 	case "draining":
-		return new(Draining), MaxServerControlBytes
+		return new(Draining)
 	}
-	return nil, 0
+	return nil
+}
+
+// maxControl returns the most bytes a message of a kind may have.
+func maxControl(kind string) int {
+	switch kind {
+	case "hello", "step", "end_of_step", "cancel", "got":
+		return MaxClientControlBytes
+	}
+	return MaxServerControlBytes
 }
 
 // EncodeControl returns the JSON of a control message, given as a pointer to one
@@ -209,31 +218,36 @@ func EncodeControl(v any) ([]byte, error) {
 	if err := checkControl(v); err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
+	b, err := encodeControl(kind, v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	if most := maxControl(kind); len(b) > most {
+		return nil, refuse("", fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, kind, len(b), most))
+	}
+	return b, nil
+}
+
+func encodeControl(kind string, v any) ([]byte, error) {
+	switch m := v.(type) {
+	case *Result:
+		return appendResult(make([]byte, 0, 512), m)
+	case *Ack:
+		return appendAck(make([]byte, 0, 64), m)
+	}
+	// The '{' that the encoder writes is overwritten below.
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	if r, ok := v.(*Result); ok {
-		typed := *r
-		typed.Type = kind
-		v = &typed
-	} else {
-		// Every other type gets its first field here: the '{' that the encoder
-		// writes is overwritten below.
-		out.WriteString(`{"type":"` + kind + `"`)
-	}
+	out.WriteString(`{"type":"` + kind + `"`)
 	head := out.Len()
 	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
+		return nil, err
 	}
 	b := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-	if head > 0 {
-		b[head] = ','
-		if string(b[head:]) == ",}" {
-			b = append(b[:head], '}')
-		}
-	}
-	if _, most := newControl(kind); len(b) > most {
-		return nil, refuse("", fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, kind, len(b), most))
+	b[head] = ','
+	if string(b[head:]) == ",}" {
+		b = append(b[:head], '}')
 	}
 	return b, nil
 }
@@ -254,15 +268,20 @@ func decodeControl(b []byte) (any, error) {
 	if len(b) > MaxServerControlBytes {
 		return nil, fmt.Errorf("%w: control message of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
 	}
+	if bytes.HasPrefix(b, []byte(resultPrefix)) {
+		if r, ok := fastResult(b); ok {
+			return r, nil
+		}
+	}
 	kind, err := controlKind(b)
 	if err != nil {
 		return nil, fmt.Errorf("control message: %w", err)
 	}
-	v, most := newControl(kind)
+	v := newControl(kind)
 	if v == nil {
 		return nil, fmt.Errorf("%w %q", ErrUnknownType, clip([]byte(kind)))
 	}
-	if len(b) > most {
+	if most := maxControl(kind); len(b) > most {
 		return nil, fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, kind, len(b), most)
 	}
 	s := scanner{b: b}

@@ -70,3 +70,6 @@ func refuse(id string, err error) error {
 
 // errFound ends a search early.
 var errFound = errors.New("found")
+
+// errSlow ends a fast reader: the general one takes over.
+var errSlow = errors.New("not fast")

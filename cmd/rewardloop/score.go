@@ -105,9 +105,9 @@ func score(ctx context.Context, args []string, e env) int {
 		patient: cfg.Loop.SampleTimeout,
 		items:   make(chan *item, readAhead),
 	}
-	err = s.run(ctx, files.in, files.out)
+	err = files.begin()
 	if err == nil {
-		err = files.finish()
+		err = errors.Join(s.run(ctx, files.in, files.out), files.finish())
 	}
 	show.summary()
 	if err != nil {
@@ -127,10 +127,11 @@ type scoreFiles struct {
 	dir  string
 	root *os.Root
 	open []*os.File
+	// regular: the output is a file that is emptied first, and not a device or a pipe.
+	regular bool
 }
 
-// openScoreFiles opens everything before the first sample is scored, the output last:
-// what is there is not lost to a mistake in the command line.
+// openScoreFiles opens everything before the first sample is scored.
 func openScoreFiles(f *scoreFlags, e env) (files *scoreFiles, err error) {
 	files = &scoreFiles{in: e.stdin, out: e.stdout, dir: "."}
 	defer func() {
@@ -161,26 +162,40 @@ func openScoreFiles(f *scoreFlags, e env) (files *scoreFiles, err error) {
 	if f.output == "-" {
 		return files, nil
 	}
-	if now, err := os.Stat(f.output); err == nil && before != nil && os.SameFile(before, now) {
-		return nil, fmt.Errorf("-o: %s is the input", f.output)
-	}
-	out, err := os.Create(f.output)
+	// Emptied only when scoring begins: what is there must not be lost to a mistake.
+	out, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("-o: %w", err)
 	}
 	files.open = append(files.open, out)
+	now, err := out.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("-o: %w", err)
+	case before != nil && os.SameFile(before, now):
+		return nil, fmt.Errorf("-o: %s is the input", f.output)
+	}
+	files.regular = now.Mode().IsRegular()
 	files.out = out
 	return files, nil
 }
 
-// finish makes sure that what was written is there: the close of a full disk's file
-// is where some systems say so.
+// begin empties the output.
+func (f *scoreFiles) begin() error {
+	if out, ok := f.out.(*os.File); ok && f.regular {
+		return out.Truncate(0)
+	}
+	return nil
+}
+
+// finish closes the output: some file systems say only then that they are full.
 func (f *scoreFiles) finish() error {
-	out, ok := f.out.(*os.File)
-	if !ok || len(f.open) == 0 || f.open[len(f.open)-1] != out {
+	n := len(f.open)
+	if n == 0 || f.out != io.Writer(f.open[n-1]) {
 		return nil // standard output is not ours to close
 	}
-	f.open = f.open[:len(f.open)-1]
+	out := f.open[n-1]
+	f.open = f.open[:n-1]
 	return out.Close()
 }
 

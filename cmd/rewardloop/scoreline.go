@@ -91,14 +91,14 @@ const knownKeys = "id, uid, group_size, data_source, prompt, response, image, im
 func parseLine(line []byte) (*sampleLine, error) {
 	l := &sampleLine{}
 	if !utf8.Valid(line) {
-		return l, fmt.Errorf("%w: invalid UTF-8", rewards.Malformed)
+		return l, refuse(rewards.Malformed, "invalid UTF-8")
 	}
 	if !json.Valid(line) {
 		err := json.Unmarshal(line, new(json.RawMessage))
-		return l, fmt.Errorf("%w: this is not JSON: %w", rewards.Malformed, err)
+		return l, refuse(rewards.Malformed, "this is not JSON: %w", err)
 	}
 	if line[0] != '{' {
-		return l, fmt.Errorf("%w: want a JSON object, found %s", rewards.Malformed, shown(line))
+		return l, refuse(rewards.Malformed, "want a JSON object, found %s", shown(line))
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	_, _ = dec.Token() // the brace; the text is valid
@@ -107,12 +107,12 @@ func parseLine(line []byte) (*sampleLine, error) {
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
-			return l, fmt.Errorf("%w: %w", rewards.Malformed, err)
+			return l, refuse(rewards.Malformed, "%w", err)
 		}
 		key, _ := token.(string)
 		var v json.RawMessage
 		if err := dec.Decode(&v); err != nil {
-			return l, fmt.Errorf("%w: %s: %w", rewards.Malformed, key, err)
+			return l, refuse(rewards.Malformed, "%s: %w", key, err)
 		}
 		switch {
 		case seen[key]:
@@ -122,11 +122,11 @@ func parseLine(line []byte) (*sampleLine, error) {
 		}
 		seen[key] = true
 		if err != nil && first == nil {
-			first = fmt.Errorf("%w: %w", rewards.Malformed, err) // go on: the id may come later
+			first = refuse(rewards.Malformed, "%w", err) // go on: the id may come later
 		}
 	}
 	if first == nil && len(l.images) > 0 && len(l.video) > 0 {
-		first = fmt.Errorf("%w: both pictures and a video: a sample has one of image, images and video", rewards.Malformed)
+		first = refuse(rewards.Malformed, "both pictures and a video: a sample has one of image, images and video")
 	}
 	return l, first
 }
@@ -230,4 +230,18 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// lineError is why a line is rejected. Its class is not part of its text: it has a
+// field of its own in the output.
+type lineError struct {
+	class rewards.Class
+	err   error
+}
+
+func (e *lineError) Error() string   { return e.err.Error() }
+func (e *lineError) Unwrap() []error { return []error{e.class, e.err} }
+
+func refuse(class rewards.Class, format string, args ...any) error {
+	return &lineError{class, fmt.Errorf(format, args...)}
 }

@@ -57,7 +57,7 @@ func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 		}
 	}
 	if len(frames) > m.maxFrames {
-		return nil, fmt.Errorf("%w: %d frames, pool.decode.max_frames is %d", rewards.TooLarge, len(frames), m.maxFrames)
+		return nil, refuse(rewards.TooLarge, "%d frames, pool.decode.max_frames is %d", len(frames), m.maxFrames)
 	}
 	v := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
 	for _, path := range frames {
@@ -82,15 +82,15 @@ func (m *mediaFiles) folder(path string) ([]string, error) {
 		head := make([]byte, 16)
 		n, _ := io.ReadFull(f, head) // what could be read tells enough
 		if kind := container(head[:n]); kind != "" {
-			return nil, fmt.Errorf("%w: %s is %s, which is not read: give a folder of its frames (ffmpeg -i %s frames/%%05d.png)",
-				rewards.BadInput, path, kind, filepath.Base(path))
+			return nil, refuse(rewards.BadInput, "%s is %s, which is not read: give a folder of its frames (ffmpeg -i %s frames/%%05d.png)",
+				path, kind, filepath.Base(path))
 		}
-		return nil, fmt.Errorf("%w: %s is not a folder: want a folder of frames, or a list of pictures", rewards.BadInput, path)
+		return nil, refuse(rewards.BadInput, "%s is not a folder: want a folder of frames, or a list of pictures", path)
 	}
 	// One more than the limit is enough to know that there are too many.
 	entries, err := f.ReadDir(2*m.maxFrames + 16)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %w", rewards.BadInput, err)
+		return nil, refuse(rewards.BadInput, "%w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -99,7 +99,7 @@ func (m *mediaFiles) folder(path string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: the folder %s is empty", rewards.BadInput, path)
+		return nil, refuse(rewards.BadInput, "the folder %s is empty", path)
 	}
 	slices.SortFunc(names, natural)
 	for i, n := range names {
@@ -152,19 +152,19 @@ func (m *mediaFiles) picture(path string, left *int64) ([]byte, rewards.Encoding
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, "", fmt.Errorf("%w: %w", rewards.BadInput, err)
+		return nil, "", refuse(rewards.BadInput, "%w", err)
 	case info.IsDir():
-		return nil, "", fmt.Errorf("%w: %s is a folder; the frames of one are a video", rewards.BadInput, path)
+		return nil, "", refuse(rewards.BadInput, "%s is a folder; the frames of one are a video", path)
 	case !info.Mode().IsRegular():
-		return nil, "", fmt.Errorf("%w: %s is not a regular file but %s", rewards.BadInput, path, info.Mode().Type())
+		return nil, "", refuse(rewards.BadInput, "%s is not a regular file but %s", path, info.Mode().Type())
 	case info.Size() > *left:
-		return nil, "", fmt.Errorf("%w: %s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together",
-			rewards.TooLarge, path, info.Size(), m.maxBytes)
+		return nil, "", refuse(rewards.TooLarge, "%s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together",
+			path, info.Size(), m.maxBytes)
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
 	if data = data[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, "", fmt.Errorf("%w: %w", rewards.BadInput, err)
+		return nil, "", refuse(rewards.BadInput, "%w", err)
 	}
 	*left -= int64(n)
 	encoding := sniff(data)
@@ -172,17 +172,17 @@ func (m *mediaFiles) picture(path string, left *int64) ([]byte, rewards.Encoding
 		return data, encoding, nil
 	}
 	if kind := container(data); kind != "" {
-		return nil, "", fmt.Errorf("%w: %s is %s: want a PNG, JPEG or WebP picture", rewards.BadInput, path, kind)
+		return nil, "", refuse(rewards.BadInput, "%s is %s: want a PNG, JPEG or WebP picture", path, kind)
 	}
-	return nil, "", fmt.Errorf("%w: %s is not a PNG, JPEG or WebP picture (%d bytes, beginning % x)",
-		rewards.BadInput, path, len(data), data[:min(len(data), 8)])
+	return nil, "", refuse(rewards.BadInput, "%s is not a PNG, JPEG or WebP picture (%d bytes, beginning % x)",
+		path, len(data), data[:min(len(data), 8)])
 }
 
 // open never waits: opening a named pipe would, for a writer that may not come.
 func (m *mediaFiles) open(path string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK
 	if path == "" {
-		return nil, fmt.Errorf("%w: an empty path", rewards.BadInput)
+		return nil, refuse(rewards.BadInput, "an empty path")
 	}
 	var f *os.File
 	var err error
@@ -199,9 +199,9 @@ func (m *mediaFiles) open(path string) (*os.File, error) {
 	case err == nil:
 		return f, nil
 	case m.root != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && errors.As(err, &pe):
-		return nil, fmt.Errorf("%w: %s: %w: paths are relative to --media-root and must stay below it", rewards.BadInput, path, pe.Err)
+		return nil, refuse(rewards.BadInput, "%s: %w: paths are relative to --media-root and must stay below it", path, pe.Err)
 	}
-	return nil, fmt.Errorf("%w: %w", rewards.BadInput, err)
+	return nil, refuse(rewards.BadInput, "%w", err)
 }
 
 // sniff tells a picture's format; "" for what is not read.

@@ -143,7 +143,7 @@ func (s *scoring) interrupted(ctx context.Context, last int) error {
 func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 	it := &item{number: line.number, end: line.end}
 	if line.long {
-		it.err = fmt.Errorf("%w: the line is longer than %d MiB", rewards.TooLarge, maxLine>>20)
+		it.err = refuse(rewards.TooLarge, "the line is longer than %d MiB", maxLine>>20)
 		return it
 	}
 	l, err := parseLine(line.text)
@@ -275,15 +275,12 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			<-it.future.Done() // its deadline is the loop's
 		}
 		r := answer(it)
+		line := encode(r)
 		s.show.done(it, r)
 		if broken != nil {
 			continue
 		}
-		line, err := encode(r)
-		if err == nil {
-			_, err = w.Write(line)
-		}
-		if err != nil {
+		if _, err := w.Write(line); err != nil {
 			broken = err
 			stop(err)
 		}
@@ -346,12 +343,19 @@ func answer(it *item) *outputLine {
 	return r
 }
 
-func encode(r *outputLine) ([]byte, error) {
+// encode writes a line. A result that JSON cannot hold, such as a NaN in a scorer's
+// details, becomes a failure of its sample.
+func encode(r *outputLine) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(r); err != nil {
-		return nil, fmt.Errorf("sample %q: %w", r.ID, err)
+		*r = outputLine{
+			ID: r.ID, Outcome: rewards.Failed, ExtraInfo: map[string]any{}, Details: map[string]any{}, TimingMS: map[string]float64{},
+			Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be written: " + err.Error()}},
+		}
+		b.Reset()
+		_ = enc.Encode(r) //nolint:errchkjson // of strings; it cannot fail
 	}
-	return b.Bytes(), nil
+	return b.Bytes()
 }

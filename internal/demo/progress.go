@@ -99,12 +99,12 @@ func (p *Progress) result(scored bool) {
 func (p *Progress) draw(before, after string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const width = 20
+	const width = 10 // with all else the line stays below 80 columns
 	full := width * p.answered / p.total
-	line := fmt.Sprintf("  %-22s %s%s  rollout %3d/%d  scored %3d", p.label,
+	line := fmt.Sprintf("  %-19s %s%s  rollout %3d/%d  scored %3d", p.label,
 		strings.Repeat("█", full), strings.Repeat("░", width-full), p.generated, p.total, p.answered-p.failed)
 	if p.failed > 0 {
 		line += fmt.Sprintf("  failed %d", p.failed)
 	}
-	fmt.Fprintf(p.w, "%s%s %5.1f s%s", before, line, time.Since(p.begun).Seconds(), after)
+	fmt.Fprintf(p.w, "%s%s %.1f s%s", before, line, time.Since(p.begun).Seconds(), after)
 }

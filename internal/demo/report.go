@@ -26,6 +26,8 @@ type Report struct {
 	Truth Truth
 	// Same is how many samples got the same score in both runs.
 	Same int
+	// Failures says of samples without a score why, those of the streaming run first.
+	Failures []string
 	// Streaming and Batch measure the two runs. They are nil if a sample got no
 	// score: then the step is not finished, and there is no time of it to show.
 	Streaming, Batch *sim.Report
@@ -35,6 +37,8 @@ type Report struct {
 type Group struct {
 	wire.GroupStats
 	Target string
+	// Truth is the mean of the true rewards of the scored members; nil without any.
+	Truth *float64
 }
 
 // Truth compares rewards with true rewards: the formula on the text that is really
@@ -52,20 +56,61 @@ func (d *Demo) Report() (*Report, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	rep := &Report{About: d.Record.About, Samples: len(d.Record.Samples)}
+	rep := &Report{About: d.Record.About, Samples: len(d.Record.Samples), Failures: d.failures()}
 	for _, s := range d.Record.Samples {
 		if s.Streaming != nil {
 			rep.Scored++
-		}
-		if equal(s.Streaming, s.Batch) {
-			rep.Same++
+			if equal(s.Streaming, s.Batch) {
+				rep.Same++
+			}
 		}
 	}
-	rep.group(d.Record.Samples)
-	if err := errors.Join(d.compareGroups(rep.Groups), rep.truth(d.Record.Samples), rep.measure(&d.Record)); err != nil {
+	truth, err := d.truth()
+	if err != nil {
+		return nil, err
+	}
+	rep.group(d.Record.Samples, truth)
+	rep.compareTruth(d.Record.Samples, truth)
+	if err := errors.Join(d.compareGroups(rep.Groups), rep.measure(&d.Record)); err != nil {
 		return nil, err
 	}
 	return rep, nil
+}
+
+func (d *Demo) failures() []string {
+	var all []string
+	for _, s := range d.Scores {
+		if s.RewardScore == nil {
+			why := "no reason given"
+			if len(s.Errors) > 0 {
+				why = fmt.Sprintf("%s: %s", s.Errors[0].Class, s.Errors[0].Message)
+			}
+			all = append(all, fmt.Sprintf("%s %s, %s", s.ID, s.Outcome, why))
+		}
+	}
+	for _, s := range d.Record.Samples {
+		if s.Batch == nil {
+			all = append(all, s.ID+" got no score in the batch run")
+		}
+	}
+	return all
+}
+
+// truth returns the true reward of every sample.
+func (d *Demo) truth() ([]float64, error) {
+	formula, err := ocr.Preset(ocr.FlowGRPO)
+	if err != nil {
+		return nil, err
+	}
+	truth := make([]float64, len(d.Record.Samples))
+	for i, s := range d.Record.Samples {
+		m, err := formula.Compare(s.Target, s.Rendered)
+		if err != nil {
+			return nil, fmt.Errorf("demo: the true reward of %q: %w", s.ID, err)
+		}
+		truth[i] = m.Value
+	}
+	return truth, nil
 }
 
 // check holds the parts of a Demo against each other.
@@ -98,12 +143,12 @@ func (d *Demo) check() error {
 	return nil
 }
 
-func (rep *Report) group(samples []Sample) {
+func (rep *Report) group(samples []Sample, truth []float64) {
 	for _, uid := range uniqueUIDs(samples) {
 		g := Group{GroupStats: wire.GroupStats{UID: uid}}
 		var rewards []float64
-		sum := 0.0
-		for _, s := range samples {
+		sum, trueSum := 0.0, 0.0
+		for i, s := range samples {
 			if s.UID != uid {
 				continue
 			}
@@ -114,7 +159,8 @@ func (rep *Report) group(samples []Sample) {
 				continue
 			}
 			g.Scored++
-			rewards, sum = append(rewards, *s.Streaming), sum+*s.Streaming
+			rewards = append(rewards, *s.Streaming)
+			sum, trueSum = sum+*s.Streaming, trueSum+truth[i]
 		}
 		if g.Scored > 0 {
 			mean, squares, zero := sum/float64(g.Scored), 0.0, g.Scored > 1
@@ -123,6 +169,7 @@ func (rep *Report) group(samples []Sample) {
 				zero = zero && v == rewards[0]
 			}
 			g.Mean, g.Std, g.ZeroStd = &mean, new(math.Sqrt(squares/float64(g.Scored))), zero
+			g.Truth = new(trueSum / float64(g.Scored))
 		}
 		if g.ZeroStd {
 			rep.ZeroStd++
@@ -152,20 +199,12 @@ func (d *Demo) compareGroups(table []Group) error {
 	return errors.Join(errs...)
 }
 
-func (rep *Report) truth(samples []Sample) error {
-	formula, err := ocr.Preset(ocr.FlowGRPO)
-	if err != nil {
-		return err
-	}
-	for _, s := range samples {
+func (rep *Report) compareTruth(samples []Sample, truth []float64) {
+	for i, s := range samples {
 		if s.Streaming == nil {
 			continue
 		}
-		m, err := formula.Compare(s.Target, s.Rendered)
-		if err != nil {
-			return fmt.Errorf("demo: the true reward of %q: %w", s.ID, err)
-		}
-		e := math.Abs(*s.Streaming - m.Value)
+		e := math.Abs(*s.Streaming - truth[i])
 		rep.Truth.MeanError += e / float64(rep.Scored)
 		if e <= tolerance {
 			rep.Truth.Exact++
@@ -174,7 +213,6 @@ func (rep *Report) truth(samples []Sample) error {
 			rep.Truth.Worst, rep.Truth.WorstID = e, s.ID
 		}
 	}
-	return nil
 }
 
 // measure holds the runs against the bounds, if both are complete.

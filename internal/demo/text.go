@@ -9,7 +9,7 @@ import (
 // holds and what Verify computes again.
 func (rep *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pictures, %d prompts, %d simulated rollout GPUs; OCR reward (flow_grpo's formula)\n",
+	fmt.Fprintf(&b, "%d pictures of %d prompts from %d simulated GPUs; OCR reward, flow_grpo's formula\n",
 		rep.Samples, len(rep.Groups), rep.About.GPUs)
 	fmt.Fprintf(&b, "read by %s\n", rep.About.Reader)
 	fmt.Fprintf(&b, "on %s\n", count(rep.About.Slots, "slot"))
@@ -21,13 +21,20 @@ func (rep *Report) String() string {
 
 func (rep *Report) groupTable(b *strings.Builder) {
 	b.WriteString("\nReward by prompt group\n\n")
-	fmt.Fprintf(b, "  %-6s %-28s %7s %7s %7s %7s\n", "uid", "target", "mean", "std", "scored", "failed")
+	fmt.Fprintf(b, "  %-5s %-24s %7s %7s %7s %7s %7s\n", "uid", "target", "mean", "std", "truth", "scored", "failed")
 	for _, g := range rep.Groups {
-		fmt.Fprintf(b, "  %-6s %-28s %7s %7s %7d %7d\n", clip(g.UID, 6), clip(g.Target, 28), three(g.Mean), three(g.Std), g.Scored, g.Failed)
+		fmt.Fprintf(b, "  %-5s %-24s %7s %7s %7s %7d %7d\n",
+			clip(g.UID, 5), clip(g.Target, 24), three(g.Mean), three(g.Std), three(g.Truth), g.Scored, g.Failed)
 	}
-	fmt.Fprintf(b, "\n  %d scored, %d failed. ", rep.Scored, rep.Samples-rep.Scored)
-	fmt.Fprintf(b, "Zero-std ratio %.3f: in %d of %s all rewards are\n  equal, so that group teaches nothing.\n",
-		float64(rep.ZeroStd)/float64(len(rep.Groups)), rep.ZeroStd, count(len(rep.Groups), "group"))
+	fmt.Fprintf(b, "\n  %d scored, %d failed. Zero-std ratio %.3f (%d of %s): a group whose\n  rewards are all equal teaches nothing.\n",
+		rep.Scored, rep.Samples-rep.Scored, float64(rep.ZeroStd)/float64(len(rep.Groups)), rep.ZeroStd, count(len(rep.Groups), "group"))
+	const most = 5
+	for _, f := range rep.Failures[:min(most, len(rep.Failures))] {
+		fmt.Fprintf(b, "  %s\n", clip(f, 200))
+	}
+	if n := len(rep.Failures) - most; n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
+	}
 }
 
 func (rep *Report) truthText(b *strings.Builder) {
@@ -40,8 +47,8 @@ func (rep *Report) truthText(b *strings.Builder) {
 	if rep.Truth.WorstID != "" {
 		fmt.Fprintf(b, "; worst %.3f (%s)", rep.Truth.Worst, rep.Truth.WorstID)
 	}
-	b.WriteString("\n  What each picture really says is known (typing errors are part of the game).\n" +
-		"  The true reward is the formula applied to that; the error is the reader's.\n")
+	b.WriteString("\n  What each picture really says is known, misspelt words included. The formula\n" +
+		"  applied to that is the true reward (column truth); the error is the reader's.\n")
 }
 
 func (rep *Report) timeTable(b *strings.Builder) {

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+)
+
+const doctorText = `
+Checks what this machine has, and says what to do about what is missing: memory and
+limits, Tesseract and its child processes, the engine, and one known picture through
+the whole path. With -c also the configuration, its files and its address, and that
+every reward it names gets ready.
+
+Exits with 0 if everything required is there. Without a configuration Tesseract is
+not required: only the reward ocr needs it.`
+
+const doctorExample = `
+rewardloop doctor
+rewardloop doctor -c cfg.yaml --json`
+
+// state is how a check ended.
+type state string
+
+const (
+	stateOK      state = "ok"
+	stateWarn    state = "warn"    // it works, and something is not as it should be
+	stateMissing state = "missing" // it is not there, or does not work
+)
+
+// check is one line of the table.
+type check struct {
+	Name  string `json:"name"`
+	State state  `json:"state"`
+	// Required is false for what only some configurations need.
+	Required bool    `json:"required"`
+	Detail   string  `json:"detail"`
+	Advice   string  `json:"advice,omitempty"`
+	MS       float64 `json:"ms"`
+}
+
+// doctorTimeout bounds all checks together. A first start of Tesseract on a loaded
+// machine takes seconds.
+const doctorTimeout = 2 * time.Minute
+
+func doctor(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "doctor", doctorText, doctorExample)
+	file := fs.String("c", "", "configuration `file` (YAML) to check as well")
+	asJSON := fs.Bool("json", false, "print the checks as JSON")
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	x := &exam{cfg: config.Default()}
+	if *file != "" || fs.NArg() > 0 {
+		x.given = true
+		cfg, err := config.Load(*file, fs.Args(), e.getenv)
+		x.configErr = err
+		if err == nil {
+			x.cfg = cfg
+		}
+	}
+	checks := x.all(ctx)
+	ok := !slices.ContainsFunc(checks, func(c check) bool { return c.Required && c.State == stateMissing })
+	if *asJSON {
+		enc := json.NewEncoder(e.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(map[string]any{"ok": ok, "checks": checks}); err != nil {
+			return complain(e, "doctor", exitFailure, err)
+		}
+	} else {
+		printChecks(e.stdout, checks, ok)
+	}
+	if !ok {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// printChecks prints the table: state, name, what was found, and below it what to do.
+func printChecks(w io.Writer, checks []check, ok bool) {
+	width := 0
+	for _, c := range checks {
+		width = max(width, len(c.Name))
+	}
+	for _, c := range checks {
+		indent := "\n" + strings.Repeat(" ", 11+width)
+		fmt.Fprintf(w, "%-7s  %-*s  %s\n", c.State, width, c.Name, strings.ReplaceAll(c.Detail, "\n", indent))
+		if c.Advice != "" {
+			fmt.Fprintf(w, "%s-> %s\n", indent[1:], strings.ReplaceAll(c.Advice, "\n", indent+"   "))
+		}
+	}
+	if ok {
+		fmt.Fprintln(w, "\neverything required is there")
+	} else {
+		fmt.Fprintln(w, "\nsomething required is missing, see above")
+	}
+}
+
+// exam is one run of the checks.
+type exam struct {
+	cfg       *config.Config
+	given     bool  // a configuration was named
+	configErr error // what is wrong with it
+}
+
+// all runs the checks in order, those that explain others first.
+func (x *exam) all(ctx context.Context) []check {
+	var out []check
+	add := func(f func(context.Context) check) {
+		begun := time.Now()
+		c := f(ctx)
+		c.MS = math.Round(float64(time.Since(begun).Microseconds())/100) / 10
+		out = append(out, c)
+	}
+	add(func(context.Context) check { return check{Name: "version", State: stateOK, Detail: release()} })
+	add(func(context.Context) check { return system() })
+	add(func(context.Context) check { return x.memory() })
+	add(func(context.Context) check { return descriptors() })
+	add(func(context.Context) check { return tempDir() })
+	add(x.tesseract)
+	add(x.reading)
+	add(func(context.Context) check { return jpegSize() })
+	add(engine)
+	add(selfTest)
+	if x.given {
+		add(func(context.Context) check { return x.configuration() })
+	}
+	if x.given && x.configErr == nil {
+		add(func(context.Context) check { return x.files() })
+		out = append(out, x.rewards(ctx)...)
+	}
+	add(x.address)
+	return out
+}
+
+func system() check {
+	kernel := ""
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		kernel = " " + strings.TrimSpace(string(b))
+	}
+	return check{Name: "system", State: stateOK, Detail: fmt.Sprintf("%s/%s%s, %d CPUs (%d used), %s",
+		runtime.GOOS, runtime.GOARCH, kernel, runtime.NumCPU(), runtime.GOMAXPROCS(0), runtime.Version())}
+}
+
+// memory compares what there is with what the configuration may take.
+func (x *exam) memory() check {
+	c := check{Name: "memory", State: stateOK}
+	total, available, limit := memory()
+	parts := []string{}
+	for _, p := range []struct {
+		name  string
+		bytes int64
+	}{{"total", total}, {"available", available}, {"cgroup limit", limit}} {
+		if p.bytes > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", p.name, gib(p.bytes)))
+		}
+	}
+	if c.Detail = strings.Join(parts, ", "); c.Detail == "" {
+		c.Detail = "unknown on this system"
+		return c
+	}
+	// Where nothing bounds the process it is the machine that does.
+	have, may := cmp.Or(limit, total), x.cfg.Loop.MaxBytes+x.cfg.Pool.Decode.BudgetBytes
+	if limit > 0 && total > 0 {
+		have = min(limit, total)
+	}
+	if have < may {
+		c.State = stateWarn
+		c.Advice = fmt.Sprintf("loop.max_bytes and pool.decode.budget_bytes allow %s together: lower them", gib(may))
+	}
+	return c
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+// fewDescriptors is what 1,000 connections, children and files stay below.
+const fewDescriptors = 4096
+
+func descriptors() check {
+	c := check{Name: "file descriptors", State: stateOK}
+	n, ok := descriptorLimit()
+	if !ok {
+		c.Detail = "no limit is known on this system"
+		return c
+	}
+	c.Detail = fmt.Sprintf("at most %d", n)
+	if n < fewDescriptors {
+		c.State = stateWarn
+		c.Advice = fmt.Sprintf("raise it to %d or more (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker): every connection takes one", fewDescriptors)
+	}
+	return c
+}
+
+func tempDir() check {
+	c := check{Name: "temporary files", Required: true, State: stateOK, Detail: os.TempDir()}
+	f, err := os.CreateTemp("", "rewardloop-doctor-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, 4096))
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make it writable, or name another folder in TMPDIR"
+	}
+	return c
+}
+
+func (x *exam) configuration() check {
+	c := check{Name: "configuration", Required: true, State: stateOK}
+	if x.configErr != nil {
+		c.State, c.Detail, c.Advice = stateMissing, x.configErr.Error(), "mend the lines above; rewardloop config check says the same"
+		return c
+	}
+	c.Detail = fmt.Sprintf("%d rewards, %d workers", len(x.cfg.Profiles), x.cfg.NumWorkers)
+	if notes := x.cfg.Notes(); len(notes) > 0 {
+		lines := make([]string, len(notes))
+		for i, n := range notes {
+			lines[i] = n.String()
+		}
+		c.State, c.Advice = stateWarn, strings.Join(lines, "\n")
+	}
+	return c
+}
+
+// files checks that what the section server names can be read.
+func (x *exam) files() check {
+	c := check{Name: "server files", Required: true, State: stateOK}
+	s := x.cfg.Server
+	var names []string
+	var errs []error
+	for _, f := range []struct{ key, path string }{
+		{"token_file", s.TokenFile}, {"tls_cert", s.TLSCert}, {"tls_key", s.TLSKey}, {"client_ca", s.ClientCA},
+	} {
+		if f.path == "" {
+			continue
+		}
+		names = append(names, f.key)
+		if _, err := os.ReadFile(f.path); err != nil {
+			errs = append(errs, fmt.Errorf("server.%s: %w", f.key, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user"
+	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
+		c.Detail = "none are named"
+	}
+	return c
+}
+
+// address tries the address that serve would listen on.
+func (x *exam) address(ctx context.Context) check {
+	c := check{Name: "address", Required: x.given, State: stateOK, Detail: x.cfg.Server.Listen + " is free"}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", x.cfg.Server.Listen)
+	switch {
+	case err == nil:
+		_ = l.Close() // it was only tried
+	case errors.Is(err, syscall.EADDRINUSE):
+		c.State, c.Detail = stateWarn, x.cfg.Server.Listen+" is in use"
+		c.Advice = "if that is not a rewardloop that runs already, stop it, or name another address with server.listen or --listen"
+	default:
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name an address of this machine in server.listen, with a port this user may use"
+	}
+	return c
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// examples returns the lines below "Example:" of a command's help.
+func examples(t *testing.T, command string) []string {
+	t.Helper()
+	got := call(t, "", command, "--help")
+	require.Equal(t, exitOK, got.code)
+	require.Empty(t, got.stderr)
+	_, text, found := strings.Cut(got.stdout, "\nExample:\n")
+	require.True(t, found, "%s --help has no example", command)
+	var all []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if !strings.HasPrefix(line, "  ") {
+			break
+		}
+		all = append(all, strings.TrimSpace(line))
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// workplace has the files that examples name.
+func workplace(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cfg, err := os.ReadFile(filepath.Join("testdata", "cfg.yaml"))
+	require.NoError(t, err)
+	put(t, dir, "cfg.yaml", cfg)
+	put(t, dir, "token", []byte("a token of thirty-two characters\n"))
+	picture, _ := drawing(t, 1)
+	put(t, dir, "a.png", picture)
+	put(t, dir, "pictures/a.png", picture)
+	put(t, dir, "samples.jsonl", []byte(`{"id": "a", "image": "a.png"}`+"\n"))
+	return dir
+}
+
+// Examples run as they are printed, in a shell, but for ports, which must be free
+// here, and the demo's size.
+func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
+	t.Parallel()
+	bin := binary(t)
+	for _, c := range commands() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := workplace(t)
+			for _, line := range examples(t, c.name) {
+				if strings.Contains(line, "builtin://ocr") || c.name == "demo" {
+					needTesseract(t)
+				}
+				switch c.name {
+				case "serve":
+					serveExample := strings.Replace(line, ":8080", ":0", 1)
+					if serveExample == line {
+						serveExample += " --listen 127.0.0.1:0"
+					}
+					p := start(t, dir, nil, nil, strings.Fields(serveExample)[1:]...)
+					p.stderr.await(t, "serving")
+					require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+					require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
+					continue
+				case "demo":
+					golden, err := filepath.Abs(filepath.Join("..", "..", "testdata", "golden", "ocr"))
+					require.NoError(t, err)
+					if !strings.Contains(line, "--verify") {
+						line += " --samples 8 --data " + golden
+					}
+				}
+				sh := exec.Command("sh", "-c", line)
+				sh.Dir = dir
+				sh.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"))
+				out, err := sh.CombinedOutput()
+				require.NoError(t, err, "%s\n%s", line, out)
+			}
+		})
+	}
+}

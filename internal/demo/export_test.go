@@ -1,0 +1,31 @@
+package demo
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// EncodeRM and CheckRM are the tensors file's writer and reader.
+var (
+	EncodeRM = encodeRM
+	CheckRM  = checkRM
+)
+
+// Seen is an observation of a sample.
+func Seen(generated, returned time.Duration, res *wire.Result) observation { //nolint:revive // opaque to tests
+	return observation{generated, returned, res}
+}
+
+// Observations makes room for n observations.
+func Observations(n int) []observation { return make([]observation, n) } //nolint:revive // opaque to tests
+
+// TraceOf places observations on the generator's clock.
+func TraceOf(servers int, seen ...observation) (sim.Trace, error) { return newTrace(seen, servers) }
+
+// Progress as a step drives it.
+func (p *Progress) Begin(label string, total int) { p.begin(label, total) }
+func (p *Progress) Finished()                     { p.finished() }
+func (p *Progress) Result(scored bool)            { p.result(scored) }
+func (p *Progress) End()                          { p.end() }

@@ -1,0 +1,246 @@
+package loop_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// member is one of eight samples of a prompt group.
+func member(i int) *rewards.Sample {
+	s := rig.Sample(fmt.Sprint("m", i), 3)
+	s.UID, s.GroupSize, s.Step = "prompt", 8, 1
+	return s
+}
+
+// twoTerms are a sure term of value 100 and an optional one, weight 0.5, whose value
+// is the member's number and which fails for those listed.
+func twoTerms(t *testing.T, failing ...string) map[string]*rewards.Manager {
+	t.Helper()
+	sure := rewards.Term{Key: "sure", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+		func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 100}, nil })}
+	shaky := rewards.Term{Key: "shaky", Weight: 0.5, Scorer: rewards.ScorerFunc(
+		func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+			for _, id := range failing {
+				if s.ID == id {
+					return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
+				}
+			}
+			return rewards.Score{Value: float64(s.ID[1] - '0')}, nil
+		})}
+	return profiles(t, sure, shaky)
+}
+
+// both runs a test over both ways in: send takes the members, and the function that
+// it returns gives their results.
+func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s *stage, send func(...*rewards.Sample) func(id string) *wire.Result)) {
+	t.Helper()
+	timed := o
+	timed.Loop.SampleTimeout = time.Minute
+	t.Run("submitted", func(t *testing.T) {
+		t.Parallel()
+		onStage(t, o, func(t *testing.T, s *stage) {
+			p, err := rewards.ParseSamplePolicy(policy)
+			require.NoError(t, err)
+			futures := map[string]*loop.Future{}
+			test(t, s, func(samples ...*rewards.Sample) func(string) *wire.Result {
+				for _, sample := range samples {
+					f, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: sample, Timeout: time.Minute, Policy: &p})
+					require.NoError(t, err)
+					futures[sample.ID] = f
+				}
+				return func(id string) *wire.Result { return result(t, futures[id]) }
+			})
+		})
+	})
+	t.Run("over a session", func(t *testing.T) {
+		t.Parallel()
+		onStage(t, timed, func(t *testing.T, s *stage) {
+			p := s.connect(t, wire.Hello{Run: "run", OnSampleFailure: policy})
+			defer p.drop()
+			test(t, s, func(samples ...*rewards.Sample) func(string) *wire.Result {
+				for _, sample := range samples {
+					p.send(t, sample)
+				}
+				return func(id string) *wire.Result { return p.result(t, id) }
+			})
+		})
+	})
+}
+
+func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: twoTerms(t, "m3")}
+	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		var all []*rewards.Sample
+		for i := range 8 {
+			all = append(all, member(i))
+		}
+		get := send(all[:7]...)
+		synctest.Wait()
+		time.Sleep(10 * time.Second) // the seventh of eight: the failed one waits for the last
+		get = send(all[7])
+		const mean = (0 + 1 + 2 + 4 + 5 + 6 + 7) / 7.0
+		for i := range 8 {
+			res := get(fmt.Sprint("m", i))
+			require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
+			if i != 3 {
+				require.InDelta(t, 100+0.5*float64(i), *res.RewardScore, 1e-12)
+				require.Equal(t, false, res.ExtraInfo["reward/shaky/imputed"])
+				continue
+			}
+			require.InDelta(t, 100+0.5*mean, *res.RewardScore, 1e-12)
+			require.Equal(t, true, res.ExtraInfo["reward/shaky/imputed"])
+			require.InDelta(t, mean, res.ExtraInfo["reward/shaky"], 1e-12)
+			require.Equal(t, true, res.ExtraInfo["rewardloop/valid"])
+			require.Equal(t, rewards.BadInput, res.Errors[0].Class, "the failure is told all the same")
+			require.NotNil(t, res.Group)
+			require.Equal(t, 8, res.Group.Scored)
+			require.Zero(t, res.Group.Failed+res.Group.Missing)
+			require.InDelta(t, 100+0.5*mean, *res.Group.Mean, 1e-12, "an imputed member carries no signal")
+		}
+	})
+}
+
+func TestAGroupWhoseMemberNeverArrivesEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}
+	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		start := time.Now()
+		get := send(member(0))
+		time.Sleep(5 * time.Second)
+		get = send(member(1), member(2), member(3))
+		res := get("m3")
+		require.WithinDuration(t, start.Add(time.Minute), time.Now(), 200*time.Millisecond, "the deadline of its first member")
+		require.Equal(t, rewards.Scored, res.Outcome)
+		require.InDelta(t, 100+0.5*(0+1+2)/3.0, *res.RewardScore, 1e-12)
+		require.Equal(t, 4, res.Group.Missing)
+		// One that comes after the end is scored on its own.
+		get = send(member(5))
+		require.InDelta(t, 102.5, *get("m5").RewardScore, 1e-12)
+	})
+}
+
+func TestATermThatFailedForTheWholeGroupLeavesNoScore(t *testing.T) {
+	t.Parallel()
+	all := ids("m", 8)
+	o := rig.Options{Workers: 2, Profiles: twoTerms(t, all...)}
+	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		var samples []*rewards.Sample
+		for i := range 8 {
+			samples = append(samples, member(i))
+		}
+		get := send(samples...)
+		rewardsSeen := map[float64]bool{}
+		for _, id := range all {
+			res := get(id)
+			require.Equal(t, rewards.Scored, res.Outcome, "the term is left out for the whole group")
+			rewardsSeen[*res.RewardScore] = true
+			require.Nil(t, res.ExtraInfo["reward/shaky"])
+		}
+		require.Len(t, rewardsSeen, 1, "all are scored by the other term")
+	})
+}
+
+func TestAFailedSampleHasTheMeanOfItsGroupBesideItsNullScore(t *testing.T) {
+	t.Parallel()
+	score := func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+		if s.ID == "m3" {
+			return rewards.Score{}, rewards.BadInput
+		}
+		return rewards.Score{Value: float64(s.ID[1] - '0')}, nil
+	}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		var samples []*rewards.Sample
+		for i := range 8 {
+			samples = append(samples, member(i))
+		}
+		get := send(samples...)
+		for i := range 8 {
+			res := get(fmt.Sprint("m", i))
+			if i != 3 {
+				require.Equal(t, rewards.Scored, res.Outcome)
+				require.Nil(t, res.Substitute)
+				continue
+			}
+			require.Equal(t, rewards.Failed, res.Outcome)
+			require.Nil(t, res.RewardScore, "the wire never invents")
+			require.Equal(t, "group_mean", res.Substitute.Policy)
+			require.InDelta(t, 25/7.0, *res.Substitute.Value, 1e-12)
+			require.Equal(t, 1, res.Group.Failed)
+		}
+	})
+}
+
+func TestAGroupWithoutAValidMemberHasNoMean(t *testing.T) {
+	t.Parallel()
+	score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
+		return rewards.Score{}, rewards.BadInput
+	}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		var samples []*rewards.Sample
+		for i := range 8 {
+			samples = append(samples, member(i))
+		}
+		get := send(samples...)
+		for _, id := range ids("m", 8) {
+			res := get(id)
+			require.Equal(t, rewards.Failed, res.Outcome)
+			require.Nil(t, res.Substitute.Value)
+		}
+	})
+}
+
+func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
+		return rewards.Score{}, rewards.BadInput
+	}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	both(t, o, "value:-1", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		start := time.Now()
+		res := send(member(0))("m0")
+		require.Less(t, time.Since(start), time.Second)
+		require.Nil(t, res.RewardScore)
+		require.InDelta(t, -1.0, *res.Substitute.Value, 0)
+	})
+}
+
+func TestACancelledMemberDoesNotWaitForItsGroup(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		p, err := rewards.ParseSamplePolicy("group_mean")
+		require.NoError(t, err)
+		f, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: member(0), Policy: &p})
+		require.NoError(t, err)
+		f.Cancel("not wanted")
+		start := time.Now()
+		require.Equal(t, rewards.OutcomeCancelled, result(t, f).Outcome)
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
+
+func TestAHeldMemberIsReleasedAtItsOwnDeadline(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}, func(t *testing.T, s *stage) {
+		first := s.submitFor(t, "_run", member(0), time.Hour) // opens the group for an hour
+		require.Equal(t, rewards.Scored, result(t, first).Outcome)
+		start := time.Now()
+		res := result(t, s.submitFor(t, "_run", member(3), 10*time.Second))
+		require.WithinDuration(t, start.Add(10*time.Second), time.Now(), 200*time.Millisecond)
+		require.Equal(t, rewards.Scored, res.Outcome)
+		require.InDelta(t, 100.0, *res.RewardScore, 1e-12, "the mean of the one member that is there")
+	})
+}

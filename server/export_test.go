@@ -1,0 +1,34 @@
+package server
+
+import "context"
+
+// Joiner gives tests the joiner without HTTP around it.
+type Joiner struct{ j *joiner }
+
+// NewJoiner makes one.
+func NewJoiner(life context.Context, cfg Config) Joiner { return Joiner{newJoiner(life, cfg)} }
+
+// Do asks for the answer of key; score returns a body and whether it is transient.
+func (j Joiner) Do(ctx context.Context, key string, score func(context.Context) ([]byte, bool)) (body []byte, begun bool, err error) {
+	a, begun, err := j.j.do(ctx, keyOf([]byte(key)), func(ctx context.Context) answer {
+		body, transient := score(ctx)
+		return answer{body: body, transient: transient}
+	})
+	return a.body, begun, err
+}
+
+// Wait waits for the flights.
+func (j Joiner) Wait(ctx context.Context) error { return j.j.wait(ctx) }
+
+// ParseSamples runs the parser of /v1/score.
+func ParseSamples(text []byte) (n int, err error) {
+	t, err := parseJSON(text)
+	if err != nil {
+		return 0, err
+	}
+	p := &jsonParser{most: 100, longest: 1 << 40, request: "r"}
+	if err := p.readRequest(t); err != nil {
+		return 0, err
+	}
+	return len(p.batch.plans), p.finish()
+}
