@@ -16,8 +16,9 @@ import (
 // is there.
 type roundTrip func(ctx context.Context, lane int) error
 
-// tripTimeout bounds one round trip, so that a lost answer ends the run.
-const tripTimeout = 30 * time.Second
+// overtime is how long after its end a load may wait for answers, so that a lost one
+// ends the run.
+const overtime = 30 * time.Second
 
 // outcome is what a load has measured.
 type outcome struct {
@@ -59,17 +60,18 @@ func (u usage) since(from usage) usage {
 // closedLoop keeps window samples in flight on each of lanes connections for the
 // time given: the most the path takes.
 func closedLoop(ctx context.Context, do roundTrip, lanes, window int, lasting time.Duration) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, lasting+overtime)
+	defer cancel()
 	var stop atomic.Bool
 	parts := make([][]time.Duration, lanes*window)
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
-	runtime.GC()
 	before, start := used(), time.Now()
 	for i := range parts {
 		wg.Go(func() {
 			for !stop.Load() && errs[i] == nil {
 				at := time.Now()
-				errs[i] = bounded(ctx, do, i%lanes)
+				errs[i] = do(ctx, i%lanes)
 				parts[i] = append(parts[i], time.Since(at))
 			}
 			stop.Store(stop.Load() || errs[i] != nil)
@@ -85,18 +87,19 @@ func closedLoop(ctx context.Context, do roundTrip, lanes, window int, lasting ti
 // not earlier ones are answered; a latency counts from the moment the sample was to
 // be sent. The moments follow from the seed.
 func openLoop(ctx context.Context, do roundTrip, lanes int, rate float64, lasting time.Duration, seed uint64) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, lasting+overtime)
+	defer cancel()
 	moments := arrivals(rate, lasting, seed)
 	parts := make([][]time.Duration, len(moments))
 	errs := make([]error, len(moments))
 	var wg sync.WaitGroup
-	runtime.GC()
 	before, start := used(), time.Now()
 	for i, at := range moments {
 		if wait := time.Until(start.Add(at)); wait > 0 {
 			time.Sleep(wait)
 		}
 		wg.Go(func() {
-			errs[i] = bounded(ctx, do, i%lanes)
+			errs[i] = do(ctx, i%lanes)
 			parts[i] = []time.Duration{time.Since(start.Add(at))}
 		})
 	}
@@ -115,12 +118,6 @@ func arrivals(rate float64, lasting time.Duration, seed uint64) []time.Duration 
 		}
 		out = append(out, time.Duration(at*float64(time.Second)))
 	}
-}
-
-func bounded(ctx context.Context, do roundTrip, lane int) error {
-	ctx, cancel := context.WithTimeout(ctx, tripTimeout)
-	defer cancel()
-	return do(ctx, lane)
 }
 
 func finished(parts [][]time.Duration, start time.Time, before usage, err error) (outcome, error) {

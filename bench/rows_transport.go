@@ -132,12 +132,14 @@ func newTransportTrial(ctx context.Context, p payload, o Options) (_ Trial, err 
 	if t.bare, err = newBare(ctx, lanes); err != nil {
 		return nil, err
 	}
-	for _, do := range []roundTrip{t.ours, t.theirs} { // buffers, connections and the run's mean are warm
-		if _, err := closedLoop(ctx, do, lanes, p.window, t.lasting/3); err != nil {
-			return nil, err
-		}
-	}
 	return t, nil
+}
+
+// warm fills the side's pools of buffers, which the garbage collector has emptied
+// while the other side ran.
+func (t *transportTrial) warm(ctx context.Context, do roundTrip) error {
+	_, err := closedLoop(ctx, do, lanes, t.p.window, t.lasting/6)
+	return err
 }
 
 // sample is number i of a trainer that has 512 samples in a step, 16 of each prompt.
@@ -170,7 +172,7 @@ func (t *transportTrial) Measure(ctx context.Context, rep int) (Readings, error)
 	half := func(do roundTrip) (o outcome, err error) {
 		return openLoop(ctx, do, lanes, r["half_load_per_s"], t.lasting, uint64(rep)) //nolint:gosec // counts from 0
 	}
-	if err := t.both(rep, "full", full, func(side string, o outcome) {
+	if err := t.both(ctx, rep, "full", full, func(side string, o outcome) {
 		n := float64(o.samples)
 		r[side+"_per_s"] = o.perSecond()
 		r[side+"_p99_full_ms"] = o.quantile(0.99)
@@ -181,27 +183,29 @@ func (t *transportTrial) Measure(ctx context.Context, rep int) (Readings, error)
 		return nil, err
 	}
 	r["half_load_per_s"] = r["ours_per_s"] / 2
-	err := t.both(rep, "half", half, func(side string, o outcome) {
+	err := t.both(ctx, rep, "half", half, func(side string, o outcome) {
 		r[side+"_p50_ms"], r[side+"_p99_ms"] = o.quantile(0.5), o.quantile(0.99)
 	})
 	return r, err
 }
 
 // both puts a load on both sides, the one first that was last in the repetition before.
-func (t *transportTrial) both(rep int, name string, load func(roundTrip) (outcome, error), note func(side string, o outcome)) error {
-	ours := func() (outcome, error) {
-		var o outcome
-		err := profiled(t.profile, t.p.name+"-"+name, rep, func() (err error) { o, err = load(t.ours); return err })
-		return o, err
-	}
+func (t *transportTrial) both(ctx context.Context, rep int, name string, load func(roundTrip) (outcome, error), note func(side string, o outcome)) error {
 	sides := []struct {
 		name string
-		run  func() (outcome, error)
-	}{{"ours", ours}, {"bare", func() (outcome, error) { return load(t.theirs) }}}
+		do   roundTrip
+	}{{"ours", t.ours}, {"bare", t.theirs}}
 	for i := range sides {
 		s := sides[(i+rep)%2]
-		o, err := s.run()
-		if err != nil {
+		if err := t.warm(ctx, s.do); err != nil {
+			return err
+		}
+		profile := t.profile
+		if s.name == "bare" {
+			profile = ""
+		}
+		var o outcome
+		if err := profiled(profile, t.p.name+"-"+name, rep, func() (err error) { o, err = load(s.do); return err }); err != nil {
 			return err
 		}
 		note(s.name, o)

@@ -11,7 +11,7 @@ import (
 //	return rewards.Score{}, fmt.Errorf("%w: no quoted text in ground_truth or prompt", rewards.BadInput)
 //
 // Its string is the code that crosses the wire and the label of the metric.
-type Class string
+type Class string //nolint:errname // a sentinel and a label more than an error type
 
 // The classes. Those of the scorer's side come first, those that only the loop
 // and the edges give come second.

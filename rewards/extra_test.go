@@ -60,9 +60,14 @@ func TestColumnsAreTheKeysOfEveryResultBeforeThereIsOne(t *testing.T) {
 	sc := declaring{byID(nil), threeKinds}
 	m := manager(t, term("t", sc), term("other", declaring{constant(1), nil}))
 	assert.Equal(t, []rewards.Field{
-		{"reward/combined", rewards.Number}, {"reward/other", rewards.Number}, {"reward/other/imputed", rewards.Bool},
-		{"reward/t", rewards.Number}, {"reward/t/b", rewards.Bool}, {"reward/t/imputed", rewards.Bool},
-		{"reward/t/n", rewards.Number}, {"reward/t/s", rewards.String},
+		{"reward/combined", rewards.Number},
+		{"reward/other", rewards.Number},
+		{"reward/other/imputed", rewards.Bool},
+		{"reward/t", rewards.Number},
+		{"reward/t/b", rewards.Bool},
+		{"reward/t/imputed", rewards.Bool},
+		{"reward/t/n", rewards.Number},
+		{"reward/t/s", rewards.String},
 	}, m.Columns())
 	single := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true})
 	for _, m := range []*rewards.Manager{m, single} {

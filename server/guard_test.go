@@ -46,10 +46,10 @@ func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 		body         []byte
 		basic        bool
 	}{
-		{http.MethodPost, "/", pic, false},
-		{http.MethodPost, "/scorers/picky", pic, false},
-		{http.MethodPost, "//", pic, false},
-		{http.MethodPost, "/v1/score", []byte(`{}`), false},
+		{http.MethodPost, "/", pic, true},
+		{http.MethodPost, "/scorers/picky", pic, true},
+		{http.MethodPost, "//", pic, true},
+		{http.MethodPost, "/v1/score", []byte(`{}`), true},
 		{http.MethodGet, "/", nil, true},
 		{http.MethodGet, "/v1/pending", nil, true},
 		{http.MethodGet, "/v1/workers", nil, true},

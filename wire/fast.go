@@ -289,10 +289,6 @@ func (t Ticket) Encode() ([]byte, error) {
 		field(`,"expect":`)
 		w.out = strconv.AppendInt(w.out, int64(t.Expect), 10)
 	}
-	if t.Trace != "" {
-		field(`,"trace":`)
-		w.text(t.Trace)
-	}
 	return append(w.out, '}'), w.err
 }
 
@@ -336,8 +332,6 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			}
 		case "expect":
 			err = number(func(n int64) { t.Expect = time.Duration(n) })
-		case "trace":
-			t.Trace, err = s.string()
 		default:
 			_, err = s.value()
 		}

@@ -36,8 +36,6 @@ type Ticket struct {
 	// fails sooner rests until it has passed, so that a worker that fails at once
 	// draws no more than its share.
 	Expect time.Duration `json:"expect,omitempty"`
-	// Trace is a W3C traceparent, if the client sent one.
-	Trace string `json:"trace,omitempty"`
 }
 
 // Key names the attempt among all of a gateway's tickets.

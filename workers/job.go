@@ -204,10 +204,11 @@ func (w *Worker) abandon(j *job) {
 	}
 }
 
-// defaultExpect is what a sample is taken to last before the run has a mean.
+// defaultExpect is what a sample is taken to last before the run has a mean: it
+// doubles with each failure in a row, for nothing is known of slow scorers yet.
 const (
-	defaultExpect = 100 * time.Millisecond
-	maxRest       = 5 * time.Second
+	defaultExpect = time.Second
+	maxRest       = 30 * time.Second
 )
 
 // rest keeps the slot of a sample that failed sooner than samples of its run last:
@@ -218,7 +219,9 @@ func (w *Worker) rest(work context.Context, j *job, res *wire.Result, took time.
 	}
 	expect := j.ticket.Expect
 	if expect == 0 {
-		expect = defaultExpect
+		w.mu.Lock()
+		expect = defaultExpect << min(max(w.breaker.failures-1, 0), 5)
+		w.mu.Unlock()
 	}
 	left := min(expect-took, maxRest)
 	if left <= 0 {

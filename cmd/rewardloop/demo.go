@@ -79,7 +79,7 @@ func runDemo(ctx context.Context, e env, cfg demo.Config, data, out string) erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stderr, "rewardloop demo: %d pictures of %s; starting a server with its workers\n", len(pictures), dir)
+	fmt.Fprintf(e.stderr, "rewardloop demo: %d pictures of %s; starting a server\n", len(pictures), dir)
 	cfg.Log = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cfg.Progress = demo.NewProgress(e.stderr, isTerminal(e.stderr))
 	d, err := demo.Run(ctx, cfg, pictures)
@@ -113,7 +113,7 @@ Next
   rewardloop demo --verify%s
       computes every figure above again from these files
   rewardloop serve reward.custom_reward_function.path=builtin://ocr
-      the same server, for your own rollouts; examples/flowgrpo_ocr streams to it
+      the same server for your own rollouts; see examples/flowgrpo_ocr
 `, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, flag)
 }
 

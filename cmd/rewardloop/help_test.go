@@ -38,7 +38,7 @@ func workplace(t *testing.T) string {
 	cfg, err := os.ReadFile(filepath.Join("testdata", "cfg.yaml"))
 	require.NoError(t, err)
 	put(t, dir, "cfg.yaml", cfg)
-	put(t, dir, "token", []byte("a token of thirty-two characters\n"))
+	put(t, dir, "token", []byte("a-token-of-more-than-thirty-two-characters\n"))
 	picture, _ := drawing(t, 1)
 	put(t, dir, "a.png", picture)
 	put(t, dir, "pictures/a.png", picture)

@@ -132,52 +132,55 @@ type scoreFiles struct {
 }
 
 // openScoreFiles opens everything before the first sample is scored.
-func openScoreFiles(f *scoreFlags, e env) (files *scoreFiles, err error) {
-	files = &scoreFiles{in: e.stdin, out: e.stdout, dir: "."}
-	defer func() {
-		if err != nil {
-			files.close()
-		}
-	}()
-	if f.root != "" {
-		if files.root, err = os.OpenRoot(f.root); err != nil {
-			return nil, fmt.Errorf("--media-root: %w", err)
+func openScoreFiles(f *scoreFlags, e env) (*scoreFiles, error) {
+	files := &scoreFiles{in: e.stdin, out: e.stdout, dir: "."}
+	if err := files.openAll(f); err != nil {
+		files.close()
+		return nil, err
+	}
+	return files, nil
+}
+
+func (f *scoreFiles) openAll(a *scoreFlags) (err error) {
+	if a.root != "" {
+		if f.root, err = os.OpenRoot(a.root); err != nil {
+			return fmt.Errorf("--media-root: %w", err)
 		}
 	}
 	var before os.FileInfo
-	if f.input != "-" {
-		in, err := os.Open(f.input)
+	if a.input != "-" {
+		in, err := os.Open(a.input)
 		if err != nil {
-			return nil, fmt.Errorf("-i: %w", err)
+			return fmt.Errorf("-i: %w", err)
 		}
-		files.open = append(files.open, in)
+		f.open = append(f.open, in)
 		if before, err = in.Stat(); err != nil || before.IsDir() {
-			return nil, fmt.Errorf("-i: %s is a folder: want a file with one sample a line", f.input)
+			return fmt.Errorf("-i: %s is a folder: want a file with one sample a line", a.input)
 		}
 		if before.Mode().IsRegular() {
-			files.size = before.Size()
+			f.size = before.Size()
 		}
-		files.in, files.dir = in, filepath.Dir(f.input)
+		f.in, f.dir = in, filepath.Dir(a.input)
 	}
-	if f.output == "-" {
-		return files, nil
+	if a.output == "-" {
+		return nil
 	}
 	// Emptied only when scoring begins: what is there must not be lost to a mistake.
-	out, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE, 0o666)
+	out, err := os.OpenFile(a.output, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("-o: %w", err)
+		return fmt.Errorf("-o: %w", err)
 	}
-	files.open = append(files.open, out)
+	f.open = append(f.open, out)
 	now, err := out.Stat()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("-o: %w", err)
+		return fmt.Errorf("-o: %w", err)
 	case before != nil && os.SameFile(before, now):
-		return nil, fmt.Errorf("-o: %s is the input", f.output)
+		return fmt.Errorf("-o: %s is the input", a.output)
 	}
-	files.regular = now.Mode().IsRegular()
-	files.out = out
-	return files, nil
+	f.regular = now.Mode().IsRegular()
+	f.out = out
+	return nil
 }
 
 // begin empties the output.

@@ -265,28 +265,30 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 	w := bufio.NewWriterSize(out, 64<<10)
 	var broken error
-	for it := range s.items {
+	fails := func(err error) {
+		if err != nil && broken == nil {
+			broken = err
+			stop(err)
+		}
+	}
+	for {
+		if len(s.items) == 0 { // whoever reads along sees what there is
+			fails(w.Flush())
+		}
+		it, ok := <-s.items
+		if !ok {
+			break
+		}
 		if it.future != nil && !ended(it.future) {
-			if err := w.Flush(); err != nil && broken == nil { // whoever reads along sees what there is
-				broken = err
-				stop(err)
-			}
+			fails(w.Flush())
 			s.show.waits(it)
 			<-it.future.Done() // its deadline is the loop's
 		}
 		r := answer(it)
 		line := encode(r)
 		s.show.done(it, r)
-		if broken != nil {
-			continue
-		}
-		if _, err := w.Write(line); err != nil {
-			broken = err
-			stop(err)
-		}
-	}
-	if broken == nil {
-		broken = w.Flush()
+		_, err := w.Write(line) // of a writer that failed once it fails at once
+		fails(err)
 	}
 	if broken != nil {
 		return fmt.Errorf("writing the scores: %w", broken)

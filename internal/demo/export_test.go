@@ -13,13 +13,16 @@ var (
 	CheckRM  = checkRM
 )
 
+// MeanScore is what calibration makes of its results.
+var MeanScore = meanScore
+
 // Seen is an observation of a sample.
-func Seen(generated, returned time.Duration, res *wire.Result) observation { //nolint:revive // opaque to tests
+func Seen(generated, returned time.Duration, res *wire.Result) observation {
 	return observation{generated, returned, res}
 }
 
 // Observations makes room for n observations.
-func Observations(n int) []observation { return make([]observation, n) } //nolint:revive // opaque to tests
+func Observations(n int) []observation { return make([]observation, n) }
 
 // TraceOf places observations on the generator's clock.
 func TraceOf(servers int, seen ...observation) (sim.Trace, error) { return newTrace(seen, servers) }

@@ -1,9 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/client"
@@ -99,19 +101,24 @@ func (s *stage) calibrate(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	return meanScore(run.seen, 2*s.cfg.Slots)
+}
+
+// meanScore leaves the first results out, unless they are more than half: a reader's
+// first pictures take twice as long as the others (measured).
+func meanScore(seen []observation, first int) (time.Duration, error) {
+	got := slices.DeleteFunc(slices.Clone(seen), func(o observation) bool { return o.res.RewardScore == nil })
+	if len(got) == 0 {
+		res := seen[0].res
+		return 0, fmt.Errorf("demo: %w; sample %s was %s: %v", ErrNothingScored, res.ID, res.Outcome, res.Errors)
+	}
+	slices.SortFunc(got, func(a, b observation) int { return cmp.Compare(a.res.Seq, b.res.Seq) })
+	got = got[min(first, len(got)/2):]
 	var sum time.Duration
-	n := 0
-	for _, o := range run.seen {
-		if o.res.RewardScore != nil {
-			sum += o.score()
-			n++
-		}
+	for _, o := range got {
+		sum += o.score()
 	}
-	if n == 0 {
-		first := run.seen[0].res
-		return 0, fmt.Errorf("demo: %w; sample %s was %s: %v", ErrNothingScored, first.ID, first.Outcome, first.Errors)
-	}
-	return sum / time.Duration(n), nil
+	return sum / time.Duration(len(got)), nil
 }
 
 func (s *stage) dial(ctx context.Context, run string) (*client.Client, error) {

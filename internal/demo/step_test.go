@@ -1,8 +1,8 @@
 package demo_test
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -80,19 +80,13 @@ func TestSpansLieBetweenTheTruthAndTheirReturn(t *testing.T) {
 			}
 		}
 		seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-		var trace sim.Trace
-		{
-			seen := make([]*wire.Result, n)
-			for i := range n {
-				seen[i] = scored(fmt.Sprint(i), fmt.Sprint(truth.Server[i]), order[i], 1e3*(truth.Started[i]-g[i]), 1e3*r[i])
-			}
-			args := demo.Observations(n)
-			for i := range n {
-				args[i] = demo.Seen(seconds(g[i]), seconds(truth.Finished[i]+0.01*draw.Float64())+time.Microsecond, seen[i])
-			}
-			trace, err = demo.TraceOf(servers, args...)
-			require.NoError(t, err)
+		seen := demo.Observations(n)
+		for i := range n {
+			res := scored(strconv.Itoa(i), strconv.Itoa(truth.Server[i]), order[i], 1e3*(truth.Started[i]-g[i]), 1e3*r[i])
+			seen[i] = demo.Seen(seconds(g[i]), seconds(truth.Finished[i]+0.01*draw.Float64())+time.Microsecond, res)
 		}
+		trace, err := demo.TraceOf(servers, seen...)
+		require.NoError(t, err)
 		rep, err := sim.Measure(trace)
 		require.NoError(t, err)
 		require.LessOrEqual(t, rep.Peak, servers)
@@ -102,4 +96,25 @@ func TestSpansLieBetweenTheTruthAndTheirReturn(t *testing.T) {
 			require.InDelta(t, r[i], *s.Scored-*s.Started, 1e-6)
 		}
 	}
+}
+
+func TestCalibrationLeavesOutColdReadersAndSamplesWithoutAScore(t *testing.T) {
+	t.Parallel()
+	seen := demo.Observations(6)
+	for i, ms := range []float64{900, 10, 20, 800, 30, 40} {
+		seq := map[int]uint64{0: 1, 3: 2}[i] // the cold ones came first
+		if seq == 0 {
+			seq = uint64(10 + i)
+		}
+		seen[i] = demo.Seen(0, time.Second, scored(strconv.Itoa(i), "w0", seq, 0, ms))
+	}
+	mean, err := demo.MeanScore(seen, 2)
+	require.NoError(t, err)
+	assert.Equal(t, 25*time.Millisecond, mean)
+	mean, err = demo.MeanScore(seen[:2], 100)
+	require.NoError(t, err)
+	assert.Equal(t, 10*time.Millisecond, mean, "half of them stay")
+	failed := demo.Seen(0, time.Second, &wire.Result{ID: "a", Outcome: rewards.Failed})
+	_, err = demo.MeanScore(append(demo.Observations(0), failed), 2)
+	require.ErrorIs(t, err, demo.ErrNothingScored)
 }

@@ -9,7 +9,7 @@ import (
 // holds and what Verify computes again.
 func (rep *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pictures of %d prompts from %d simulated GPUs; OCR reward, flow_grpo's formula\n",
+	fmt.Fprintf(&b, "%d pictures of %d prompts from %d simulated GPUs, scored by builtin://ocr\n",
 		rep.Samples, len(rep.Groups), rep.About.GPUs)
 	fmt.Fprintf(&b, "read by %s\n", rep.About.Reader)
 	fmt.Fprintf(&b, "on %s\n", count(rep.About.Slots, "slot"))

@@ -28,22 +28,28 @@ func made(t *testing.T) *demo.Demo {
 	formula, err := ocr.Preset(ocr.FlowGRPO)
 	require.NoError(t, err)
 	d := &demo.Demo{Record: demo.Record{About: demo.About{Reader: "a reader", Slots: 2, GPUs: 2, Seed: 1}}}
-	texts := [][2]string{ // read, rendered
-		{"Open", "Open"}, {"0pen", "Open"}, {"Oen", "Oen"}, {"", "pen"},
-		{"Wet Paint", "Wet Paint"}, {"WetPaint", "Wet Paint"}, {"wet paint!", "Wet Paint"}, {"Wet Paint", "Wet Paint"},
+	texts := []struct{ read, rendered string }{
+		{"Open", "Open"},
+		{"0pen", "Open"},
+		{"Oen", "Oen"},
+		{"", "pen"},
+		{"Wet Paint", "Wet Paint"},
+		{"WetPaint", "Wet Paint"},
+		{"wet paint!", "Wet Paint"},
+		{"Wet Paint", "Wet Paint"},
 	}
 	var g, r []float64
 	for i, text := range texts {
 		target := []string{"Open", "Wet Paint"}[i/4]
-		m, err := formula.Compare(target, text[0])
+		m, err := formula.Compare(target, text.read)
 		require.NoError(t, err)
 		id, uid := fmt.Sprintf("s%d", i), fmt.Sprintf("g%d", i/4)
 		d.Record.Samples = append(d.Record.Samples, demo.Sample{
-			ID: id, UID: uid, Index: i, Target: target, Rendered: text[1], Streaming: &m.Value, Batch: &m.Value,
+			ID: id, UID: uid, Index: i, Target: target, Rendered: text.rendered, Streaming: &m.Value, Batch: &m.Value,
 		})
 		d.Scores = append(d.Scores, demo.Score{
 			ID: id, Index: i, UID: uid, Outcome: rewards.Scored, RewardScore: &m.Value,
-			Details: map[string]any{"target": target, "text": text[0]},
+			Details: map[string]any{"target": target, "text": text.read},
 		})
 		g, r = append(g, 0.3*float64(i+1)), append(r, 0.4)
 	}
@@ -91,7 +97,7 @@ func TestEveryFigureOfTheReportFollowsFromTheRecord(t *testing.T) {
 		assert.Contains(t, text, want)
 	}
 	for line := range strings.Lines(text) {
-		assert.LessOrEqual(t, len([]rune(line)), 81, "%q", line)
+		assert.LessOrEqual(t, len([]rune(line)), 80, "%q", line)
 	}
 }
 

@@ -201,11 +201,15 @@ func (n *Node) profiles() []server.Profile {
 	return out
 }
 
+// pickleBytes bounds a pickled body whatever body_bytes says: what the decoder makes of
+// it is bounded by the same figure.
+const pickleBytes = 64 << 20
+
 func (n *Node) serverConfig() server.Config {
 	s, l := n.cfg.Server, n.cfg.Loop
 	return server.Config{
 		Listen: s.Listen, TokenFile: s.TokenFile, TLSCert: s.TLSCert, TLSKey: s.TLSKey, ClientCA: s.ClientCA,
-		PickleBytes: s.BodyBytes, JSONBytes: s.BodyBytes, BodiesBytes: max(l.MaxBytes, 2*s.BodyBytes),
+		PickleBytes: min(s.BodyBytes, pickleBytes), JSONBytes: s.BodyBytes, BodiesBytes: max(l.MaxBytes, 2*s.BodyBytes),
 		SampleTimeout: l.HTTPSampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		// A sample beyond message_bytes is read to its end and answered by name; only
 		// one far beyond costs its sender the connection.

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+)
+
+// examined runs doctor --json and returns the checks by name.
+func examined(t *testing.T, args ...string) (outcome, map[string]check) {
+	t.Helper()
+	got := call(t, "", append([]string{"doctor", "--json"}, args...)...)
+	var report struct {
+		OK     bool    `json:"ok"`
+		Checks []check `json:"checks"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stdout)
+	require.Equal(t, got.code == exitOK, report.OK)
+	byName := map[string]check{}
+	for _, c := range report.Checks {
+		byName[c.Name] = c
+		if c.State != stateOK {
+			require.NotEmpty(t, c.Advice, "%s says what is wrong and not what to do", c.Name)
+		}
+	}
+	require.Len(t, byName, len(report.Checks))
+	return got, byName
+}
+
+func TestAMachineThatRunsTheseTestsPassesTheDoctor(t *testing.T) {
+	t.Parallel()
+	got, checks := examined(t)
+	require.Equal(t, exitOK, got.code, got.stdout)
+	for _, name := range []string{"version", "system", "temporary files", "jpeg", "engine", "whole path"} {
+		require.Equal(t, stateOK, checks[name].State, checks[name].Detail)
+	}
+	require.NotContains(t, checks, "configuration")
+	require.False(t, checks["tesseract"].Required)
+}
+
+func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
+	t.Parallel()
+	needTesseract(t)
+	got := call(t, "", "doctor")
+	require.Contains(t, got.stdout, `read "`+canary+`"`)
+	require.Contains(t, got.stdout, "everything required is there")
+	if len(tesseract.Kinds()) > 0 {
+		require.Contains(t, got.stdout, "OMP_THREAD_LIMIT=1 in the child")
+	}
+}
+
+func TestTheDoctorReadiesEveryRewardOfAConfiguration(t *testing.T) {
+	t.Parallel()
+	cfg := put(t, t.TempDir(), "two.yaml", []byte(`
+reward: {custom_reward_function: {path: builtin://jpeg_incompressibility}}
+rewards: {second: {custom_reward_function: {path: builtin://jpeg_compressibility}}}
+server: {listen: "127.0.0.1:0"}
+`))
+	got, checks := examined(t, "-c", cfg)
+	require.Equal(t, exitOK, got.code, got.stdout)
+	require.Equal(t, stateOK, checks["configuration"].State)
+	require.Equal(t, stateOK, checks["reward default"].State)
+	require.Equal(t, stateOK, checks["reward second"].State)
+	require.Equal(t, stateOK, checks["address"].State)
+}
+
+func TestTheDoctorFindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	var lc net.ListenConfig
+	taken, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() }) // after the subtests
+	dir := t.TempDir()
+	const base = "reward: {custom_reward_function: {path: builtin://jpeg_incompressibility%s}}\nserver: {listen: %q%s}\n"
+	tests := map[string]struct {
+		cfg, check, says string
+		state            state
+		code             int
+	}{
+		"a wrong configuration":   {"reward: {num_workers: none}", "configuration", "num_workers", stateMissing, exitFailure},
+		"a token that is missing": {fmt.Sprintf(base, "", "127.0.0.1:0", ", token_file: "+filepath.Join(dir, "token")), "server files", "token_file", stateMissing, exitFailure},
+		"an option that is wrong": {fmt.Sprintf(base, ", reward_kwargs: {quality: 1000}", "127.0.0.1:0", ""), "rewards", "quality", stateMissing, exitFailure},
+		"an address in use":       {fmt.Sprintf(base, "", taken.Addr().String(), ""), "address", "in use", stateWarn, exitOK},
+		"an address of others":    {fmt.Sprintf(base, "", "192.0.2.1:80", ", token_file: "+os.DevNull), "address", "192.0.2.1", stateMissing, exitFailure},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, checks := examined(t, "-c", put(t, t.TempDir(), "cfg.yaml", []byte(tt.cfg)))
+			require.Equal(t, tt.code, got.code, got.stdout)
+			require.Equal(t, tt.state, checks[tt.check].State, got.stdout)
+			require.Contains(t, checks[tt.check].Detail, tt.says)
+		})
+	}
+}
+
+// Not parallel: it changes the environment of the process.
+func TestTheDoctorMissesAFolderForTemporaryFiles(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+	got, checks := examined(t)
+	require.Equal(t, exitFailure, got.code)
+	require.Equal(t, stateMissing, checks["temporary files"].State)
+}

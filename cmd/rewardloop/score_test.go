@@ -1,0 +1,537 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// scored runs score on lines in dir with the test's configuration and returns what it
+// wrote.
+func scored(t *testing.T, dir string, lines []string, args ...string) (outcome, []outputLine) {
+	t.Helper()
+	in := put(t, dir, "in.jsonl", []byte(strings.Join(lines, "\n")+"\n"))
+	out := filepath.Join(dir, "out.jsonl")
+	got := call(t, "", append([]string{"score", "-c", "testdata/cfg.yaml", "-i", in, "-o", out}, args...)...)
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return got, parseOutput(t, string(text))
+}
+
+func parseOutput(t *testing.T, text string) []outputLine {
+	t.Helper()
+	var all []outputLine
+	for line := range strings.Lines(text) {
+		var r outputLine
+		dec := json.NewDecoder(strings.NewReader(line))
+		dec.DisallowUnknownFields()
+		require.NoError(t, dec.Decode(&r), line)
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestScoresComeInTheOrderOfTheInputEachOfItsOwnPicture(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const n = 500
+	lines, want := make([]string, n), make([]float64, n)
+	for i := range n {
+		var file []byte
+		file, want[i] = drawing(t, i)
+		put(t, dir, fmt.Sprintf("p/%d.png", i), file)
+		lines[i] = fmt.Sprintf(`{"id": "s%d", "uid": "u%d", "group_size": 5, "index": %d, "step": 3, "image": "p/%d.png", "prompt": null}`, i, i/5, i, i)
+	}
+	got, out := scored(t, dir, lines)
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Len(t, out, n)
+	for i, r := range out {
+		require.Equal(t, fmt.Sprintf("s%d", i), r.ID)
+		require.Equal(t, rewards.Scored, r.Outcome)
+		require.InDelta(t, want[i], *r.RewardScore, 1e-12, r.ID)
+		require.Contains(t, r.TimingMS, "total")
+		require.Equal(t, true, r.ExtraInfo["rewardloop/valid"])
+	}
+	require.Contains(t, got.stderr, "scored 500 of 500 samples")
+	require.Contains(t, got.stderr, "groups: 100, ")
+}
+
+func TestEveryKeyOfTheOutputIsThereEvenIfEmpty(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := put(t, dir, "in.jsonl", []byte("[]\n"))
+	got := call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", in, "-o", "-")
+	require.Equal(t, exitFailure, got.code)
+	require.JSONEq(t, `{"id": "line-1", "outcome": "rejected", "reward_score": null, "reward_extra_info": {}, "details": {},
+		"errors": [{"class": "malformed", "message": "line 1: want a JSON object, found []"}], "timing_ms": {}}`, got.stdout)
+}
+
+func TestABadLineIsReportedWithItsNumberAndTheOthersAreScored(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	picture, want := drawing(t, 7)
+	put(t, dir, "a.png", picture)
+	put(t, dir, "empty.png", nil)
+	put(t, dir, "broken.png", picture[:60])
+	put(t, dir, "anim.gif", []byte("GIF89a and so on"))
+	put(t, dir, "film.mp4", []byte("\x00\x00\x00\x20ftypisom and so on"))
+	put(t, dir, "text.txt", []byte("this is no picture"))
+	put(t, dir, "nothing/.hidden", nil)
+	put(t, dir, "mixed/1.png", picture)
+	put(t, dir, "mixed/notes.txt", []byte("no frame"))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	bad := []struct {
+		line, says string
+		class      rewards.Class
+	}{
+		{`{"id": "b", "image": `, "not JSON", rewards.Malformed},
+		{`{"id": "b"} {}`, "not JSON", rewards.Malformed},
+		{`"b"`, "want a JSON object", rewards.Malformed},
+		{"{\"id\": \"\xff\"}", "UTF-8", rewards.Malformed},
+		{`{"imgae": "a.png", "id": "b"}`, `unknown key "imgae"`, rewards.Malformed},
+		{`{"id": "b", "Image": "a.png"}`, `unknown key "Image"`, rewards.Malformed},
+		{`{"id": "b", "image": "a.png", "image": "a.png"}`, "there twice", rewards.Malformed},
+		{`{"id": 7, "image": "a.png"}`, "id: want a string, found 7", rewards.Malformed},
+		{`{"id": "b", "image": ["a.png"]}`, "image: want a string", rewards.Malformed},
+		{`{"id": "b", "images": []}`, "images: want a list", rewards.Malformed},
+		{`{"id": "b", "images": ["a.png", 1]}`, "[1]: want a string", rewards.Malformed},
+		{`{"id": "b", "image": "a.png", "video": "mixed"}`, "one of image, images and video", rewards.Malformed},
+		{`{"id": "b", "group_size": 2.5}`, "group_size: want an integer", rewards.Malformed},
+		{`{"id": "b", "index": -1}`, "index: want an integer", rewards.Malformed},
+		{`{"id": "b", "split": "test"}`, "want train or val", rewards.Malformed},
+		{`{"id": "b", "extra_info": []}`, "extra_info: want an object", rewards.Malformed},
+		{`{"id": "b", "image": "a.png", "reward": "beauty"}`, `no reward named "beauty"`, rewards.UnknownReward},
+		{`{"id": "b", "image": "missing.png"}`, "no such file", rewards.BadInput},
+		{`{"id": "b", "image": ""}`, "an empty path", rewards.BadInput},
+		{`{"id": "b", "image": "empty.png"}`, "not a PNG, JPEG or WebP picture (0 bytes", rewards.BadInput},
+		{`{"id": "b", "image": "anim.gif"}`, "is a GIF", rewards.BadInput},
+		{`{"id": "b", "image": "film.mp4"}`, "is an MP4 video", rewards.BadInput},
+		{`{"id": "b", "video": "film.mp4"}`, "give a folder of its frames", rewards.BadInput},
+		{`{"id": "b", "image": "text.txt"}`, "not a PNG, JPEG or WebP picture (18 bytes, beginning 74 68", rewards.BadInput},
+		{`{"id": "b", "image": "mixed"}`, "is a folder", rewards.BadInput},
+		{`{"id": "b", "video": "nothing"}`, "is empty", rewards.BadInput},
+		{`{"id": "b", "video": "mixed"}`, "notes.txt is not a PNG", rewards.BadInput},
+		{`{"id": "b", "video": "a.png"}`, "is not a folder", rewards.BadInput},
+		{`{"id": "b", "image": "pipe"}`, "not a regular file", rewards.BadInput},
+		{`{"id": "b", "video": "pipe"}`, "is not a folder", rewards.BadInput},
+	}
+	var lines []string
+	for i, b := range bad {
+		lines = append(lines, b.line, fmt.Sprintf(`{"id": "good%d", "image": "a.png"}`, i))
+	}
+	got, out := scored(t, dir, lines)
+	require.Equal(t, exitFailure, got.code)
+	require.Len(t, out, len(lines))
+	for i, b := range bad {
+		r, good := out[2*i], out[2*i+1]
+		require.Equal(t, rewards.Rejected, r.Outcome, b.line)
+		require.Nil(t, r.RewardScore)
+		require.Len(t, r.Errors, 1)
+		require.Equal(t, b.class, r.Errors[0].Class, b.line)
+		require.Contains(t, r.Errors[0].Message, fmt.Sprintf("line %d: ", 2*i+1))
+		require.Contains(t, r.Errors[0].Message, b.says, b.line)
+		require.Contains(t, got.stderr, fmt.Sprintf("line %d (", 2*i+1))
+		require.Equal(t, fmt.Sprintf("good%d", i), good.ID)
+		require.InDelta(t, want, *good.RewardScore, 1e-12)
+	}
+	require.Contains(t, got.stderr, fmt.Sprintf("scored %d of %d", len(bad), 2*len(bad)))
+}
+
+func TestAPictureThatCannotBeDecodedFailsAloneAndIsNoZero(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	picture, _ := drawing(t, 7)
+	put(t, dir, "broken.png", picture[:60])
+	put(t, dir, "a.png", picture)
+	got, out := scored(t, dir, []string{`{"id": "a", "image": "broken.png"}`, `{"id": "b", "image": "a.png"}`, `{"id": "c"}`})
+	require.Equal(t, exitFailure, got.code)
+	require.Equal(t, rewards.Failed, out[0].Outcome)
+	require.Nil(t, out[0].RewardScore)
+	require.Equal(t, rewards.BadInput, out[0].Errors[0].Class)
+	require.Equal(t, rewards.Scored, out[1].Outcome)
+	require.Equal(t, rewards.Failed, out[2].Outcome)
+	require.Contains(t, got.stderr, "not scored: 2 failed, by reason: bad_input 2")
+}
+
+func TestNoPathLeavesTheMediaRoot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	picture, _ := drawing(t, 3)
+	secret := put(t, dir, "secret.png", picture)
+	put(t, dir, "root/in/a.png", picture)
+	put(t, dir, "frames/1.png", picture)
+	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "root", "link.png")))
+	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "root", "up")))
+	require.NoError(t, os.Symlink("in/a.png", filepath.Join(dir, "root", "within.png")))
+	escapes := []string{
+		`"image": "../secret.png"`, `"image": "in/../../secret.png"`, `"image": "` + secret + `"`, `"image": "link.png"`,
+		`"image": "up/secret.png"`, `"images": ["in/a.png", "../secret.png"]`, `"video": "../frames"`, `"video": ["in/a.png", "link.png"]`,
+	}
+	lines := []string{`{"id": "a", "image": "in/a.png"}`, `{"id": "b", "image": "in/../in/a.png"}`, `{"id": "c", "image": "within.png"}`}
+	stays := len(lines)
+	for _, e := range escapes {
+		lines = append(lines, `{"id": "x", `+e+`}`)
+	}
+	got, out := scored(t, dir, lines, "--media-root", filepath.Join(dir, "root"))
+	require.Equal(t, exitFailure, got.code)
+	for i, r := range out {
+		if i < stays {
+			require.Equal(t, rewards.Scored, r.Outcome, lines[i])
+			continue
+		}
+		require.Equal(t, rewards.Rejected, r.Outcome, lines[i])
+		require.Contains(t, r.Errors[0].Message, "--media-root", lines[i])
+	}
+}
+
+func TestTheFramesOfAVideoAreAFolderInNaturalOrderOrAList(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, want := drawing(t, 2)
+	second, other := drawing(t, 10)
+	put(t, dir, "v/frame_2.png", first)
+	put(t, dir, "v/frame_10.png", second)
+	put(t, dir, "v/.thumbs", []byte("not a frame"))
+	got, out := scored(t, dir, []string{
+		`{"id": "folder", "video": "v"}`, `{"id": "list", "video": ["v/frame_10.png", "v/frame_2.png"]}`, `{"id": "images", "images": ["v/frame_2.png", "v/frame_10.png"]}`,
+	})
+	require.Equal(t, exitOK, got.code, got.stderr)
+	// The reward looks at the first frame.
+	require.InDelta(t, want, *out[0].RewardScore, 1e-12)
+	require.InDelta(t, other, *out[1].RewardScore, 1e-12)
+	require.InDelta(t, want, *out[2].RewardScore, 1e-12)
+}
+
+func TestTooManyFramesAndTooLargePicturesAreRejectedBeforeTheyAreRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	picture, _ := drawing(t, 2)
+	for i := range 9 {
+		put(t, dir, fmt.Sprintf("v/%d.png", i), picture)
+	}
+	big := put(t, dir, "big.png", picture)
+	require.NoError(t, os.Truncate(big, 8<<20)) // sparse
+	got, out := scored(t, dir, []string{`{"id": "v", "video": "v"}`, `{"id": "big", "image": "big.png"}`, `{"id": "a", "image": "v/1.png"}`},
+		"++pool.decode.max_frames=8", "++loop.message_bytes=4MiB")
+	require.Equal(t, exitFailure, got.code, got.stderr)
+	require.Contains(t, out[0].Errors[0].Message, "9 frames")
+	require.Contains(t, out[1].Errors[0].Message, "8388608 bytes")
+	require.Equal(t, rewards.TooLarge, out[1].Errors[0].Class)
+	require.Equal(t, rewards.Scored, out[2].Outcome)
+}
+
+func TestSamplesWithTheSameIDAreScoredIndependently(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var lines []string
+	var want []float64
+	for i := range 20 {
+		file, reward := drawing(t, i)
+		put(t, dir, fmt.Sprintf("%d.png", i), file)
+		lines = append(lines, fmt.Sprintf(`{"id": "same", "uid": "u", "group_size": 20, "image": "%d.png"}`, i))
+		want = append(want, reward)
+	}
+	got, out := scored(t, dir, lines)
+	require.Equal(t, exitOK, got.code, got.stderr)
+	for i, r := range out {
+		require.Equal(t, "same", r.ID)
+		require.InDelta(t, want[i], *r.RewardScore, 1e-12)
+	}
+	require.Contains(t, got.stderr, "groups: 1, 0 of them")
+}
+
+func TestAGroupWhoseMembersAllScoreTheSameIsCountedAsFlat(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	picture, _ := drawing(t, 2)
+	put(t, dir, "a.png", picture)
+	line := `{"id": "x", "uid": "u", "group_size": 3, "image": "a.png"}`
+	got, _ := scored(t, dir, []string{line, line, line, strings.Replace(line, `"u"`, `"v"`, 1)})
+	require.Equal(t, exitOK, got.code)
+	require.Contains(t, got.stderr, "groups: 2, 1 of them with zero std")
+	require.Contains(t, got.stderr, "1 with fewer members in the input than their group_size")
+}
+
+func TestALineOver16MiBIsRejectedAndTheNextOneRead(t *testing.T) {
+	t.Parallel()
+	r := newLineReader(io.MultiReader(
+		strings.NewReader("\ufeff{}\r\n \n"), io.LimitReader(endless('x'), maxLine+1), strings.NewReader("\n"),
+		io.LimitReader(endless('y'), maxLine-1), strings.NewReader("\nlast"),
+	))
+	var got []inputLine
+	for {
+		line, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		got = append(got, line)
+	}
+	require.Len(t, got, 4)
+	require.Equal(t, "{}", string(got[0].text))
+	require.Equal(t, 3, got[1].number)
+	require.True(t, got[1].long)
+	require.Empty(t, got[1].text)
+	require.Len(t, got[2].text, maxLine-1)
+	require.Equal(t, "last", string(got[3].text))
+	require.Equal(t, int64(2*maxLine+3+4+2+1+1+4), got[3].end)
+
+	s := &scoring{}
+	it := s.accept(t.Context(), got[1])
+	require.ErrorIs(t, it.err, rewards.TooLarge)
+}
+
+// endless yields one byte for ever.
+type endless byte
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
+}
+
+// imputing is a configuration whose term "picky" fails for one reward, the first
+// picture's, and then takes the mean of its group.
+func imputing(t *testing.T, dir string, fails float64, more string) string {
+	t.Helper()
+	return put(t, dir, "imputing.yaml", fmt.Appendf(nil, `
+reward:
+  num_workers: 1
+  reward_functions:
+    plain: {path: builtin://jpeg_incompressibility}
+    picky: {path: builtin://jpeg_incompressibility, invalid_values: [%v]}
+%s`, fails, more))
+}
+
+// Of every group the first member waits for the last one, which comes after a member
+// of each other group: more wait than the loop's queue takes.
+func TestGroupsInterleavedWiderThanTheQueueDoNotStopTheRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const groups, size = 150, 4
+	var rewardOf [size]float64
+	for i := range size {
+		var file []byte
+		file, rewardOf[i] = drawing(t, i)
+		put(t, dir, fmt.Sprintf("%d.png", i), file)
+	}
+	cfg := imputing(t, dir, rewardOf[0], "loop: {workers: {slots: 1}}\n")
+	var lines []string
+	for member := range size {
+		for g := range groups {
+			lines = append(lines, fmt.Sprintf(`{"id": "g%d_%d", "uid": "g%d", "group_size": %d, "image": "%d.png"}`, g, member, g, size, member))
+		}
+	}
+	in := put(t, dir, "in.jsonl", []byte(strings.Join(lines, "\n")))
+	begun := time.Now()
+	got := call(t, "", "score", "-c", cfg, "-i", in, "-o", "-")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Less(t, time.Since(begun), 60*time.Second) // and not the deadline of 900 s
+	out := parseOutput(t, got.stdout)
+	require.Len(t, out, groups*size)
+	mean := (rewardOf[1] + rewardOf[2] + rewardOf[3]) / 3
+	for i, r := range out[:groups] {
+		require.Equal(t, fmt.Sprintf("g%d_0", i), r.ID)
+		require.InDelta(t, mean, r.ExtraInfo["reward/picky"], 1e-9)
+		require.Equal(t, true, r.ExtraInfo["reward/picky/imputed"])
+		require.InDelta(t, rewardOf[0]+mean, *r.RewardScore, 1e-9)
+	}
+}
+
+// The first line's group is short of one member, which is rejected.
+func TestAGroupThatTheInputDoesNotCompleteIsClosedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var rewardOf [2]float64
+	for i := range rewardOf {
+		var file []byte
+		file, rewardOf[i] = drawing(t, i)
+		put(t, dir, fmt.Sprintf("%d.png", i), file)
+	}
+	cfg := imputing(t, dir, rewardOf[0], "")
+	in := put(t, dir, "in.jsonl", []byte(strings.Join([]string{
+		`{"id": "a", "uid": "u", "group_size": 3, "image": "0.png"}`,
+		`{"id": "b", "uid": "u", "group_size": 3, "image": "1.png"}`,
+		`{"id": "c", "uid": "u", "group_size": 3, "image": "missing.png"}`,
+	}, "\n")))
+	begun := time.Now()
+	got := call(t, "", "score", "-c", cfg, "-i", in, "-o", "-")
+	require.Less(t, time.Since(begun), 60*time.Second)
+	require.Equal(t, exitFailure, got.code)
+	out := parseOutput(t, got.stdout)
+	require.InDelta(t, rewardOf[0]+rewardOf[1], *out[0].RewardScore, 1e-9)
+	require.Equal(t, rewards.Rejected, out[2].Outcome)
+}
+
+// Reading ahead is bounded: a group that is spread wider closes at its deadline.
+func TestAGroupSpreadWiderThanTheReadAheadClosesAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const members = 12
+	var lines []string
+	first, fails := drawing(t, 0)
+	other, _ := drawing(t, 1)
+	put(t, dir, "0.png", first)
+	put(t, dir, "1.png", other)
+	for i := range members {
+		lines = append(lines, fmt.Sprintf(`{"id": "%d", "uid": "u", "group_size": %d, "image": "%d.png"}`, i, members, min(i, 1)))
+	}
+	cfg, err := config.Load(imputing(t, dir, fails, "loop: {sample_timeout: 1s}\n"), nil, nil)
+	require.NoError(t, err)
+	n, err := node.New(node.Options{Config: cfg, NoServer: true})
+	require.NoError(t, err)
+	require.NoError(t, n.Start(t.Context()))
+	defer n.Stop()
+	var out, stderr lockedBuffer
+	s := &scoring{
+		loop: n.Loop, show: newProgress(env{stderr: &stderr}, false), depth: 4, bytes: 1 << 20, patient: time.Second,
+		media: &mediaFiles{dir: dir, maxBytes: 1 << 20, maxFrames: 1}, items: make(chan *item, 3),
+	}
+	require.NoError(t, s.run(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &out))
+	all := parseOutput(t, out.String())
+	require.Len(t, all, members)
+	for _, r := range all {
+		require.Equal(t, rewards.Scored, r.Outcome)
+	}
+	require.Equal(t, true, all[0].ExtraInfo["reward/picky/imputed"])
+}
+
+func TestOutputThatCannotBeWrittenEndsTheRun(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skipf("SKIPPED: no full device here: %v", err)
+	}
+	dir := t.TempDir()
+	picture, _ := drawing(t, 2)
+	put(t, dir, "a.png", picture)
+	in := put(t, dir, "in.jsonl", []byte(strings.Repeat(`{"id": "x", "image": "a.png"}`+"\n", 300)))
+	got := call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", in, "-o", "/dev/full")
+	require.Equal(t, exitFailure, got.code)
+	require.Contains(t, got.stderr, "no space left")
+}
+
+func TestTheInputIsNeverTheOutputAndAMistakeLeavesAnOldOutputAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := put(t, dir, "in.jsonl", []byte(`{"id": "x"}`))
+	require.NoError(t, os.Link(in, filepath.Join(dir, "same.jsonl")))
+	got := call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", in, "-o", filepath.Join(dir, "same.jsonl"))
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.stderr, "is the input")
+	kept, err := os.ReadFile(in)
+	require.NoError(t, err)
+	require.Equal(t, `{"id": "x"}`, string(kept))
+
+	old := put(t, dir, "old.jsonl", []byte("scores of yesterday"))
+	got = call(t, "", "score", "-c", "testdata/five_faults.yaml", "-i", in, "-o", old)
+	require.Equal(t, exitUsage, got.code)
+	kept, err = os.ReadFile(old)
+	require.NoError(t, err)
+	require.Equal(t, "scores of yesterday", string(kept))
+}
+
+func TestAnEmptyInputIsAllScored(t *testing.T) {
+	t.Parallel()
+	got := call(t, "\n\n", "score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Empty(t, got.stdout)
+	require.Contains(t, got.stderr, "scored 0 of 0 samples")
+}
+
+// Standard input stays open; the first sample waits for its group, so nothing has been
+// written when the signal comes.
+func TestCtrlCWritesWhatThereIsAndExitsWith1(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("SKIPPED: no SIGINT here")
+	}
+	dir := t.TempDir()
+	first, fails := drawing(t, 0)
+	other, reward := drawing(t, 1)
+	put(t, dir, "0.png", first)
+	put(t, dir, "1.png", other)
+	cfg := imputing(t, dir, fails, "")
+	stdin, feed := io.Pipe()
+	defer feed.Close()
+	stdout := watched()
+	p := start(t, dir, stdin, stdout, "score", "-c", cfg, "-i", "-", "-o", "-")
+	write := func(line string) {
+		_, err := io.WriteString(feed, line+"\n")
+		require.NoError(t, err)
+	}
+	write(`{"id": "early", "image": "1.png"}`)
+	stdout.await(t, `"early"`) // written as soon as it is there
+	write(`{"id": "held", "uid": "u", "group_size": 3, "image": "0.png"}`)
+	write(`{"id": "late", "uid": "u", "group_size": 3, "image": "1.png"}`)
+	write(`{"id": "bad`)
+	write("") // taken only when the line before it was read
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
+	require.NoError(t, feed.Close())
+	require.Equal(t, exitFailure, p.code(t))
+	require.Contains(t, p.stderr.String(), "stopped after line")
+	out := parseOutput(t, stdout.String())
+	require.GreaterOrEqual(t, len(out), 3)
+	require.Equal(t, "early", out[0].ID)
+	require.InDelta(t, 2*reward, *out[0].RewardScore, 1e-9)
+	require.Equal(t, "held", out[1].ID)
+	require.Equal(t, "late", out[2].ID)
+}
+
+func TestACancelledRunEndsEvenIfItsInputDoesNot(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	stdin, feed := io.Pipe()
+	defer feed.Close() // ends the goroutine that reads
+	done := make(chan outcome)
+	go func() { done <- callWith(ctx, stdin, "score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-") }()
+	_, err := io.WriteString(feed, "{}\n\n")
+	require.NoError(t, err)
+	cancel()
+	got := <-done
+	require.Equal(t, exitFailure, got.code)
+}
+
+func TestGoldenPicturesScoreOfflineAsPILWritesThem(t *testing.T) {
+	t.Parallel()
+	root := os.Getenv("REWARDLOOP_GOLDEN")
+	if root == "" {
+		root = filepath.Join("..", "..", "testdata", "golden")
+	}
+	index, err := os.ReadFile(filepath.Join(root, "images", "index.jsonl"))
+	if os.IsNotExist(err) {
+		t.Skipf("SKIPPED: no golden images: %v", err)
+	}
+	require.NoError(t, err)
+	var lines []string
+	var want []float64
+	for line := range strings.Lines(string(index)) {
+		var row struct {
+			Image  string  `json:"image"`
+			Reward float64 `json:"jpeg_incompressibility"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &row))
+		lines = append(lines, fmt.Sprintf(`{"id": %q, "image": %q}`, row.Image, row.Image))
+		want = append(want, row.Reward)
+	}
+	got, out := scored(t, t.TempDir(), lines, "--media-root", filepath.Join(root, "images"))
+	require.Equal(t, exitOK, got.code, got.stderr)
+	for i, r := range out {
+		require.InDelta(t, want[i], *r.RewardScore, 1e-12, r.ID)
+	}
+}
