@@ -31,7 +31,7 @@ type core struct {
 
 // effects are what the caller does after it has left the mutex.
 type effects struct {
-	results  []*stored
+	results  []answer
 	revoked  []wire.AttemptKey
 	released []*wire.Frame
 	wake     bool // the dispatcher has something to look at
@@ -94,8 +94,7 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		if s.sum != sum {
 			return false, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
 		}
-		s.owner = a.owner
-		fx.results = append(fx.results, s)
+		fx.results = append(fx.results, answer{s, a.owner})
 		return false, fx, nil
 	}
 	c.insert(now, key, sum, a)
@@ -496,7 +495,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	res.ExtraInfo["rewardloop/attempts"] = int64(e.claims)
 	res.ExtraInfo["rewardloop/queue_ms"] = millis(queue)
 	res.ExtraInfo["rewardloop/latency_ms"] = millis(total)
-	s := &stored{key: e.key, sum: e.sum, res: res, size: sizeOf(res), at: now, owner: e.owner}
+	s := &stored{key: e.key, sum: e.sum, res: res, size: sizeOf(res), at: now}
 	if e.owner.remembers() {
 		e.run.done.add(s)
 	}
@@ -506,7 +505,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	c.metrics.outcomes.WithLabelValues(string(res.Outcome)).Inc()
 	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
 	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
-	fx.results = append(fx.results, s)
+	fx.results = append(fx.results, answer{s, e.owner})
 }
 
 func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }

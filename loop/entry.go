@@ -80,15 +80,20 @@ type owner interface {
 
 // stored is a final result as it is remembered.
 type stored struct {
-	key   sampleKey
-	sum   wire.Checksum
-	res   *wire.Result
-	size  int64
-	at    time.Time
-	owner owner
+	key  sampleKey
+	sum  wire.Checksum
+	res  *wire.Result
+	size int64
+	at   time.Time
 
 	forgotten atomic.Bool             // confirmed or too old: no longer remembered
 	numbered  atomic.Pointer[Session] // the session that has given it a number
+}
+
+// answer is a final result on its way to an owner.
+type answer struct {
+	stored *stored
+	to     owner
 }
 
 func (e *entry) key4(attempt int) wire.AttemptKey {

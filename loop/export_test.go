@@ -48,3 +48,50 @@ func (s *Session) Unconfirmed() int {
 	defer s.mu.Unlock()
 	return len(s.results)
 }
+
+// Audit recounts what the manager keeps count of. The one message that a connection
+// may send beyond its credit is not bounded by max_bytes: over is what those come to.
+func (m *Manager) Audit(over int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var unused, frames int64
+	for s := range m.sessions {
+		unused += s.credit.unused().Bytes
+	}
+	unclaimed := 0
+	inflight, open := map[*run]int{}, map[owner]int64{}
+	for _, e := range m.core.entries {
+		inflight[e.run]++
+		open[e.owner]++
+		if e.frame != nil {
+			frames += e.bytes
+		}
+		if e.state == published {
+			unclaimed++
+		}
+		if e.state == running && len(e.holders) == 0 || e.alarm.index < 0 || (e.frame == nil) != (e.state == held) {
+			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.index, e.frame != nil)
+		}
+	}
+	switch {
+	case unused != m.budget.unused:
+		return fmt.Errorf("unused credit is booked as %d and comes to %d", m.budget.unused, unused)
+	case frames > m.budget.held:
+		return fmt.Errorf("frames of entries come to %d bytes, held are %d", frames, m.budget.held)
+	case m.budget.held+m.budget.unused > m.budget.max+over:
+		return fmt.Errorf("%d bytes held and %d granted exceed max_bytes = %d", m.budget.held, m.budget.unused, m.budget.max)
+	case unclaimed != m.core.unclaimed:
+		return fmt.Errorf("%d tickets are unclaimed, booked are %d", unclaimed, m.core.unclaimed)
+	}
+	for _, r := range m.core.runs {
+		if r.inflight != inflight[r] {
+			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)
+		}
+		for _, s := range r.sessions {
+			if s.credit.open != open[s] {
+				return fmt.Errorf("client %s waits for %d samples, booked are %d", s.id.client, open[s], s.credit.open)
+			}
+		}
+	}
+	return nil
+}

@@ -258,8 +258,8 @@ func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 
 // apply does what the core asked for, without the mutex.
 func (m *Manager) apply(fx effects) {
-	for _, s := range fx.results {
-		s.owner.deliver(s)
+	for _, a := range fx.results {
+		a.to.deliver(a.stored)
 	}
 	for _, f := range fx.released {
 		f.Release()
@@ -320,7 +320,8 @@ func (m *Manager) Finish(_ context.Context, res *wire.Result) error {
 		m.mu.Unlock()
 		return ErrStopped
 	}
-	fx := m.core.finish(time.Now(), res)
+	own := *res // a worker in this process still reads its own while the group finishes ours
+	fx := m.core.finish(time.Now(), &own)
 	m.mu.Unlock()
 	m.apply(fx)
 	return nil

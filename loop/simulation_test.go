@@ -182,7 +182,7 @@ func history(t *testing.T, seed uint64) {
 	engine := memengine.New(seed, 3*time.Second)
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
-			SampleTimeout: sampleTimeout, MaxBytes: 1 << 20, CreditBytes: 64 << 10, MessageBytes: 32 << 10, CreditSamples: 16,
+			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
 			RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second,
 		},
 		Worker:  workers.Config{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
@@ -380,6 +380,9 @@ func (c *simClient) play(n int) {
 	c.m.Detach(s, link)
 }
 
+// halves is what two clients' samples cut in the middle may come to beyond the credit.
+const halves = 2 * 1024
+
 // reconnect cuts the connection, perhaps in the middle of a frame, and resumes.
 func (c *simClient) reconnect(sent []*rewards.Sample) {
 	c.mu.Lock()
@@ -390,7 +393,8 @@ func (c *simClient) reconnect(sent []*rewards.Sample) {
 		msg, err := wire.Encode(rig.Sample("half", 300), wire.Options{})
 		require.NoError(c.t, err)
 		b := msg.Bytes()
-		_ = c.m.Receive(s, bytes.NewReader(b[:len(b)-c.rng.IntN(200)-1]))
+		_ = c.m.Receive(s, bytes.NewReader(b[:len(b)-c.rng.IntN(200)-1])) // the socket's error
+		require.NoError(c.t, c.m.Audit(halves))
 	}
 	c.m.Detach(s, link)
 	time.Sleep(time.Duration(c.rng.IntN(300)) * time.Millisecond)
@@ -422,6 +426,7 @@ func (c *simClient) submit(s *rewards.Sample, other bool) bool {
 	session := c.session
 	c.mu.Unlock()
 	require.NoError(c.t, c.m.Receive(session, bytes.NewReader(msg.Bytes())))
+	require.NoError(c.t, c.m.Audit(halves))
 	if other { // the same id with other bytes is refused, the first stays
 		wrong := rig.Sample(s.ID, len(s.Media[0].Data))
 		wrong.Prompt = "another"

@@ -106,15 +106,15 @@ func printFiles(w io.Writer, out string) {
 	if out != filepath.Join("out", "demo") {
 		flag = " --out " + out
 	}
-	fmt.Fprintf(w, `Written to %s: %s, %s,
-  %s (rm_scores [B,1], what the trainer takes), %s
+	fmt.Fprintf(w, `Written to %[1]s: %[2]s, %[3]s,
+  %[4]s (rm_scores [B,1], what the trainer takes), %[5]s
 
 Next
-  rewardloop demo --verify%s
+  %[6]s demo --verify%[7]s
       computes every figure above again from these files
-  rewardloop serve reward.custom_reward_function.path=builtin://ocr
+  %[6]s serve reward.custom_reward_function.path=builtin://ocr
       the same server for your own rollouts; see examples/flowgrpo_ocr
-`, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, flag)
+`, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, os.Args[0], flag)
 }
 
 func verifyDemo(e env, out string) int {

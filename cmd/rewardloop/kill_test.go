@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -63,7 +63,7 @@ func TestAServerKilledThreeTimesInARunOf2000SamplesYieldsOneResultEach(t *testin
 			file, reward := drawing(t, i)
 			want[i] = reward
 			f, err := c.Submit(ctx, &rewards.Sample{
-				ID:    fmt.Sprint(i),
+				ID:    strconv.Itoa(i),
 				Media: []*rewards.Media{{Kind: rewards.Image, Encoding: rewards.PNG, DType: "U8", Shape: []int{len(file)}, Data: file}},
 			}, 0)
 			if err != nil {
@@ -95,13 +95,11 @@ func TestAServerKilledThreeTimesInARunOf2000SamplesYieldsOneResultEach(t *testin
 		require.Equal(t, rewards.Scored, res.Outcome, "sample %d: %v", i, res.Errors)
 		require.InDelta(t, want[i], *res.RewardScore, 1e-12, "sample %d has another picture's score", i)
 	}
-	for len(reached) < samples-done && ctx.Err() == nil { // the iterator is behind the futures
+	for done < samples { // the iterator comes after the futures
 		select {
 		case done = <-reached:
 		case <-ctx.Done():
-		}
-		if done == samples {
-			break
+			t.Fatalf("%d of %d results were handed out", done, samples)
 		}
 	}
 	require.NoError(t, c.Close())

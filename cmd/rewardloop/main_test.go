@@ -172,7 +172,7 @@ func (p *process) code(t *testing.T) int {
 
 // drawing is a tiny picture, different for each n: its PNG, and its reward by
 // jpeg_incompressibility.
-func drawing(t testing.TB, n int) (file []byte, reward float64) {
+func drawing(t *testing.T, n int) (file []byte, reward float64) {
 	t.Helper()
 	const side = 16
 	img := image.NewRGBA(image.Rect(0, 0, side, side))
@@ -199,7 +199,7 @@ func drawing(t testing.TB, n int) (file []byte, reward float64) {
 }
 
 // put writes a file below dir.
-func put(t testing.TB, dir, name string, data []byte) string {
+func put(t *testing.T, dir, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))

@@ -39,7 +39,7 @@ A line that is not as above is reported with its number, here and in the output
 are not all in the input is closed with those that are.
 
 Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not begin.
-Ctrl-C writes what there is and exits with 1.`
+Ctrl-C writes what is final, the rest as cancelled, and exits with 1.`
 
 const scoreExample = `
 rewardloop score -c cfg.yaml -i samples.jsonl -o scores.jsonl

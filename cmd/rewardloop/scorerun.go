@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop"
@@ -44,6 +45,7 @@ type item struct {
 	group  groupName
 	size   int          // of the group; 0: none
 	future *loop.Future // nil: rejected
+	sent   time.Time    // when the loop had taken it
 	err    error        // why it was rejected
 }
 
@@ -59,10 +61,11 @@ type scoring struct {
 	loop    *loop.Manager
 	show    *progress
 	media   *mediaFiles
-	depth   int           // samples in the loop's queue
-	bytes   int64         // of frames in the loop
-	patient time.Duration // how long one sample may wait for room
-	items   chan *item    // closed by feed
+	depth   int                       // samples in the loop's queue
+	bytes   int64                     // of frames in the loop
+	patient time.Duration             // how long one sample may wait for room
+	items   chan *item                // closed by feed
+	cut     atomic.Pointer[time.Time] // when the run was told to end before the input did; nil: not
 
 	room int // samples that may be submitted before looking again; feed's own
 }
@@ -73,7 +76,11 @@ func (s *scoring) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// What is in flight is answered as cancelled, so that the writer comes to its end.
-	defer context.AfterFunc(ctx, s.loop.Stop)()
+	defer context.AfterFunc(ctx, func() {
+		now := time.Now()
+		s.cut.Store(&now)
+		s.loop.Stop()
+	})()
 	lines := make(chan inputLine)
 	failed := make(chan error, 1)
 	go func() { failed <- scan(ctx, in, lines) }() // ends with the input; a read from a terminal only with the process
@@ -170,6 +177,7 @@ func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 	if it.future, it.err = s.submit(ctx, sample); it.err != nil && ctx.Err() != nil {
 		return nil
 	}
+	it.sent = time.Now()
 	return it
 }
 
@@ -284,7 +292,7 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			s.show.waits(it)
 			<-it.future.Done() // its deadline is the loop's
 		}
-		r := answer(it)
+		r := s.answer(it)
 		line := encode(r)
 		s.show.done(it, r)
 		_, err := w.Write(line) // of a writer that failed once it fails at once
@@ -319,7 +327,7 @@ type outputLine struct {
 }
 
 // answer makes the output line of an item whose result is there.
-func answer(it *item) *outputLine {
+func (s *scoring) answer(it *item) *outputLine {
 	r := &outputLine{ID: it.id, Outcome: rewards.Rejected}
 	if it.future == nil {
 		r.Errors = []rewards.TermError{{
@@ -329,6 +337,11 @@ func answer(it *item) *outputLine {
 		res, _ := it.future.Wait(context.Background()) // it is there
 		r.Outcome, r.RewardScore, r.ExtraInfo, r.Details = res.Outcome, res.RewardScore, res.ExtraInfo, res.Details
 		r.Errors, r.Substitute, r.TimingMS = res.Errors, res.Substitute, res.TimingMS
+		if s.cutOff(it, res) {
+			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.TermError{{
+				Class: rewards.Cancelled, Message: "the run was told to end before this result was final",
+			}}}
+		}
 	}
 	if r.ExtraInfo == nil {
 		r.ExtraInfo = map[string]any{}
@@ -343,6 +356,15 @@ func answer(it *item) *outputLine {
 		r.TimingMS = map[string]float64{}
 	}
 	return r
+}
+
+// cutOff reports whether a result is only there because the run was told to end: the
+// loop then finishes a sample that waits for its group with the members there are,
+// which depends on the moment and is no score.
+func (s *scoring) cutOff(it *item, res *wire.Result) bool {
+	cut := s.cut.Load()
+	final := it.sent.Add(time.Duration(res.TimingMS["total"] * float64(time.Millisecond)))
+	return cut != nil && final.After(*cut)
 }
 
 // encode writes a line. A result that JSON cannot hold, such as a NaN in a scorer's

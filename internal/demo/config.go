@@ -51,19 +51,19 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Samples < 0 {
-		errs = append(errs, fmt.Errorf("demo: %d samples, must not be negative", c.Samples))
+		errs = append(errs, fmt.Errorf("%d samples, must not be negative", c.Samples))
 	}
 	if c.GPUs < 1 || c.GPUs > 1024 {
-		errs = append(errs, fmt.Errorf("demo: %d GPUs, must be 1…1024", c.GPUs))
+		errs = append(errs, fmt.Errorf("%d GPUs, must be 1…1024", c.GPUs))
 	}
 	if c.Slots < 1 || c.Slots > 64 {
-		errs = append(errs, fmt.Errorf("demo: %d slots, must be 1…64", c.Slots))
+		errs = append(errs, fmt.Errorf("%d slots, must be 1…64", c.Slots))
 	}
 	if !(c.Load > 0 && c.Load <= 10) { // also refuses NaN
-		errs = append(errs, fmt.Errorf("demo: load is %v, must be above 0 and at most 10", c.Load))
+		errs = append(errs, fmt.Errorf("load is %v, must be above 0 and at most 10", c.Load))
 	}
 	if c.MaxRollout <= 0 {
-		errs = append(errs, fmt.Errorf("demo: the rollout may take %v, must be positive", c.MaxRollout))
+		errs = append(errs, fmt.Errorf("the rollout may take %v, must be positive", c.MaxRollout))
 	}
 	return errors.Join(errs...)
 }

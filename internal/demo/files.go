@@ -27,10 +27,10 @@ const maxFileBytes = 256 << 20
 func (d *Demo) Save(dir string, report *Report) error {
 	files, err := d.encode(report)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return fmt.Errorf("saving the demo: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return fmt.Errorf("saving the demo: %w", err)
 	}
 	var errs []error
 	for name := range files {
@@ -42,7 +42,7 @@ func (d *Demo) Save(dir string, report *Report) error {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), data, 0o644)) //nolint:gosec // results for everybody to read
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("demo: writing results: %w", err)
+		return fmt.Errorf("writing results: %w", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Picture struct {
 func Load(dir string) ([]Picture, error) {
 	list, err := readBounded(filepath.Join(dir, listFile), maxListBytes)
 	if err != nil {
-		return nil, fmt.Errorf("demo pictures: %w", err)
+		return nil, fmt.Errorf("pictures: %w", err)
 	}
 	var pictures []Picture
 	seen := map[string]bool{}
@@ -58,16 +58,16 @@ func Load(dir string) ([]Picture, error) {
 			err = fmt.Errorf("id %q occurs twice, or these are more than %d pictures", p.ID, maxPictures)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("demo pictures: %s line %d: %w", filepath.Join(dir, listFile), n, err)
+			return nil, fmt.Errorf("pictures: %s line %d: %w", filepath.Join(dir, listFile), n, err)
 		}
 		seen[p.ID] = true
 		pictures = append(pictures, p)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("demo pictures: %s: %w", filepath.Join(dir, listFile), err)
+		return nil, fmt.Errorf("pictures: %s: %w", filepath.Join(dir, listFile), err)
 	}
 	if len(pictures) == 0 {
-		return nil, fmt.Errorf("demo pictures: %s lists none", filepath.Join(dir, listFile))
+		return nil, fmt.Errorf("pictures: %s lists none", filepath.Join(dir, listFile))
 	}
 	return pictures, nil
 }

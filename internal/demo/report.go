@@ -106,7 +106,7 @@ func (d *Demo) truth() ([]float64, error) {
 	for i, s := range d.Record.Samples {
 		m, err := formula.Compare(s.Target, s.Rendered)
 		if err != nil {
-			return nil, fmt.Errorf("demo: the true reward of %q: %w", s.ID, err)
+			return nil, fmt.Errorf("the true reward of %q: %w", s.ID, err)
 		}
 		truth[i] = m.Value
 	}
@@ -118,7 +118,7 @@ func (d *Demo) check() error {
 	r := &d.Record
 	n := len(r.Samples)
 	if n == 0 || len(d.Scores) != n || len(r.Streaming.Spans) != n || len(r.Batch.Spans) != n {
-		return fmt.Errorf("demo: %d samples, but %d scores and traces of %d and %d spans",
+		return fmt.Errorf("%d samples, but %d scores and traces of %d and %d spans",
 			n, len(d.Scores), len(r.Streaming.Spans), len(r.Batch.Spans))
 	}
 	var errs []error
@@ -137,10 +137,7 @@ func (d *Demo) check() error {
 			break
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("demo: %w", errors.Join(errs...))
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (rep *Report) group(samples []Sample, truth []float64) {
@@ -192,7 +189,7 @@ func (d *Demo) compareGroups(table []Group) error {
 			continue
 		}
 		if s.Size != g.Size || s.Scored != g.Scored || s.Failed != g.Failed || s.ZeroStd != g.ZeroStd || !near(s.Mean, g.Mean) || !near(s.Std, g.Std) {
-			errs = append(errs, fmt.Errorf("demo: group %q: the server says size %d, %d scored, mean %s, std %s; its scores give size %d, %d scored, mean %s, std %s",
+			errs = append(errs, fmt.Errorf("group %q: the server says size %d, %d scored, mean %s, std %s; its scores give size %d, %d scored, mean %s, std %s",
 				g.UID, s.Size, s.Scored, show(s.Mean), show(s.Std), g.Size, g.Scored, show(g.Mean), show(g.Std)))
 		}
 	}
@@ -232,10 +229,10 @@ func (rep *Report) measure(r *Record) error {
 	}{{"streaming", r.Streaming, &rep.Streaming}, {"batch", r.Batch, &rep.Batch}} {
 		m, err := sim.Measure(run.trace)
 		if err != nil {
-			return fmt.Errorf("demo: the %s run: %w", run.name, err)
+			return fmt.Errorf("the %s run: %w", run.name, err)
 		}
 		if m.Unscored > 0 || m.Peak > m.Servers {
-			return fmt.Errorf("demo: the %s run has %d samples without a score and up to %d on %d slots: no bound holds for it", run.name, m.Unscored, m.Peak, m.Servers)
+			return fmt.Errorf("the %s run has %d samples without a score and up to %d on %d slots: no bound holds for it", run.name, m.Unscored, m.Peak, m.Servers)
 		}
 		*run.into = &m
 	}

@@ -35,7 +35,7 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 		pictures = pictures[:min(cfg.Samples, len(pictures))]
 	}
 	if len(pictures) == 0 {
-		return nil, errors.New("demo: no pictures")
+		return nil, errors.New("no pictures")
 	}
 	reader, err := tesseract.Available()
 	if err != nil {
@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	}
 	nodeConfig, err := cfg.node()
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, fmt.Errorf("the demo's own configuration: %w", err)
 	}
 	n, err := node.New(node.Options{Config: nodeConfig, Log: cfg.Log, Version: cfg.Version})
 	if err != nil {
@@ -110,7 +110,7 @@ func meanScore(seen []observation, first int) (time.Duration, error) {
 	got := slices.DeleteFunc(slices.Clone(seen), func(o observation) bool { return o.res.RewardScore == nil })
 	if len(got) == 0 {
 		res := seen[0].res
-		return 0, fmt.Errorf("demo: %w; sample %s was %s: %v", ErrNothingScored, res.ID, res.Outcome, res.Errors)
+		return 0, fmt.Errorf("%w; sample %s was %s: %v", ErrNothingScored, res.ID, res.Outcome, res.Errors)
 	}
 	slices.SortFunc(got, func(a, b observation) int { return cmp.Compare(a.res.Seq, b.res.Seq) })
 	got = got[min(first, len(got)/2):]

@@ -63,7 +63,9 @@ func TestGoldenPicturesGoThroughBothRunsAndVerify(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, rep.Truth.MeanError, 0.1)
 	require.NotNil(t, rep.Streaming)
-	assert.Less(t, rep.Streaming.Exposed, rep.Batch.Exposed)
+	// Against its own samples scored after the rollout: two runs need not compare on
+	// a machine that is busy with other tests.
+	assert.Less(t, rep.Streaming.Exposed, rep.Streaming.BatchExposed)
 	assert.Contains(t, shown.String(), "streaming           ██████████  rollout  24/24  scored  24")
 	verified, err := demo.Verify(saved(t, d))
 	require.NoError(t, err)

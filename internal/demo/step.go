@@ -45,11 +45,11 @@ func (s *stage) step(ctx context.Context, name string, plan Plan, length time.Du
 	defer cancel()
 	c, err := s.dial(ctx, "demo "+name)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer c.Close()
 	if err := c.Step(rewards.Train, 0, int64(len(s.pictures))); err != nil {
-		return nil, fmt.Errorf("demo: announcing the step: %w", err)
+		return nil, fmt.Errorf("announcing the step: %w", err)
 	}
 	s.cfg.Progress.begin(name, len(s.pictures))
 	defer s.cfg.Progress.end()
@@ -58,7 +58,7 @@ func (s *stage) step(ctx context.Context, name string, plan Plan, length time.Du
 	r.start = time.Now()
 	g.Go(func() error { return r.rollout(ctx, g, plan, length, late) })
 	if err := g.Wait(); err != nil {
-		return nil, errors.Join(fmt.Errorf("demo: %s: %w", name, err), errors.Join(c.Problems()...))
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), errors.Join(c.Problems()...))
 	}
 	trace, err := newTrace(r.seen, s.cfg.Slots)
 	return &played{seen: r.seen, trace: trace}, err
@@ -146,7 +146,7 @@ func newTrace(seen []observation, servers int) (sim.Trace, error) {
 		span.Scored, span.Returned = new(scored.Seconds()), new(o.returned.Seconds())
 	}
 	if err := trace.Validate(); err != nil {
-		return trace, fmt.Errorf("demo: the server's times contradict the generator's: %w", err)
+		return trace, fmt.Errorf("the server's times contradict the generator's: %w", err)
 	}
 	return trace, nil
 }

@@ -19,7 +19,7 @@ var ErrMismatch = errors.New("the files do not agree")
 func Verify(dir string) (*Report, error) {
 	d, err := open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", missing(dir, err))
+		return nil, missing(dir, err)
 	}
 	report, err := d.Report()
 	if err != nil {
@@ -27,11 +27,11 @@ func Verify(dir string) (*Report, error) {
 	}
 	tensors, err := readBounded(filepath.Join(dir, TensorsFile), maxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", missing(dir, err))
+		return nil, missing(dir, err)
 	}
 	printed, err := readBounded(filepath.Join(dir, ReportFile), maxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", missing(dir, err))
+		return nil, missing(dir, err)
 	}
 	var errs []error
 	for _, part := range []struct {

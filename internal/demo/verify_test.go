@@ -101,6 +101,31 @@ func TestEveryFigureOfTheReportFollowsFromTheRecord(t *testing.T) {
 	}
 }
 
+func TestRunsThatDoNotCompareAreSaidToBeSo(t *testing.T) {
+	t.Parallel()
+	d := made(t)
+	assert.NotContains(t, reportOf(t, d), "do not compare")
+	for i := range d.Record.Streaming.Spans { // each picture took ten times as long
+		s := &d.Record.Streaming.Spans[i]
+		start := s.Generated
+		if i > 1 {
+			start = max(start, *d.Record.Streaming.Spans[i-2].Scored)
+		}
+		s.Started, s.Scored = new(start), new(start+4)
+	}
+	text := reportOf(t, d)
+	assert.Contains(t, text, "the measured rows do not compare")
+	assert.Contains(t, text, "Streaming took 315.0 % longer\n")
+	assert.NotContains(t, text, "hides")
+}
+
+func reportOf(t *testing.T, d *demo.Demo) string {
+	t.Helper()
+	rep, err := d.Report()
+	require.NoError(t, err)
+	return rep.String()
+}
+
 func TestWhatIsSavedVerifiesAndASecondDemoReplacesTheFirst(t *testing.T) {
 	t.Parallel()
 	d := made(t)

@@ -1,0 +1,233 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// fate is what happens to a sample, by its number.
+func fate(n int) string {
+	switch n % 100 {
+	case 7:
+		return "panic"
+	case 17:
+		return "hang"
+	case 27:
+		return "overrun"
+	case 37:
+		return "late"
+	case 47, 57:
+		return "bad"
+	case 67, 77:
+		return "flaky"
+	case 87:
+		return "nan"
+	}
+	return "ok"
+}
+
+const stormTimeout = 400 * time.Millisecond
+
+// stormScorer scores a sample by its own bytes, or fails as its id says.
+type stormScorer struct {
+	mu    sync.Mutex
+	tries map[string]int
+	kept  map[string][]byte // bytes that a scorer must not keep, kept
+	wrong []string
+}
+
+func (s *stormScorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	_, kind, _ := strings.Cut(sample.ID, "-")
+	before := rig.Hash(sample)
+	s.mu.Lock()
+	s.tries[sample.ID]++
+	try := s.tries[sample.ID]
+	if len(s.kept) < 50 && kind == "ok" {
+		s.kept[sample.ID] = sample.Media[0].Data
+	}
+	s.mu.Unlock()
+	switch kind {
+	case "panic":
+		panic("as planned")
+	case "hang":
+		<-ctx.Done()
+		return rewards.Score{}, ctx.Err()
+	case "overrun": // heeds nothing
+		<-time.After(3 * stormTimeout)
+		s.check(sample, before)
+	case "late": // comes just after its deadline
+		<-time.After(stormTimeout + 150*time.Millisecond)
+		s.check(sample, before)
+	case "bad":
+		return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
+	case "flaky":
+		if try == 1 {
+			return rewards.Score{}, fmt.Errorf("%w: once", rewards.Unavailable)
+		}
+	case "nan":
+		zero := 0.0
+		return rewards.Score{Value: zero / zero}, nil
+	default:
+		<-time.After(time.Duration(before * float64(4*time.Millisecond)))
+	}
+	return rewards.Score{Value: rig.Hash(sample)}, nil
+}
+
+// check notes a sample that no longer has its own bytes.
+func (s *stormScorer) check(sample *rewards.Sample, before float64) {
+	if rig.Hash(sample) != before {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wrong = append(s.wrong, sample.ID)
+	}
+}
+
+func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) {
+	t.Parallel()
+	const samples = 3000
+	sc := &stormScorer{tries: map[string]int{}, kept: map[string][]byte{}}
+	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Terms: []rewards.Term{
+		{Key: "hash", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(sc.score)},
+	}})
+	require.NoError(t, err)
+	n := newNode(t, rig.Options{
+		Workers: 4, Worker: workers.Config{Slots: 24, MaxAbandoned: 20, BreakerFailures: 50},
+		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128},
+	})
+	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)
+	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "storm"})
+	require.NoError(t, err)
+	seen := map[string]int{}
+	var reader sync.WaitGroup
+	results := c.Results(t.Context())
+	reader.Go(func() {
+		for r := range results {
+			seen[r.ID]++
+		}
+	})
+	bytes := func(i int) int { return 3 * (500 + i%3000) } // 1.5 to 10.5 kB
+	futures := make([]*client.Future, samples)
+	for i := range futures {
+		futures[i], err = c.Submit(t.Context(), rig.Sample(fmt.Sprintf("%d-%s", i, fate(i)), bytes(i)), 0)
+		require.NoError(t, err)
+	}
+	outcomes := map[rewards.Outcome]int{}
+	for i, f := range futures {
+		res, err := f.Wait(t.Context())
+		require.NoError(t, err)
+		outcomes[res.Outcome]++
+		kind := fate(i)
+		// On a machine that stands still for a moment an answer may come before anybody
+		// has looked at the clock: it counts, and is checked as any other.
+		timely := (kind == "late" || kind == "overrun") && res.Outcome == rewards.Scored
+		if kind != "ok" && kind != "flaky" && !timely {
+			require.Equal(t, rewards.Failed, res.Outcome, "%s: %v", f.ID, res.Errors)
+			require.Nil(t, res.RewardScore)
+			want := map[string]rewards.Class{
+				"panic": rewards.Panicked, "bad": rewards.BadInput, "nan": rewards.InvalidScore,
+				"hang": rewards.Timeout, "overrun": rewards.Timeout, "late": rewards.Timeout,
+			}[kind]
+			require.Equal(t, want, res.Errors[0].Class, "%s: %v", f.ID, res.Errors)
+			continue
+		}
+		require.Equal(t, rewards.Scored, res.Outcome, "%s: %v", f.ID, res.Errors)
+		require.InDelta(t, rig.Hash(rig.Sample(f.ID, bytes(i))), *res.RewardScore, 0, "%s has another's score", f.ID)
+	}
+	require.NoError(t, c.Close())
+	reader.Wait()
+	t.Logf("outcomes %v, %d cuts", outcomes, p.cuts.Load())
+	require.Equal(t, samples, outcomes[rewards.Scored]+outcomes[rewards.Failed])
+	require.Len(t, seen, samples)
+	for id, times := range seen {
+		require.Equal(t, 1, times, id)
+	}
+	require.Greater(t, p.cuts.Load(), int64(3))
+	require.Eventually(t, func() bool { return n.Buffers.Live() == 0 }, 10*time.Second, 10*time.Millisecond, "frames that nobody released")
+	n.Stop()
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	require.Empty(t, sc.wrong, "samples whose bytes changed under an overrunning scorer")
+	require.NotEmpty(t, sc.kept)
+	for id, b := range sc.kept {
+		for _, v := range b {
+			require.Equal(t, byte(0xDB), v, "%s can be read after its release", id)
+		}
+	}
+}
+
+// The whole credit is in flight when the connection is cut. What the client sends
+// again after that must not be taken for too much.
+func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
+	t.Parallel()
+	slow := hashTerm()
+	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return rewards.Score{}, ctx.Err()
+		}
+		return rewards.Score{Value: rig.Hash(s)}, nil
+	})
+	n := newNode(t, rig.Options{
+		Workers: 1, Worker: workers.Config{Slots: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
+	})
+	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
+	require.NoError(t, err)
+	var futures []*client.Future
+	for i := range 60 {
+		f, err := c.Submit(t.Context(), rig.Sample(fmt.Sprint(i), 3*(60-i)*100), 0)
+		require.NoError(t, err)
+		futures = append(futures, f)
+	}
+	for i, f := range futures {
+		if i%12 == 3 {
+			n.cut()
+		}
+		res, err := f.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, rewards.Scored, res.Outcome, "%s: %v", f.ID, res.Errors)
+	}
+	require.NoError(t, c.Close())
+}
+
+// A gateway that stops is no reason to lose a sample: the client finds the next one.
+func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
+	t.Parallel()
+	hang := hashTerm()
+	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+		<-ctx.Done()
+		return rewards.Score{}, ctx.Err()
+	})
+	first := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hang)})
+	second := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
+	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
+	require.NoError(t, err)
+	var futures []*client.Future
+	for i := range 20 {
+		f, err := c.Submit(t.Context(), rig.Sample(fmt.Sprint(i), 300), 0)
+		require.NoError(t, err)
+		futures = append(futures, f)
+	}
+	require.Eventually(t, func() bool { return first.Manager.InFlight() == 20 }, 10*time.Second, time.Millisecond)
+	p.aim(strings.TrimPrefix(second.url, "ws://"))
+	first.Manager.Stop()
+	for _, f := range futures {
+		res, err := f.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, rewards.Scored, res.Outcome, "%s: %v", f.ID, res.Errors)
+	}
+	require.NoError(t, c.Close())
+}
