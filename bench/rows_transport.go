@@ -42,7 +42,8 @@ func transport() Suite {
 		About: "A sample's whole way with a reward that touches nothing: client, loopback websocket, gateway, embedded engine, worker, " +
 			"and the result back, against gorilla alone with the same frames, connections and samples in flight. Client and server share the " +
 			"machine and the process; CPU and allocations are those of the whole process. Half load is a Poisson process at half of the " +
-			"throughput of the same repetition; latency counts from the moment a sample was to be sent.",
+			"throughput of the same repetition; latency counts from the moment a sample was to be sent. Workers and their slots are those that " +
+			"serve has by default.",
 		Experiments: []Experiment{
 			raw.experiment(append([]Row{promised}, raw.rows(1000, lineRaw)...)),
 			jpeg.experiment(append([]Row{ratioRow}, jpeg.rows(10_000, lineJPEG)...)),

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -17,8 +18,8 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 	if err := checkRun(h.Run); err != nil {
 		return nil, err
 	}
-	if _, known := m.profile(h.Reward); !known {
-		return nil, fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, h.Reward, m.cfg.Profiles)
+	if !slices.Contains(m.rewards, h.Reward) {
+		return nil, fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, h.Reward, m.rewards)
 	}
 	var policy *rewards.SamplePolicy
 	if h.OnSampleFailure != "" {
@@ -123,8 +124,10 @@ func (s *Session) take() conn {
 // greet sends the welcome and every result above what the client has. The caller
 // holds both mutexes.
 func (m *Manager) greet(s *Session, h wire.Hello, resumed bool) {
-	info := make([]wire.RewardInfo, len(m.cfg.Profiles))
-	for i, name := range m.cfg.Profiles {
+	s.told = wire.Credit(s.credit.granted)
+	names := m.rewards
+	info := make([]wire.RewardInfo, len(names))
+	for i, name := range names {
 		info[i] = wire.RewardInfo{Name: name}
 	}
 	w := wire.Welcome{
@@ -203,10 +206,10 @@ func (m *Manager) accept(s *Session, f *wire.Frame) error {
 	if sample.Reward == "" {
 		sample.Reward = s.reward
 	}
-	policy, known := m.profile(sample.Reward)
-	if !known {
+	policy, _ := m.profile(sample.Reward)
+	if !slices.Contains(m.rewards, sample.Reward) {
 		f.Release()
-		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.cfg.Profiles)
+		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.rewards)
 	}
 	if s.policy != nil {
 		policy = *s.policy

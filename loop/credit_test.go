@@ -25,6 +25,7 @@ func TestASampleBeyondTheCreditIsAnsweredAndTheConnectionLives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onStage(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 8}, Loop: cfg, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
 				for _, id := range ids("x", 4) {
@@ -60,6 +61,7 @@ func TestCreditIsCumulativeAndNeverFalls(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 2}, Loop: loop.Config{CreditSamples: 4}, Profiles: profiles(t, term(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		total := p.welcome().Credit
@@ -93,6 +95,7 @@ func TestWithNothingInFlightOneSampleMayAlwaysBeSent(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 8}, Loop: loop.Config{CreditBytes: 1000, MessageBytes: 1 << 20}, Profiles: profiles(t, term(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		for i := range 3 {
@@ -118,6 +121,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, term(score)),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		for _, id := range ids("x", 4) {
@@ -144,6 +148,7 @@ func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
 			return hashing(4*time.Second/3)(ctx, s)
 		})),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		p.send(t, rig.Sample("good", 3))
@@ -162,6 +167,7 @@ func TestAClientMaySendItsWholeWindowAgainAfterACut(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, term(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		for _, id := range ids("x", 8) {
@@ -185,6 +191,7 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Loop: loop.Config{MaxBytes: 40_000, MessageBytes: 10_000, CreditBytes: 30_000}, Profiles: profiles(t, term(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		a := s.connect(t, wire.Hello{Run: "run", Client: "a"})
 		b := s.connect(t, wire.Hello{Run: "run", Client: "b"})
 		defer b.drop()
@@ -204,6 +211,7 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 func TestFramesThatAreNoneHurtOnlyThemselves(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		msg, err := wire.Encode(rig.Sample("x", 300), wire.Options{})

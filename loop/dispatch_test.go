@@ -57,6 +57,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)),
 				Loop: loop.Config{Weights: map[string]float64{"_light": 1, "_heavy": 3}},
 			}, func(t *testing.T, s *stage) {
+				t.Helper()
 				for i := range 3000 { // more than can be scored meanwhile: both are under load to the end
 					for run := range takes {
 						s.submit(t, run, rig.Sample(fmt.Sprint(run, i), 3))
@@ -84,6 +85,7 @@ func TestTheStepThatClosesFirstGoesFirst(t *testing.T) {
 		return hashing(100*time.Millisecond)(ctx, s)
 	}
 	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		var futures []*loop.Future
 		submit := func(id string, step int64) {
 			sample := rig.Sample(id, 3)
@@ -119,6 +121,7 @@ func TestTwoProfilesShareOnePool(t *testing.T) {
 	ocr.Key = "ocr"
 	both := map[string]*rewards.Manager{"": profile(t, fixed(1)), "ocr": profile(t, ocr, rewards.Term{Key: "second", Weight: 10, Scorer: fixed(4).Scorer})}
 	onStage(t, rig.Options{Workers: 3, Profiles: both}, func(t *testing.T, s *stage) {
+		t.Helper()
 		futures := map[string][]*loop.Future{}
 		for i := range 60 {
 			sample := rig.Sample(fmt.Sprint(i), 3)
@@ -161,6 +164,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{BreakerFailures: 1000}, Loop: loop.Config{MaxAttempts: 4},
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		for i := range 20 {
 			res := result(t, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))
 			require.Equal(t, rewards.Failed, res.Outcome)
@@ -189,6 +193,7 @@ func TestAFailureThatIsTheSamplesOwnIsNotTriedAgain(t *testing.T) {
 				return rewards.Score{Value: nan()}, err
 			}
 			onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+				t.Helper()
 				res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
 				require.Equal(t, rewards.Failed, res.Outcome)
 				require.Equal(t, 1, res.Attempts)
@@ -218,6 +223,7 @@ func TestWhenEveryBreakerIsOpenCanariesStillFindTheWayBack(t *testing.T) {
 		Workers: 3, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)),
 		Loop: loop.Config{SampleTimeout: 10 * time.Minute},
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		back = time.Now().Add(20 * time.Second)
 		var early []*loop.Future
 		for i := range 60 {
@@ -271,6 +277,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term(score)}, Timeout: time.Minute})
 	require.NoError(t, err)
 	onStage(t, rig.Options{Workers: 3, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, on *stage) {
+		t.Helper()
 		s = on
 		start := time.Now()
 		res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
@@ -283,6 +290,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 func TestASampleWithoutAnAnswerIsExpiredAndSaysWhere(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		for i := range 50 { // never "lost": the worker's clock and the gateway's go off at the same moment
 			start := time.Now()
 			res := result(t, s.submitFor(t, "_run", rig.Sample(fmt.Sprint(i), 3), time.Second))
@@ -293,6 +301,7 @@ func TestASampleWithoutAnAnswerIsExpiredAndSaysWhere(t *testing.T) {
 		}
 	})
 	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		res := result(t, s.submitFor(t, "_run", rig.Sample("nobody", 3), time.Second))
 		require.Equal(t, rewards.OutcomeExpired, res.Outcome)
 		require.Contains(t, res.Errors[0].Message, "queued")
@@ -312,6 +321,7 @@ func TestASampleWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 		return rewards.Score{}, pause(ctx, time.Hour)
 	}
 	onStage(t, rig.Options{Workers: 5, Profiles: profiles(t, term(score))}, func(t *testing.T, on *stage) {
+		t.Helper()
 		s = on
 		res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
 		require.Equal(t, rewards.OutcomeWorkerLost, res.Outcome)
@@ -333,6 +343,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 		return rewards.Score{Value: 1, Extra: map[string]any{"length": 3, "text": "abc"}}, nil
 	}
 	onStage(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 4}, Profiles: profiles(t, term(extra))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		scored := result(t, s.submit(t, "_run", rig.Sample("scored", 3)))
 		require.Equal(t, rewards.Scored, scored.Outcome)
 		keys := slices.Sorted(maps.Keys(scored.ExtraInfo))
@@ -361,6 +372,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 func TestALateResultIsDroppedAndDoesNotAnswerTwice(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
 		a, b := s.stub(t, "a"), s.stub(t, "b")
 		first := a.claim(t)
@@ -385,6 +397,7 @@ func TestAFailureOfAnEarlierAttemptSaysNothingAboutTheNext(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 0, Profiles: profiles(t, term(hanging)), Loop: loop.Config{ClaimTimeout: 2 * time.Second},
 	}, func(t *testing.T, s *stage) {
+		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
 		a := s.stub(t, "a")
 		first := a.claim(t)
@@ -402,6 +415,7 @@ func TestAFailureOfAnEarlierAttemptSaysNothingAboutTheNext(t *testing.T) {
 func TestTicketsThatTheEngineLosesOrRefusesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		var futures []*loop.Future
 		for i := range 10 {
 			futures = append(futures, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))

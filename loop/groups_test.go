@@ -50,6 +50,7 @@ func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s 
 	t.Run("submitted", func(t *testing.T) {
 		t.Parallel()
 		onStage(t, o, func(t *testing.T, s *stage) {
+			t.Helper()
 			p, err := rewards.ParseSamplePolicy(policy)
 			require.NoError(t, err)
 			futures := map[string]*loop.Future{}
@@ -66,6 +67,7 @@ func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s 
 	t.Run("over a session", func(t *testing.T) {
 		t.Parallel()
 		onStage(t, timed, func(t *testing.T, s *stage) {
+			t.Helper()
 			p := s.connect(t, wire.Hello{Run: "run", OnSampleFailure: policy})
 			defer p.drop()
 			test(t, s, func(samples ...*rewards.Sample) func(string) *wire.Result {
@@ -82,6 +84,7 @@ func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T)
 	t.Parallel()
 	o := rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: twoTerms(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		var all []*rewards.Sample
 		for i := range 8 {
 			all = append(all, member(i))
@@ -116,6 +119,7 @@ func TestAGroupWhoseMemberNeverArrivesEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		start := time.Now()
 		get := send(member(0))
 		time.Sleep(5 * time.Second)
@@ -136,6 +140,7 @@ func TestATermThatFailedForTheWholeGroupLeavesNoScore(t *testing.T) {
 	all := ids("m", 8)
 	o := rig.Options{Workers: 2, Profiles: twoTerms(t, all...)}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		var samples []*rewards.Sample
 		for i := range 8 {
 			samples = append(samples, member(i))
@@ -162,6 +167,7 @@ func TestAFailedSampleHasTheMeanOfItsGroupBesideItsNullScore(t *testing.T) {
 	}
 	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
 	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		var samples []*rewards.Sample
 		for i := range 8 {
 			samples = append(samples, member(i))
@@ -190,6 +196,7 @@ func TestAGroupWithoutAValidMemberHasNoMean(t *testing.T) {
 	}
 	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
 	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		var samples []*rewards.Sample
 		for i := range 8 {
 			samples = append(samples, member(i))
@@ -210,6 +217,7 @@ func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
 	}
 	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
 	both(t, o, "value:-1", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
+		t.Helper()
 		start := time.Now()
 		res := send(member(0))("m0")
 		require.Less(t, time.Since(start), time.Second)
@@ -221,6 +229,7 @@ func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
 func TestACancelledMemberDoesNotWaitForItsGroup(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p, err := rewards.ParseSamplePolicy("group_mean")
 		require.NoError(t, err)
 		f, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: member(0), Policy: &p})
@@ -235,6 +244,7 @@ func TestACancelledMemberDoesNotWaitForItsGroup(t *testing.T) {
 func TestAHeldMemberIsReleasedAtItsOwnDeadline(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}, func(t *testing.T, s *stage) {
+		t.Helper()
 		first := s.submitFor(t, "_run", member(0), time.Hour) // opens the group for an hour
 		require.Equal(t, rewards.Scored, result(t, first).Outcome)
 		start := time.Now()

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type Manager struct {
 	// Immutable after New.
 	cfg      Config
+	rewards  []string // the profiles that clients may ask for
 	engine   Engine
 	presence Presence
 	log      *slog.Logger
@@ -73,6 +75,8 @@ func New(o Options) (*Manager, error) {
 	if m.buffers == nil {
 		m.buffers = new(wire.Buffers)
 	}
+	// Names that begin with "_" are the process's own.
+	m.rewards = slices.DeleteFunc(slices.Clone(cfg.Profiles), func(name string) bool { return strings.HasPrefix(name, "_") })
 	m.metrics = newMetrics(m, o.Metrics)
 	m.core = newCore(cfg, m.metrics)
 	return m, nil
@@ -373,8 +377,7 @@ func (m *Manager) topUp() []grant {
 // each welcome.
 func send(grants []grant) {
 	for _, g := range grants {
-		total := wire.Credit(g.total)
-		g.session.sendOn(g.conn, &total)
+		g.session.tell(g.conn, wire.Credit(g.total))
 	}
 }
 

@@ -33,8 +33,10 @@ func counted(t *testing.T, o rig.Options, test func(t *testing.T, s *stage, runs
 }
 
 func TestAWelcomeSaysEverythingAClientNeeds(t *testing.T) {
+	t.Helper()
 	t.Parallel()
 	counted(t, rig.Options{Loop: loop.Config{CreditSamples: 7, CreditBytes: 4096, MessageBytes: 1 << 20}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		w := p.welcome()
@@ -51,6 +53,7 @@ func TestAWelcomeSaysEverythingAClientNeeds(t *testing.T) {
 func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+		t.Helper()
 		live := s.connect(t, wire.Hello{Run: "run"})
 		defer live.drop()
 		for name, c := range map[string]struct {
@@ -75,6 +78,7 @@ func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{Worker: workers.Config{Slots: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run", Client: "a"}
 		p := s.connect(t, h)
 		for _, id := range ids("x", 6) {
@@ -105,6 +109,7 @@ func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
 func TestASampleInFlightIsAttachedToTheNewConnection(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("x", 3))
@@ -125,6 +130,7 @@ func TestASampleInFlightIsAttachedToTheNewConnection(t *testing.T) {
 func TestAFinishedSampleIsAnsweredFromMemoryUnderItsOldNumber(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("x", 3))
@@ -153,6 +159,7 @@ func TestAFinishedSampleIsAnsweredFromMemoryUnderItsOldNumber(t *testing.T) {
 func TestTheSameIDWithOtherBytesIsRefusedAndTheFirstStays(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		other := rig.Sample("x", 3)
@@ -177,6 +184,7 @@ func TestTheSameIDWithOtherBytesIsRefusedAndTheFirstStays(t *testing.T) {
 func TestWhatIsConfirmedIsForgotten(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("x", 3))
@@ -201,6 +209,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counted(t, rig.Options{Loop: cfg, Worker: workers.Config{Slots: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
 				for _, id := range ids("x", 200) {
@@ -225,6 +234,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 func TestAHelloWithoutResumeOnAnIdleRunBeginsANewEpoch(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("done", 3))
@@ -254,6 +264,7 @@ func TestAHelloWithoutResumeOnAnIdleRunBeginsANewEpoch(t *testing.T) {
 func TestAHelloWithoutResumeJoinsTheEpochOfALiveClient(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+		t.Helper()
 		a := s.connect(t, wire.Hello{Run: "run", Client: "a"})
 		defer a.drop()
 		a.send(t, rig.Sample("a", 3))
@@ -277,6 +288,7 @@ func TestAHelloWithoutResumeJoinsTheEpochOfALiveClient(t *testing.T) {
 func TestThereIsOneLiveConnectionPerRunClientAndLane(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
 		h := wire.Hello{Run: "run", Client: "a"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("x", 3))

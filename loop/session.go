@@ -60,6 +60,7 @@ type Session struct {
 	conn    conn         // nil without a live connection; guarded by mu
 	seq     uint64       // of the latest result; guarded by mu
 	results []*delivered // not confirmed, in order of seq; guarded by mu
+	told    wire.Credit  // the latest totals sent over conn; guarded by mu
 }
 
 // delivered is a result with its place in the session's order.
@@ -128,10 +129,7 @@ func (s *Session) write(b []byte) {
 }
 
 // send encodes and sends a control message if the client is there.
-func (s *Session) send(v any) { s.sendOn(nil, v) }
-
-// sendOn is send for one connection only, if only is not nil.
-func (s *Session) sendOn(only conn, v any) {
+func (s *Session) send(v any) {
 	b, err := wire.EncodeControl(v)
 	if err != nil {
 		s.m.log.Error("message could not be encoded", "error", err)
@@ -139,9 +137,26 @@ func (s *Session) sendOn(only conn, v any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil && (only == nil || only == s.conn) {
+	if s.conn != nil {
 		s.write(b)
 	}
+}
+
+// tell sends new credit totals over the connection they were granted for. Grants are
+// told by whoever made them; totals that were overtaken on the way are not told.
+func (s *Session) tell(c conn, total wire.Credit) {
+	b, err := wire.EncodeControl(&total)
+	if err != nil {
+		s.m.log.Error("credit could not be encoded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != c || (total.Samples <= s.told.Samples && total.Bytes <= s.told.Bytes) {
+		return
+	}
+	s.told = total
+	s.write(b)
 }
 
 // confirm forgets every result up to seq.

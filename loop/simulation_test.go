@@ -174,6 +174,7 @@ const (
 
 // history runs one seeded history and checks its invariants.
 func history(t *testing.T, seed uint64) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &world{seed: seed, tries: map[string]int{}}
 	term := rewards.Term{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}

@@ -19,6 +19,7 @@ import (
 func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		for _, id := range ids("x", 6) {
@@ -54,6 +55,7 @@ func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 func TestDrainGivesUpWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -68,6 +70,7 @@ func TestDrainGivesUpWhenItsContextEnds(t *testing.T) {
 func TestStopTellsNoClientThatItsSamplesWereCancelled(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		for i := range 5 {
 			p.send(t, rig.Sample(fmt.Sprint(i), 3))
@@ -89,6 +92,7 @@ func TestStopIsBoundedAlthoughScorersHang(t *testing.T) {
 		return rewards.Score{Value: 1}, nil
 	}
 	onStage(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {
 			futures = append(futures, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))

@@ -86,6 +86,7 @@ type tally struct {
 }
 
 func (y *tally) scorers(t *testing.T, service time.Duration) func(worker string) map[string]*rewards.Manager {
+	t.Helper()
 	return func(worker string) map[string]*rewards.Manager {
 		return profilesFor(t, time.Minute, func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			y.mu.Lock()
@@ -133,6 +134,7 @@ func TestAWorkerThatFailsAtOnceGetsLessThanTwiceItsShareAndReturnsByACanary(t *t
 			inBubble(t, rig.Options{
 				Workers: 8, Worker: workers.Config{BreakerFailures: c.failures}, Profiles: m(""), ProfilesOf: m, Loop: loop.Config{MaxAttempts: 10},
 			}, func(t *testing.T, r *rig.Rig) {
+				t.Helper()
 				ctx, cancel := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				defer wg.Wait()
@@ -220,6 +222,7 @@ func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
 	inBubble(t, rig.Options{
 		Workers: 2, Worker: workers.Config{Slots: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		var overrun []*loop.Future
 		for i := range 8 {
 			overrun = append(overrun, submit(t, r, fmt.Sprint("o", i)))
@@ -255,6 +258,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 	inBubble(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		w := r.Workers[0]
 		for i := range 2 {
 			require.Equal(t, rewards.Timeout, result(t, submit(t, r, fmt.Sprint("o", i))).Errors[0].Class)
@@ -292,6 +296,7 @@ func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 	inBubble(t, rig.Options{
 		Workers: 1, Worker: workers.Config{Slots: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
 	}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		for n := range 20 {
 			var futures []*loop.Future
 			for i := range 4 {
@@ -311,6 +316,7 @@ func TestADrainedWorkerAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
 	inBubble(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {
 			futures = append(futures, submit(t, r, fmt.Sprint(i)))
@@ -339,6 +345,7 @@ func TestDrainDoesNotWaitForScorersThatOverran(t *testing.T) {
 		return rewards.Score{}, nil
 	}
 	inBubble(t, rig.Options{Workers: 1, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1}}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		f := submit(t, r, "x")
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -354,6 +361,7 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
 	inBubble(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		var futures []*loop.Future
 		for i := range 4 {
 			futures = append(futures, submit(t, r, fmt.Sprint(i)))
@@ -379,6 +387,7 @@ func TestAWorkerThatServesNoSuchRewardSaysSo(t *testing.T) {
 	inBubble(t, rig.Options{
 		Workers: 1, Profiles: both, ProfilesOf: func(string) map[string]*rewards.Manager { return profiles(t, score) },
 	}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
 		sample := rig.Sample("x", 3)
 		sample.Reward = "ocr"
 		f, err := r.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: sample})

@@ -188,14 +188,17 @@ func TestAMegabyteOfTextIsScoredAtOnceAndCutInTheDetails(t *testing.T) {
 	t.Parallel()
 	sample := picture(t, 1)
 	sample.GroundTruth = quote(`"` + strings.Repeat("ab", 2048) + `"`)
-	began := time.Now()
-	got, err := newScorer(t, ``, says(strings.Repeat("ba ", 700_000))).Score(t.Context(), sample)
+	// Quadratic work would be 2 MB × 4 KB and more; the bound is for a machine that is
+	// busy with everything else.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := newScorer(t, ``, says(strings.Repeat("ba ", 700_000))).Score(ctx, sample)
 	require.NoError(t, err)
 	require.InDelta(t, 1.0, got.Value, 0, "contained")
-	got, err = newScorer(t, `{"case_sensitive":true}`, says(strings.Repeat("BA ", 700_000))).Score(t.Context(), sample)
+	got, err = newScorer(t, `{"case_sensitive":true}`, says(strings.Repeat("BA ", 700_000))).Score(ctx, sample)
 	require.NoError(t, err)
 	require.Zero(t, got.Value)
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, ctx.Err())
 	require.Less(t, len(got.Details["text"].(string)), 5000)
 }
 

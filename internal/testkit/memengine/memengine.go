@@ -237,7 +237,9 @@ func (s *Source) Take(ctx context.Context, n int) ([]workers.Lease, error) {
 	t := &taker{source: s, left: n, ready: make(chan struct{})}
 	e.takers = append(e.takers, t)
 	e.match()
-	life := 10*time.Millisecond + time.Duration(e.rng.IntN(90))*time.Millisecond
+	// Longer than fabric's 10–100 ms: the choice is random all the same, and each round
+	// costs a simulation as much as a sample.
+	life := 100*time.Millisecond + time.Duration(e.rng.IntN(900))*time.Millisecond
 	e.mu.Unlock()
 	timer := time.NewTimer(life)
 	defer timer.Stop()
