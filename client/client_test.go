@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -192,5 +191,5 @@ func TestCloseFailsWhatHasNoResult(t *testing.T) {
 	_, err = f.Wait(t.Context())
 	require.ErrorIs(t, err, client.ErrClosed)
 	_, err = c.Submit(t.Context(), rig.Sample("y", 300), 0)
-	require.True(t, errors.Is(err, client.ErrClosed))
+	require.ErrorIs(t, err, client.ErrClosed)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -106,8 +105,8 @@ func frame(header string, data int) []byte {
 
 // header describes one tensor and a sample with one medium.
 func header(id, tensor, media string) string {
-	sample, _ := json.Marshal(fmt.Sprintf(`{"id":%q,"media":[%s]}`, id, media)) // a string: cannot fail
-	return fmt.Sprintf(`{"__metadata__":{"sample":%s},"m":%s}`, sample, tensor)
+	sample := fmt.Sprintf(`{"id":%q,"media":[%s]}`, id, media)
+	return fmt.Sprintf(`{"__metadata__":{"sample":%q},"m":%s}`, sample, tensor)
 }
 
 const (

@@ -71,8 +71,7 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 
 // hint adds what to do to an error of dialling.
 func hint(err error) error {
-	var he *wsconn.HandshakeError
-	if errors.As(err, &he) {
+	if he, ok := errors.AsType[*wsconn.HandshakeError](err); ok {
 		switch he.Status {
 		case 401, 403:
 			return fmt.Errorf("%w; give the server's token with TokenFile", err)

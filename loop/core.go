@@ -209,7 +209,7 @@ func (c *core) ticket(e *entry, workers []wire.WorkerInfo) wire.Ticket {
 	}
 	avoid := e.avoid
 	for _, h := range e.holders {
-		avoid = append(avoid[:len(avoid):len(avoid)], h.worker)
+		avoid = append(slices.Clip(avoid), h.worker)
 	}
 	for _, w := range workers {
 		if w.State == wire.WorkerReady && !slices.Contains(avoid, w.ID) {
@@ -323,12 +323,12 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 // retryable reports whether another worker may do better: every class that says
 // something about the worker rather than about the sample.
 func retryable(res *wire.Result) bool {
-	for _, e := range res.Errors {
-		switch e.Class {
-		case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal:
-			return true
-		}
-		return false // the first error is the one that decided
+	if len(res.Errors) == 0 {
+		return false
+	}
+	switch res.Errors[0].Class { // the one that decided
+	case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal:
+		return true
 	}
 	return false
 }

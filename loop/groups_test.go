@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,10 +32,8 @@ func twoTerms(t *testing.T, failing ...string) map[string]*rewards.Manager {
 		func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 100}, nil })}
 	shaky := rewards.Term{Key: "shaky", Weight: 0.5, Scorer: rewards.ScorerFunc(
 		func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
-			for _, id := range failing {
-				if s.ID == id {
-					return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
-				}
+			if slices.Contains(failing, s.ID) {
+				return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
 			}
 			return rewards.Score{Value: float64(s.ID[1] - '0')}, nil
 		})}
@@ -89,10 +88,10 @@ func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T)
 		for i := range 8 {
 			all = append(all, member(i))
 		}
-		get := send(all[:7]...)
+		send(all[:7]...)
 		synctest.Wait()
 		time.Sleep(10 * time.Second) // the seventh of eight: the failed one waits for the last
-		get = send(all[7])
+		get := send(all[7])
 		const mean = (0 + 1 + 2 + 4 + 5 + 6 + 7) / 7.0
 		for i := range 8 {
 			res := get(fmt.Sprint("m", i))
@@ -121,9 +120,9 @@ func TestAGroupWhoseMemberNeverArrivesEndsAtItsDeadline(t *testing.T) {
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		start := time.Now()
-		get := send(member(0))
+		send(member(0))
 		time.Sleep(5 * time.Second)
-		get = send(member(1), member(2), member(3))
+		get := send(member(1), member(2), member(3))
 		res := get("m3")
 		require.WithinDuration(t, start.Add(time.Minute), time.Now(), 200*time.Millisecond, "the deadline of its first member")
 		require.Equal(t, rewards.Scored, res.Outcome)
@@ -252,5 +251,44 @@ func TestAHeldMemberIsReleasedAtItsOwnDeadline(t *testing.T) {
 		require.WithinDuration(t, start.Add(10*time.Second), time.Now(), 200*time.Millisecond)
 		require.Equal(t, rewards.Scored, res.Outcome)
 		require.InDelta(t, 100.0, *res.RewardScore, 1e-12, "the mean of the one member that is there")
+	})
+}
+
+// Two workers score the same member: the first one's answer stands, also while it
+// waits for the group.
+func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+		t.Helper()
+		pair := [2]*rewards.Sample{member(0), member(1)}
+		var futures [2]*loop.Future
+		for i, sample := range pair {
+			sample.GroupSize = 2
+			futures[i] = s.submit(t, "_run", sample)
+		}
+		a, b := s.stub(t, "a"), s.stub(t, "b")
+		first, other := a.claim(t), a.claim(t)
+		time.Sleep(lease + 100*time.Millisecond)
+		second := b.claim(t)
+		if second.ID != first.ID {
+			second = b.claim(t)
+		}
+		pending := &wire.Result{
+			ID: first.ID, Attempt: first.Key(), Worker: "a", Outcome: rewards.Scored, ExtraInfo: map[string]any{},
+			Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Want: []rewards.WeightedValue{{Key: "x", Weight: 1}}},
+		}
+		require.NoError(t, s.Manager.Finish(t.Context(), pending))
+		b.answer(t, second, 99)
+		require.Empty(t, futures[0].Peek(), "the late answer ended the waiting")
+		score := 7.0
+		require.NoError(t, s.Manager.Finish(t.Context(), &wire.Result{
+			ID: other.ID, Attempt: other.Key(), Worker: "a", Outcome: rewards.Scored, RewardScore: &score,
+			ExtraInfo: map[string]any{}, Values: map[string]float64{"x": 7},
+		}))
+		for _, f := range futures {
+			require.InDelta(t, 7.0, *result(t, f).RewardScore, 0)
+		}
+		a.release()
+		b.release()
 	})
 }

@@ -127,6 +127,26 @@ func TestASampleInFlightIsAttachedToTheNewConnection(t *testing.T) {
 	})
 }
 
+// The client has lost its session, not its samples: it is another session of the
+// same epoch that sends them again and gets the results.
+func TestASampleInFlightMovesToTheSessionThatSendsItAgain(t *testing.T) {
+	t.Parallel()
+	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		p.send(t, rig.Sample("x", 3))
+		time.Sleep(300 * time.Millisecond)
+		q := s.connect(t, wire.Hello{Run: "run", Resume: &wire.Resume{Session: "forgotten"}})
+		defer q.drop()
+		require.False(t, q.welcome().Resumed)
+		q.send(t, rig.Sample("x", 3))
+		require.Equal(t, rewards.Scored, q.result(t, "x").Outcome)
+		require.Empty(t, got[*wire.Result](p))
+		require.EqualValues(t, 1, runs.Load())
+		require.NoError(t, s.Manager.Audit(0))
+	})
+}
+
 func TestAFinishedSampleIsAnsweredFromMemoryUnderItsOldNumber(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {

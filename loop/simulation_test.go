@@ -282,7 +282,6 @@ type simClient struct {
 	sent    wire.Credit
 	seq     uint64
 	results map[string]*wire.Result
-	cancels map[string]bool
 }
 
 // simConn is a connection in memory: what is sent arrives at once, or never.

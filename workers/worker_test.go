@@ -2,6 +2,7 @@ package workers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -405,4 +406,48 @@ func TestAConfigurationReportsAllItsFaults(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, workers.Config{ID: "w"}.WithDefaults().Validate())
+}
+
+// deaf is a gateway that does not hear some answers.
+type deaf struct {
+	*loop.Manager
+	mu   sync.Mutex
+	left int // guarded by mu
+}
+
+func (d *deaf) Finish(ctx context.Context, res *wire.Result) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left > 0 {
+		d.left--
+		return errDeaf
+	}
+	return d.Manager.Finish(ctx, res)
+}
+
+var errDeaf = errors.New("the gateway does not hear")
+
+// The lease goes only after the gateway has the result: an answer that is not heard
+// sends the ticket back at once, and no lease has to lapse.
+func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	scores := 0
+	score := func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+		scores++ // one sample at a time
+		return rewards.Score{Value: rig.Hash(s)}, nil
+	}
+	inBubble(t, rig.Options{Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
+		d := &deaf{Manager: r.Manager, left: 2}
+		w, err := workers.New(workers.Options{
+			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Managers: profiles(t, score),
+		})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		defer w.Stop()
+		start := time.Now()
+		require.Equal(t, rewards.Scored, result(t, submit(t, r, "x")).Outcome)
+		require.Equal(t, 3, scores)
+		require.Less(t, time.Since(start), 5*time.Second)
+	})
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // version is set by the linker.
-var version string //nolint:gochecknoglobals // -ldflags -X needs a package variable
+var version string
 
 // Exit codes, the same for every command.
 const (
@@ -95,9 +95,9 @@ func newFlags(e env, name, text, example string) *flag.FlagSet {
 	fs.Usage = func() {
 		w := fs.Output()
 		fmt.Fprintf(w, "%s\n\nExample:\n  %s\n", strings.TrimSpace(text), strings.ReplaceAll(strings.TrimSpace(example), "\n", "\n  "))
-		any := false
-		fs.VisitAll(func(*flag.Flag) { any = true })
-		if any {
+		has := false
+		fs.VisitAll(func(*flag.Flag) { has = true })
+		if has {
 			fmt.Fprint(w, "\nFlags:\n")
 			fs.PrintDefaults()
 		}

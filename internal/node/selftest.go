@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -77,8 +76,7 @@ func (t *selfTest) run(ctx context.Context, m *loop.Manager) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if res.RewardScore == nil {
-		reason, _ := json.Marshal(res.Errors) // plain strings and numbers
-		return fmt.Errorf("self-test: the known picture was %s: %s", res.Outcome, reason)
+		return fmt.Errorf("self-test: the known picture was %s: %v", res.Outcome, res.Errors)
 	}
 	if math.Abs(*res.RewardScore-selfTestScore) > 1e-9 {
 		return fmt.Errorf("self-test: the known picture scored %v, not %v", *res.RewardScore, selfTestScore)

@@ -171,7 +171,7 @@ func (e *Engine) give(it *item, slot int) {
 			continue
 		}
 		l := &Lease{e: e, ticket: it.ticket}
-		l.ctx, l.cancel = context.WithCancel(context.Background())
+		l.ctx, l.cancel = context.WithCancel(context.Background()) //nolint:fatcontext // each lease has its own
 		l.arm()
 		e.leased[l] = true
 		t.left--

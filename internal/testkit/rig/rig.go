@@ -88,6 +88,9 @@ func New(t testing.TB, o Options) *Rig {
 	return r
 }
 
+// Source connects a worker of the test's own.
+func (r *Rig) Source(worker string) workers.Source { return r.source(worker) }
+
 // Add starts one more worker.
 func (r *Rig) Add(t testing.TB, cfg workers.Config) *Worker {
 	t.Helper()
@@ -111,7 +114,7 @@ func (w *Worker) Kill() { w.dead.Store(true) }
 func (r *Rig) Stop() {
 	var wg sync.WaitGroup
 	for _, w := range r.Workers {
-		wg.Go(w.Worker.Stop)
+		wg.Go(w.Stop)
 	}
 	r.Manager.Stop()
 	wg.Wait()
