@@ -41,7 +41,7 @@ func TestScaledTargetsFollowASlowerCalibrationOnly(t *testing.T) {
 	for _, bad := range []float64{0, -1, math.NaN()} {
 		_, err := rateScaled(1, "c")(Readings{"c": bad}, Readings{"c": 1})
 		require.Error(t, err)
-		_, err = timeScaled(1, "c")(Readings{"c": 1}, Readings{"c": bad})
+		_, err = timeScaled(1, "d")(Readings{"d": 1}, Readings{"d": bad})
 		require.Error(t, err)
 	}
 }

@@ -152,7 +152,7 @@ func (s *Session) tell(c conn, total wire.Credit) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != c || (total.Samples <= s.told.Samples && total.Bytes <= s.told.Bytes) {
+	if s.conn == nil || s.conn != c || (total.Samples <= s.told.Samples && total.Bytes <= s.told.Bytes) {
 		return
 	}
 	s.told = total

@@ -59,6 +59,9 @@ step "bin/rewardloop" build_binary
 [ -z "$tags" ] || step "go build without tags" "$GO" build ./...
 step "go build with CGO_ENABLED=0" env CGO_ENABLED=0 "$GO" build ./...
 step "Python tests" python_tests
+# The race detector makes a history ten times dearer: under it some hundreds are run,
+# here all of them. REWARDLOOP_SEEDS=<n> runs another number, REWARDLOOP_SEED=<n> one.
+step "10,000 simulated histories" "$GO" test -vet=off -count=1 -timeout=15m -run '^TestSimulation' ./loop
 # Vetted above.
 step "go test (tags: ${tags:-none})" scripts/gotest.sh -race -vet=off -timeout=15m
 

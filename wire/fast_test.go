@@ -15,12 +15,12 @@ import (
 )
 
 // general is what encoding/json writes of a value.
-func general(t testing.TB, v any) string {
-	t.Helper()
+func general(tb testing.TB, v any) string {
+	tb.Helper()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	require.NoError(t, enc.Encode(v))
+	require.NoError(tb, enc.Encode(v))
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
@@ -103,10 +103,10 @@ func sameAsGeneral(t *testing.T, b []byte) {
 	require.Equal(t, want, got, "%s", b)
 }
 
-func resultTexts(t testing.TB) []string {
-	t.Helper()
+func resultTexts(tb testing.TB) []string {
+	tb.Helper()
 	awkward, err := wire.EncodeControl(awkwardResult())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	const head = `{"type":"result","id":"a","seq":1,"outcome":"scored","reward_score":0.5,`
 	return []string{
 		string(awkward),
