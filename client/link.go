@@ -133,6 +133,7 @@ func (c *Client) send(l *link) {
 			case <-c.wake:
 			case <-confirm.C:
 				c.mu.Lock()
+				l.over = false // what would end the waiting may have come before the refusal
 				c.confirm()
 				c.mu.Unlock()
 			case <-l.ended:

@@ -3,6 +3,9 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -12,8 +15,10 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -229,5 +234,68 @@ func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rewards.Scored, res.Outcome, "%s: %v", f.ID, res.Errors)
 	}
+	require.NoError(t, c.Close())
+}
+
+// refuser is a server that refuses the first try of every sample as too much, says
+// nothing more, and scores the second.
+type refuser struct {
+	conn *wsconn.Conn
+	seen map[string]bool
+	seq  uint64
+}
+
+// Text implements wsconn.Handler.
+func (r *refuser) Text([]byte) error {
+	return r.say(&wire.Welcome{
+		Session: "s", Epoch: 1, Protocol: loop.Protocol, Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
+	})
+}
+
+// Binary implements wsconn.Handler.
+func (r *refuser) Binary(b io.Reader) error {
+	h, err := wire.ReadHeader(b, wire.Limits{})
+	if err != nil {
+		return err
+	}
+	id := h.Sample.ID
+	res := &wire.Result{Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "too much"}}}
+	if r.seen[id] {
+		score := 1.0
+		r.seq++
+		res = &wire.Result{Type: "result", ID: id, Seq: r.seq, Outcome: rewards.Scored, RewardScore: &score}
+	}
+	r.seen[id] = true
+	return r.say(res)
+}
+
+func (r *refuser) say(v any) error {
+	b, err := wire.EncodeControl(v)
+	if err != nil {
+		return err
+	}
+	return r.conn.Send(b)
+}
+
+// The result or credit that would end the waiting may have crossed the refusal: the
+// client tries again on its own.
+func TestASampleRefusedAsTooMuchIsTriedAgainAlthoughNothingMoreCame(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		c, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		if err == nil {
+			_ = c.Run(req.Context(), &refuser{conn: c, seen: map[string]bool{}}) // ends with the client
+		}
+	}))
+	defer srv.Close()
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws" + strings.TrimPrefix(srv.URL, "http"), Run: "r"})
+	require.NoError(t, err)
+	f, err := c.Submit(t.Context(), rig.Sample("x", 300), 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := f.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, rewards.Scored, res.Outcome)
 	require.NoError(t, c.Close())
 }

@@ -162,7 +162,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 		}))
 	}
 	onStage(t, rig.Options{
-		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{BreakerFailures: 1000}, Loop: loop.Config{MaxAttempts: 4},
+		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{Slots: 8, BreakerFailures: 1000}, Loop: loop.Config{MaxAttempts: 4},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
@@ -284,6 +284,18 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 		require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
 		require.Equal(t, 3, res.Attempts)
 		require.Less(t, time.Since(start), 2*lease, "it waited for the dead worker")
+	})
+}
+
+func TestALeaseIsExtendedForAsLongAsTheScorerMayTake(t *testing.T) {
+	t.Parallel()
+	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term(hashing(20 * time.Second))}, Timeout: time.Minute})
+	require.NoError(t, err)
+	onStage(t, rig.Options{Workers: 2, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+		t.Helper()
+		res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
+		require.Equal(t, rewards.Scored, res.Outcome)
+		require.Equal(t, 1, res.Attempts, "its lease has lapsed although its worker lives")
 	})
 }
 

@@ -192,11 +192,8 @@ func (w *Worker) pull(ctx, work context.Context) {
 func (w *Worker) wanted() (n int, pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.abandoned > w.cfg.MaxAbandoned {
-		return 0, time.Hour
-	}
 	now := time.Now()
-	if n = w.breaker.allow(now, w.free); n > 0 {
+	if n = w.startable(now); n > 0 {
 		return n, 0
 	}
 	pause = time.Hour
@@ -204,6 +201,14 @@ func (w *Worker) wanted() (n int, pause time.Duration) {
 		pause = w.breaker.until.Sub(now)
 	}
 	return 0, pause
+}
+
+// startable returns how many samples may start now. The caller holds mu.
+func (w *Worker) startable(now time.Time) int {
+	if w.abandoned > w.cfg.MaxAbandoned {
+		return 0
+	}
+	return w.breaker.allow(now, w.free)
 }
 
 // waitChange waits for a change or the pause; false when ctx ended.
@@ -228,7 +233,7 @@ func (w *Worker) opened(n int, cancel context.CancelFunc) {
 // stir wakes the puller, and ends an open Take that asks for fewer than could
 // start now. The caller holds mu.
 func (w *Worker) stir() {
-	if w.refile != nil && w.breaker.allow(time.Now(), w.free) > w.asked {
+	if w.refile != nil && w.startable(time.Now()) > w.asked {
 		w.refile()
 		w.refile = nil
 	}
@@ -249,7 +254,7 @@ func (w *Worker) begin(work context.Context, l Lease) {
 		return
 	}
 	w.mu.Lock()
-	if w.free == 0 || w.breaker.allow(time.Now(), w.free) == 0 {
+	if w.startable(time.Now()) == 0 { // the Take was open when the breaker opened, or a scorer overran
 		w.mu.Unlock()
 		l.Return(0)
 		return

@@ -451,3 +451,109 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 		require.Less(t, time.Since(start), 5*time.Second)
 	})
 }
+
+// script is a source, lease and gateway that hand out one sample and note its end.
+type script struct {
+	workers.Source
+	m      *loop.Manager
+	ticket wire.Ticket
+	frame  *wire.Frame
+
+	mu    sync.Mutex
+	taken bool     // guarded by mu
+	ends  []string // guarded by mu
+}
+
+func (s *script) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
+	s.mu.Lock()
+	first := !s.taken
+	s.taken = true
+	s.mu.Unlock()
+	if first {
+		return []workers.Lease{s}, nil
+	}
+	<-ctx.Done()
+	return nil, nil
+}
+
+func (s *script) note(end string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, end)
+}
+
+func (s *script) Announce(wire.WorkerInfo)     {}
+func (s *script) Close()                       {}
+func (s *script) Ticket() wire.Ticket          { return s.ticket }
+func (s *script) Context() context.Context     { return context.Background() }
+func (s *script) Extend(context.Context) error { return nil }
+func (s *script) Done()                        { s.note("done") }
+func (s *script) Return(time.Duration)         { s.note("returned") }
+
+func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error) {
+	return s.frame, nil
+}
+
+func (s *script) Finish(_ context.Context, res *wire.Result) error {
+	s.note(string(res.Outcome))
+	return nil
+}
+
+// A worker whose clock is a little ahead sees the deadline first. Given back, the
+// sample would be claimed again and again until its attempts were spent, and be
+// answered as lost: the gateway is the one to say that it has expired.
+func TestASampleThatExpiresInAWorkersHandsIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		buffers := &wire.Buffers{Poison: true}
+		msg, err := wire.Encode(rig.Sample("x", 3), wire.Options{})
+		require.NoError(t, err)
+		frame, err := wire.NewFrame(msg, buffers)
+		require.NoError(t, err)
+		s := &script{frame: frame, ticket: wire.Ticket{ID: "x", Attempt: 1, Deadline: time.Now().Add(time.Second)}}
+		hang := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+			<-ctx.Done()
+			return rewards.Score{}, ctx.Err()
+		}
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Managers: profiles(t, hang)})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		time.Sleep(1500 * time.Millisecond)
+		s.mu.Lock()
+		require.Equal(t, []string{"done"}, s.ends)
+		s.mu.Unlock()
+		require.Zero(t, buffers.Live())
+		w.Stop()
+	})
+}
+
+func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
+	t.Parallel()
+	y := &tally{counts: map[string]int{}}
+	of := func(worker string) map[string]*rewards.Manager {
+		return profiles(t, func(context.Context, *rewards.Sample) (rewards.Score, error) {
+			y.mu.Lock()
+			y.counts[worker]++
+			y.mu.Unlock()
+			if worker == "w0" {
+				time.Sleep(5 * time.Minute)
+			}
+			return rewards.Score{Value: 1}, nil
+		})
+	}
+	inBubble(t, rig.Options{
+		Workers: 2, Worker: workers.Config{Slots: 4, MaxAbandoned: 2, BreakerFailures: 100}, Profiles: of(""), ProfilesOf: of,
+	}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
+		for i := 0; r.Workers[0].Info().State != wire.WorkerSick; i++ {
+			require.Less(t, i, 100)
+			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("a", i))).Outcome, "the other worker mends it")
+			time.Sleep(200 * time.Millisecond)
+		}
+		y.reset(false)
+		for i := range 50 {
+			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("b", i))).Outcome)
+		}
+		require.Equal(t, map[string]int{"w1": 50}, y.counts)
+	})
+}

@@ -243,6 +243,7 @@ func closing(t *testing.T, h *Harness) {
 	_, err := a.Take(ctx, 2)
 	require.NoError(t, err)
 	h.publish(t, "x", "y")
+	<-time.After(h.Lease / 40) // they have come, or not yet: both must be handed back
 	a.Close()
 	start := time.Now()
 	ids := []string{}
