@@ -29,7 +29,10 @@ func counted(t *testing.T, o rig.Options, test func(t *testing.T, s *stage, runs
 		runs.Add(1)
 		return hashing(time.Second)(ctx, s)
 	}))
-	onStage(t, o, func(t *testing.T, s *stage) { test(t, s, &runs) })
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		test(t, s, &runs)
+	})
 }
 
 func TestAWelcomeSaysEverythingAClientNeeds(t *testing.T) {
@@ -238,6 +241,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 				for i := range 200 { // 20 s, before the first sweep
 					p.result(t, fmt.Sprint("x", i))
 				}
+				require.LessOrEqual(t, p.session.Unconfirmed(), 30)
 				for i := range 30 { // a sample sent again and again is one answer, not many
 					p.send(t, rig.Sample("again", 3))
 					time.Sleep(time.Duration(i%2) * time.Second)
@@ -317,6 +321,9 @@ func TestThereIsOneLiveConnectionPerRunClientAndLane(t *testing.T) {
 		require.Equal(t, 1008, p.code())
 		require.Zero(t, q.code())
 		p.drop() // its end is noticed late and must not end the second one
+		b := s.connect(t, wire.Hello{Run: "run", Client: "b"})
+		require.Equal(t, q.welcome().Epoch, b.welcome().Epoch, "the run was taken to be idle")
+		b.drop()
 		require.Equal(t, rewards.Scored, q.result(t, "x").Outcome)
 		require.Empty(t, got[*wire.Result](p))
 		require.EqualValues(t, 1, runs.Load())

@@ -228,6 +228,10 @@ func (w *Worker) opened(n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked, w.refile = n, cancel
+	if cancel != nil && w.breaker.allow(time.Now(), w.free) > n { // a slot was freed between the counting and the asking
+		w.refile()
+		w.refile = nil
+	}
 }
 
 // stir wakes the puller, and ends an open Take that asks for fewer than could

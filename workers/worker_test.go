@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,7 +145,7 @@ func TestAWorkerThatFailsAtOnceGetsLessThanTwiceItsShareAndReturnsByACanary(t *t
 					wg.Go(func() {
 						for n := 0; ctx.Err() == nil; n++ {
 							f, err := r.Manager.Submit(ctx, loop.Submission{Run: "_run", Sample: rig.Sample(fmt.Sprint(i, "-", n), 3)})
-							if !assert.NoError(t, err) {
+							if !assert.NoError(t, err) { //nolint:testifylint // not the test's goroutine
 								return
 							}
 							if res, err := f.Wait(ctx); err == nil {
@@ -238,6 +239,8 @@ func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
 			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("x", i))).Outcome)
 		}
 		time.Sleep(2 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		require.Len(t, seen, 8)
 		for id, h := range seen {
 			want := rig.Hash(rig.Sample(id, 300))
@@ -431,10 +434,10 @@ var errDeaf = errors.New("the gateway does not hear")
 // sends the ticket back at once, and no lease has to lapse.
 func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 	t.Parallel()
-	scores := 0
-	score := func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
-		scores++ // one sample at a time
-		return rewards.Score{Value: rig.Hash(s)}, nil
+	var scores atomic.Int64
+	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		scores.Add(1)
+		return rewards.Score{Value: rig.Hash(s)}, ctx.Err()
 	}
 	inBubble(t, rig.Options{Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
@@ -447,7 +450,7 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 		defer w.Stop()
 		start := time.Now()
 		require.Equal(t, rewards.Scored, result(t, submit(t, r, "x")).Outcome)
-		require.Equal(t, 3, scores)
+		require.EqualValues(t, 3, scores.Load())
 		require.Less(t, time.Since(start), 5*time.Second)
 	})
 }
@@ -455,7 +458,6 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 // script is a source, lease and gateway that hand out one sample and note its end.
 type script struct {
 	workers.Source
-	m      *loop.Manager
 	ticket wire.Ticket
 	frame  *wire.Frame
 
@@ -554,6 +556,8 @@ func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 		for i := range 50 {
 			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("b", i))).Outcome)
 		}
+		y.mu.Lock()
+		defer y.mu.Unlock()
 		require.Equal(t, map[string]int{"w1": 50}, y.counts)
 	})
 }

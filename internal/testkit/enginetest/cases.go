@@ -329,7 +329,7 @@ func crowd(t *testing.T, h *Harness) {
 			for ctx.Err() == nil {
 				n := 1 + w%3
 				got, err := s.Take(ctx, n)
-				assert.NoError(t, err)
+				assert.NoError(t, err) //nolint:testifylint // not the test's goroutine
 				assert.LessOrEqual(t, len(got), n)
 				mu.Lock()
 				for _, l := range got {
