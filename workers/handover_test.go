@@ -1,0 +1,137 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// deaf is a gateway that does not hear some answers.
+type deaf struct {
+	*loop.Manager
+	mu   sync.Mutex
+	left int // guarded by mu
+}
+
+func (d *deaf) Finish(ctx context.Context, res *wire.Result) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left > 0 {
+		d.left--
+		return errDeaf
+	}
+	return d.Manager.Finish(ctx, res)
+}
+
+var errDeaf = errors.New("the gateway does not hear")
+
+// The lease goes only after the gateway has the result: an answer that is not heard
+// sends the ticket back at once, and no lease has to lapse.
+func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	var scores atomic.Int64
+	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		scores.Add(1)
+		return rewards.Score{Value: rig.Hash(s)}, ctx.Err()
+	}
+	inBubble(t, rig.Options{Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+		t.Helper()
+		d := &deaf{Manager: r.Manager, left: 2}
+		w, err := workers.New(workers.Options{
+			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Managers: profiles(t, score),
+		})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		defer w.Stop()
+		start := time.Now()
+		require.Equal(t, rewards.Scored, result(t, submit(t, r, "x")).Outcome)
+		require.EqualValues(t, 3, scores.Load())
+		require.Less(t, time.Since(start), 5*time.Second)
+	})
+}
+
+// script is a source, lease and gateway that hand out one sample and note its end.
+type script struct {
+	workers.Source
+	ticket wire.Ticket
+	frame  *wire.Frame
+
+	mu    sync.Mutex
+	taken bool     // guarded by mu
+	ends  []string // guarded by mu
+}
+
+func (s *script) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
+	s.mu.Lock()
+	first := !s.taken
+	s.taken = true
+	s.mu.Unlock()
+	if first {
+		return []workers.Lease{s}, nil
+	}
+	<-ctx.Done()
+	return nil, nil
+}
+
+func (s *script) note(end string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, end)
+}
+
+func (s *script) Announce(wire.WorkerInfo)     {}
+func (s *script) Close()                       {}
+func (s *script) Ticket() wire.Ticket          { return s.ticket }
+func (s *script) Context() context.Context     { return context.Background() }
+func (s *script) Extend(context.Context) error { return nil }
+func (s *script) Done()                        { s.note("done") }
+func (s *script) Return(time.Duration)         { s.note("returned") }
+
+func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error) {
+	return s.frame, nil
+}
+
+func (s *script) Finish(_ context.Context, res *wire.Result) error {
+	s.note(string(res.Outcome))
+	return nil
+}
+
+// A worker whose clock is a little ahead sees the deadline first. Given back, the
+// sample would be claimed again and again until its attempts were spent, and be
+// answered as lost: the gateway is the one to say that it has expired.
+func TestASampleThatExpiresInAWorkersHandsIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		buffers := &wire.Buffers{Poison: true}
+		msg, err := wire.Encode(rig.Sample("x", 3), wire.Options{})
+		require.NoError(t, err)
+		frame, err := wire.NewFrame(msg, buffers)
+		require.NoError(t, err)
+		s := &script{frame: frame, ticket: wire.Ticket{ID: "x", Attempt: 1, Deadline: time.Now().Add(time.Second)}}
+		hang := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+			<-ctx.Done()
+			return rewards.Score{}, ctx.Err()
+		}
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Managers: profiles(t, hang)})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		time.Sleep(1500 * time.Millisecond)
+		s.mu.Lock()
+		require.Equal(t, []string{"done"}, s.ends)
+		s.mu.Unlock()
+		require.Zero(t, buffers.Live())
+		w.Stop()
+	})
+}
