@@ -228,6 +228,7 @@ func (m *Manager) accept(s *Session, f *wire.Frame) error {
 	s.run.lastUse = now
 	taken, fx, err := m.core.admit(now, admission{
 		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
+		shut:     m.draining,
 		deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
 	})
 	m.mu.Unlock()

@@ -70,6 +70,7 @@ type admission struct {
 	deadline time.Time
 	profile  string
 	policy   rewards.SamplePolicy
+	shut     bool // the gateway drains or has stopped: only what it knows is answered
 }
 
 // admit takes a sample in, attaches a known one to its new owner, or answers one
@@ -96,6 +97,9 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		}
 		fx.results = append(fx.results, answer{s, a.owner})
 		return false, fx, nil
+	}
+	if a.shut { // since its bytes were booked
+		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
 	}
 	c.insert(now, key, sum, a)
 	fx.wake = true

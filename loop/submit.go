@@ -108,6 +108,7 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	f.key = sampleKey{r.name, r.epoch, s.ID}
 	taken, fx, err := m.core.admit(now, admission{
 		run: r, sample: s, frame: frame, owner: f, deadline: now.Add(timeout), profile: s.Reward, policy: policy,
+		shut: m.draining,
 	})
 	m.mu.Unlock()
 	if !taken {
