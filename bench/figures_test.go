@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +85,7 @@ func TestNumbersAreShort(t *testing.T) {
 func TestTheTableShowsTargetMachineLoadAndCommit(t *testing.T) {
 	t.Parallel()
 	page := table([]Report{{
-		Suite: "one", About: "What it is.", Date: "2031-02-03T04:05:06Z", Commit: "abc", Dirty: true, LoadBefore: "1 2 3", LoadAfter: "4 5 6", Repetitions: 5,
+		Suite: "one", About: "What it is.", Date: "2031-02-03T04:05:06Z", Commit: "abc", Dirty: true, LoadBefore: "1 2 3", LoadAfter: "4 5 6", Repetitions: 5, Disturbed: 2,
 		Machine: Machine{CPU: "Chip", Cores: 2, Go: "go1", OS: "os/arch"},
 		Rows: []Figure{
 			{Row: "x/rate", Issue: "≥ 100/s", Unit: "/s", Value: 1234, Target: &Bound{Value: 1000, Note: "scaled"}, Held: true, Beside: Readings{"b": 2, "a": 1}},
@@ -94,7 +95,7 @@ func TestTheTableShowsTargetMachineLoadAndCommit(t *testing.T) {
 		},
 	}})
 	for _, want := range []string{
-		"## one\n\nWhat it is.\n\nChip, 2 cores, os/arch, go1. Load 1 2 3 before, 4 5 6 after. Commit abc with changes, 2031-02-03T04:05:06Z, median of 5.\n",
+		"## one\n\nWhat it is.\n\nChip, 2 cores, os/arch, go1. Load 1 2 3 before, 4 5 6 after. Commit abc with changes, 2031-02-03T04:05:06Z, median of 5. Other processes disturbed 2 of the repetitions: latencies and absolute rates are partly theirs.\n",
 		"| x/rate | 1,234/s | ≥ 1,000/s (scaled) | yes | a 1, b 2 |\n",
 		"| x/size | 70 KiB | ≤ 64 KiB | **no**: a \\| b |  |\n",
 		"| x/new | 3 | ≥ 4 | **no** |  |\n",
@@ -141,8 +142,15 @@ func TestAnOpenLoopCountsFromTheIntendedMoment(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, 200, o.samples, 40)
 		assert.Greater(t, o.quantile(0.99), 500.0, "those that waited have waited")
-		assert.Equal(t, arrivals(200, time.Second, 3), arrivals(200, time.Second, 3), "both sides get the same")
 	})
+}
+
+func TestArrivalsFollowFromTheSeed(t *testing.T) {
+	t.Parallel()
+	first, second := arrivals(200, time.Second, 3), arrivals(200, time.Second, 3)
+	assert.Equal(t, first, second, "both sides get the same")
+	assert.True(t, slices.IsSorted(first))
+	assert.NotEqual(t, first, arrivals(200, time.Second, 4))
 }
 
 func TestALoadEndsWithItsFirstError(t *testing.T) {
@@ -153,6 +161,21 @@ func TestALoadEndsWithItsFirstError(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	_, err = openLoop(t.Context(), fails, 2, 1000, 10*time.Millisecond, 1)
 	require.ErrorIs(t, err, broken)
+}
+
+func TestWhatOthersComputeIsSeen(t *testing.T) {
+	t.Parallel()
+	d, err := parseStat("cpu  100 20 3 999 9 9 9 9 0 0\ncpu0 1 1 1 1\n")
+	require.NoError(t, err)
+	assert.Equal(t, 1230*time.Millisecond, d)
+	for _, bad := range []string{"", "cpu0 1 1 1", "cpu 1 2", "cpu 1 x 3 4"} {
+		_, err := parseStat(bad)
+		require.Error(t, err, bad)
+	}
+	o := outcome{took: 2 * time.Second, used: usage{cpu: time.Second, machine: 2 * time.Second}}
+	assert.InDelta(t, 0.5, o.others(), 0)
+	o.used.machine = 0
+	assert.Zero(t, o.others(), "where the system does not tell nobody is blamed")
 }
 
 func TestTheProcessorIsNamed(t *testing.T) {

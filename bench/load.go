@@ -41,20 +41,26 @@ func (o outcome) quantile(q float64) float64 {
 	return float64(o.latencies[i].Nanoseconds()) / 1e6
 }
 
+// others is how many cores other processes kept busy meanwhile.
+func (o outcome) others() float64 {
+	return max(0, (o.used.machine-o.used.cpu).Seconds()/o.took.Seconds())
+}
+
 // usage is what the process has used so far, or between two points.
 type usage struct {
 	cpu           time.Duration // user and system; 0 where the system does not tell
+	machine       time.Duration // the same of all processes
 	bytes, allocs uint64        // allocated on the heap
 }
 
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{cpu: cpuTime(), bytes: m.TotalAlloc, allocs: m.Mallocs}
+	return usage{cpu: cpuTime(), machine: machineCPU(), bytes: m.TotalAlloc, allocs: m.Mallocs}
 }
 
 func (u usage) since(from usage) usage {
-	return usage{cpu: u.cpu - from.cpu, bytes: u.bytes - from.bytes, allocs: u.allocs - from.allocs}
+	return usage{cpu: u.cpu - from.cpu, machine: u.machine - from.machine, bytes: u.bytes - from.bytes, allocs: u.allocs - from.allocs}
 }
 
 // closedLoop keeps window samples in flight on each of lanes connections for the

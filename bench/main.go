@@ -71,8 +71,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if f.NArg() > 0 {
 		return s, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
+	s.Calm = calm
 	if s.Quick {
-		s.Repetitions, s.Lasting = 1, 50*time.Millisecond
+		s.Repetitions, s.Lasting, s.Calm = 1, 50*time.Millisecond, nil
 	}
 	if s.Repetitions < 1 || s.Lasting <= 0 {
 		return s, fmt.Errorf("-n is %d and -t %v, both must be above 0", s.Repetitions, s.Lasting)
@@ -225,10 +226,11 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	r.Commit, r.Dirty = commit(ctx, s.root)
 	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
 	for _, e := range suite.Experiments {
-		readings, err := e.repeat(ctx, s.Options)
+		readings, disturbed, err := e.repeat(ctx, s.Options)
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", e.Name, err)
 		}
+		r.Disturbed += disturbed
 		if s.writeReference {
 			reference.take(e, readings)
 		}
@@ -254,25 +256,36 @@ func (r *Reference) take(e Experiment, readings []Readings) {
 	}
 }
 
-// repeat sets the experiment up and measures it.
-func (e Experiment) repeat(ctx context.Context, o Options) (_ []Readings, err error) {
+// repeat sets the experiment up and measures it. A repetition that others disturbed is
+// measured again while there are spare ones, twice as many as asked for; after that it
+// counts, and is counted.
+func (e Experiment) repeat(ctx context.Context, o Options) (all []Readings, disturbed int, err error) {
 	t, err := e.Setup(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	var all []Readings
-	for rep := range o.Repetitions {
+	for spare := 2 * o.Repetitions; len(all) < o.Repetitions; {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		r, err := t.Measure(ctx, rep)
+		if o.Calm != nil {
+			o.Calm(ctx)
+		}
+		r, err := t.Measure(ctx, len(all))
 		if err != nil {
-			return nil, fmt.Errorf("repetition %d: %w", rep+1, err)
+			return nil, 0, fmt.Errorf("repetition %d: %w", len(all)+1, err)
+		}
+		if r[othersCores] > maxOthers && !o.Quick {
+			if spare > 0 {
+				spare--
+				continue
+			}
+			disturbed++
 		}
 		all = append(all, r)
 	}
-	return all, nil
+	return all, disturbed, nil
 }
 
 // tell says what is to be done about misses.

@@ -23,11 +23,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	readings []Readings
 	err      error
+	measured int
 	closed   int
 }
 
-func (f *fake) Measure(_ context.Context, rep int) (Readings, error) {
-	return f.readings[rep%len(f.readings)], f.err
+func (f *fake) Measure(context.Context, int) (Readings, error) {
+	f.measured++
+	return f.readings[(f.measured-1)%len(f.readings)], f.err
 }
 
 func (f *fake) Close() error {
@@ -152,6 +154,34 @@ func TestWithoutAReferenceAScaledTargetSaysWhatToDo(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.root, "bench", "reference.json")))
 	_, err := measure(t.Context(), fakeSuite(rates(100, 50)), s, new(bytes.Buffer))
 	require.ErrorContains(t, err, "-write-reference")
+}
+
+func TestADisturbedRepetitionIsMeasuredAgain(t *testing.T) {
+	t.Parallel()
+	noisy, quiet := Readings{"v": 1, othersCores: 1}, Readings{"v": 2, othersCores: maxOthers}
+	for name, tt := range map[string]struct {
+		readings  []Readings
+		want      []Readings
+		disturbed int
+		measured  int
+	}{
+		"never":        {[]Readings{quiet}, []Readings{quiet, quiet, quiet}, 0, 3},
+		"now and then": {[]Readings{noisy, quiet}, []Readings{quiet, quiet, quiet}, 0, 6},
+		"always":       {[]Readings{noisy}, []Readings{noisy, noisy, noisy}, 3, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fake{readings: tt.readings}
+			waits := 0
+			o := Options{Repetitions: 3, Calm: func(context.Context) { waits++ }}
+			all, disturbed, err := fakeSuite(f)[0].Experiments[0].repeat(t.Context(), o)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, all)
+			assert.Equal(t, tt.disturbed, disturbed)
+			assert.Equal(t, tt.measured, f.measured)
+			assert.Equal(t, tt.measured, waits)
+		})
+	}
 }
 
 func TestAFailedMeasurementEndsTheRun(t *testing.T) {

@@ -10,17 +10,20 @@ import (
 
 // Report is one suite's results, as they are written.
 type Report struct {
-	Suite       string   `json:"suite"`
-	About       string   `json:"about"`
-	Date        string   `json:"date"`
-	Commit      string   `json:"commit"`
-	Dirty       bool     `json:"dirty"` // files differed from the commit
-	Machine     Machine  `json:"machine"`
-	LoadBefore  string   `json:"load_before"`
-	LoadAfter   string   `json:"load_after"`
-	Quick       bool     `json:"quick,omitempty"`
-	Repetitions int      `json:"repetitions"`
-	Rows        []Figure `json:"rows"`
+	Suite       string  `json:"suite"`
+	About       string  `json:"about"`
+	Date        string  `json:"date"`
+	Commit      string  `json:"commit"`
+	Dirty       bool    `json:"dirty"` // files differed from the commit
+	Machine     Machine `json:"machine"`
+	LoadBefore  string  `json:"load_before"`
+	LoadAfter   string  `json:"load_after"`
+	Quick       bool    `json:"quick,omitempty"`
+	Repetitions int     `json:"repetitions"`
+	// Disturbed counts the repetitions of all experiments that other processes
+	// disturbed and that could not be measured again.
+	Disturbed int      `json:"disturbed,omitempty"`
+	Rows      []Figure `json:"rows"`
 }
 
 // Figure is one row's result.

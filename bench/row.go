@@ -38,6 +38,8 @@ type Options struct {
 	Repetitions int
 	// Lasting is how long each load lasts.
 	Lasting time.Duration
+	// Calm waits until other processes leave the machine alone; nil: does not wait.
+	Calm func(context.Context)
 	// Profile is the folder for CPU profiles of our side; empty: none.
 	Profile string
 }

@@ -22,7 +22,7 @@ func jpegSize() Suite {
 		Experiments: []Experiment{{
 			Name: "jpeg512", Setup: newJPEGTrial, Calibrations: []string{"bare_per_s"},
 			Rows: []Row{
-				{Name: "time", Unit: "ms", Value: reading("ours_ms"), Beside: []string{"bare_ms"}},
+				{Name: "time", Unit: "ms", Value: reading("ours_ms"), Beside: []string{"bare_ms", othersCores}},
 				{Name: "ratio", Value: ratio("ours_per_s", "bare_per_s")},
 			},
 		}},
@@ -91,7 +91,7 @@ func (t *jpegTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 		return stdjpeg.Encode(&t.buf, t.picture, &stdjpeg.Options{Quality: 95})
 	}
 	measure := func(side string, f func() error) error {
-		n, start := 0, time.Now()
+		n, start, before := 0, time.Now(), used()
 		for time.Since(start) < t.lasting {
 			if err := f(); err != nil {
 				return err
@@ -100,6 +100,7 @@ func (t *jpegTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 		}
 		r[side+"_ms"] = time.Since(start).Seconds() * 1e3 / float64(n)
 		r[side+"_per_s"] = 1e3 / r[side+"_ms"]
+		r[othersCores] = max(r[othersCores], outcome{took: time.Since(start), used: used().since(before)}.others())
 		return nil
 	}
 	err := profiled(t.profile, "jpeg512", rep, func() error { return measure("ours", ours) })

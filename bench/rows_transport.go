@@ -73,7 +73,7 @@ func (p payload) rows(perSecond float64, line string) []Row {
 	return []Row{
 		{
 			Name: "throughput", Issue: line, Unit: "/s", Value: reading("ours_per_s"), Target: rateScaled(perSecond, "bare_per_s"),
-			Beside: []string{"bare_per_s", "ours_p99_full_ms", "bare_p99_full_ms"},
+			Beside: []string{"bare_per_s", "ours_p99_full_ms", "bare_p99_full_ms", othersCores},
 		},
 		{
 			Name: "p99-at-half-load", Issue: lineTail, Unit: "ms", Value: difference("ours_p99_ms", "bare_p99_ms"), Target: atMost(10),
@@ -173,7 +173,7 @@ func (t *transportTrial) Measure(ctx context.Context, rep int) (Readings, error)
 	half := func(do roundTrip) (o outcome, err error) {
 		return openLoop(ctx, do, lanes, r["half_load_per_s"], t.lasting, uint64(rep)) //nolint:gosec // counts from 0
 	}
-	if err := t.both(ctx, rep, "full", full, func(side string, o outcome) {
+	if err := t.both(ctx, r, rep, "full", full, func(side string, o outcome) {
 		n := float64(o.samples)
 		r[side+"_per_s"] = o.perSecond()
 		r[side+"_p99_full_ms"] = o.quantile(0.99)
@@ -184,14 +184,14 @@ func (t *transportTrial) Measure(ctx context.Context, rep int) (Readings, error)
 		return nil, err
 	}
 	r["half_load_per_s"] = r["ours_per_s"] / 2
-	err := t.both(ctx, rep, "half", half, func(side string, o outcome) {
+	err := t.both(ctx, r, rep, "half", half, func(side string, o outcome) {
 		r[side+"_p50_ms"], r[side+"_p99_ms"] = o.quantile(0.5), o.quantile(0.99)
 	})
 	return r, err
 }
 
 // both puts a load on both sides, the one first that was last in the repetition before.
-func (t *transportTrial) both(ctx context.Context, rep int, name string, load func(roundTrip) (outcome, error), note func(side string, o outcome)) error {
+func (t *transportTrial) both(ctx context.Context, r Readings, rep int, name string, load func(roundTrip) (outcome, error), note func(side string, o outcome)) error {
 	sides := []struct {
 		name string
 		do   roundTrip
@@ -210,6 +210,7 @@ func (t *transportTrial) both(ctx context.Context, rep int, name string, load fu
 			return err
 		}
 		note(s.name, o)
+		r[othersCores] = max(r[othersCores], o.others())
 	}
 	return nil
 }

@@ -50,8 +50,12 @@ func (r Report) origin() string {
 	if r.Quick {
 		state += ", quick: not a measurement"
 	}
-	return fmt.Sprintf("%s, %d cores, %s, %s. Load %s before, %s after. Commit %s%s, %s, median of %d.",
-		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.LoadBefore, r.LoadAfter, r.Commit, state, r.Date, r.Repetitions)
+	others := ""
+	if r.Disturbed > 0 {
+		others = fmt.Sprintf(" Other processes disturbed %d of the repetitions: latencies and absolute rates are partly theirs.", r.Disturbed)
+	}
+	return fmt.Sprintf("%s, %d cores, %s, %s. Load %s before, %s after. Commit %s%s, %s, median of %d.%s",
+		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.LoadBefore, r.LoadAfter, r.Commit, state, r.Date, r.Repetitions, others)
 }
 
 func (f Figure) target() string {
