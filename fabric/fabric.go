@@ -152,9 +152,10 @@ func (f *Fabric) declare(ctx context.Context) error {
 	_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: streamName, Subjects: []string{"rl.ticket.>"}, Storage: jetstream.MemoryStorage,
 		Retention: jetstream.WorkQueuePolicy, MaxMsgs: f.cfg.MaxTickets, Discard: jetstream.DiscardNew,
-		// A ticket that is published again within 10 s is the same one. The ids of
-		// that time are what the window costs: 100,000 at 10,000 tickets/s.
-		Duplicates: 10 * time.Second,
+		// A ticket that is published again within 2 s is the same one. The ids of that
+		// time are what the window costs, in memory that the garbage collector walks:
+		// 20,000 at 10,000 tickets/s. A later repetition is refused at the claim.
+		Duplicates: 2 * time.Second,
 	})
 	if err != nil {
 		return fmt.Errorf("fabric: stream: %w", err)

@@ -25,7 +25,8 @@ type group struct {
 	opened  time.Time
 	alarm   alarm
 	closed  bool
-	members map[string]*member
+	arrived int
+	members map[string]*member // by id, until it closes
 	settled int
 	stats   wire.GroupStats // once closed
 	means   map[string]float64
@@ -49,7 +50,11 @@ func newGroup(key groupKey, size int, now time.Time) *group {
 
 // join adds a member that has arrived.
 func (g *group) join(id string) {
-	if g.members[id] == nil {
+	if g.members[id] != nil {
+		return
+	}
+	g.arrived++
+	if !g.closed {
 		g.members[id] = &member{}
 	}
 }
@@ -92,9 +97,7 @@ func (g *group) close() []*entry {
 		}
 		e.result.Group = &g.stats
 	}
-	for _, m := range g.members {
-		m.held, m.values = nil, nil
-	}
+	g.members = nil // thousands of closed groups are remembered, for the page only
 	return waiting
 }
 

@@ -138,7 +138,7 @@ func (s *step) state() StepState {
 
 func (g *group) state() GroupState {
 	st := GroupState{
-		Split: g.key.step.split, Step: g.key.step.step, UID: g.key.uid, Size: g.size, Arrived: len(g.members),
+		Split: g.key.step.split, Step: g.key.step.step, UID: g.key.uid, Size: g.size, Arrived: g.arrived,
 		Settled: g.settled, Closed: g.closed,
 	}
 	if g.closed {
