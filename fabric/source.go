@@ -281,22 +281,27 @@ func (s *Source) Close() {
 // recent remembers the latest keys, a bounded number of them.
 type recent struct {
 	set  map[wire.AttemptKey]bool
-	ring []wire.AttemptKey
+	ring []wire.AttemptKey // grows up to most, then the oldest makes room
+	most int
 	next int
 }
 
-func newRecent(n int) *recent {
-	return &recent{set: make(map[wire.AttemptKey]bool), ring: make([]wire.AttemptKey, n)}
+func newRecent(most int) *recent {
+	return &recent{set: make(map[wire.AttemptKey]bool), most: most}
 }
 
 func (r *recent) add(k wire.AttemptKey) {
 	if r.set[k] {
 		return
 	}
+	r.set[k] = true
+	if len(r.ring) < r.most {
+		r.ring = append(r.ring, k)
+		return
+	}
 	delete(r.set, r.ring[r.next])
 	r.ring[r.next] = k
-	r.next = (r.next + 1) % len(r.ring)
-	r.set[k] = true
+	r.next = (r.next + 1) % r.most
 }
 
 func (r *recent) has(k wire.AttemptKey) bool { return r.set[k] }
