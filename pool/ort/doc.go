@@ -1,0 +1,2 @@
+// Package ort runs ONNX models with ONNX Runtime.
+package ort
