@@ -50,8 +50,8 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 	return &Scorer{reader: reader, options: options}, nil
 }
 
-// Spec describes the scorer for a registry, reading with what readers gives.
-func Spec(readers Readers) rewards.Spec {
+// Spec describes the scorer for a registry, reading with the given reader.
+func Spec(reader TextReader) rewards.Spec {
 	return rewards.Spec{
 		Name:    "ocr",
 		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni)",
@@ -60,13 +60,6 @@ func Spec(readers Readers) rewards.Spec {
 			o, err := ParseOptions(raw)
 			if err != nil {
 				return nil, err
-			}
-			if readers == nil {
-				return nil, errors.New("ocr: no text reader")
-			}
-			reader, err := readers.Reader(o.ReaderOptions)
-			if err != nil {
-				return nil, fmt.Errorf("ocr: %w", err)
 			}
 			return New(reader, o)
 		},

@@ -44,14 +44,9 @@ func picture(t *testing.T, frames int) *rewards.Sample {
 	return &rewards.Sample{ID: "s1", Media: []*rewards.Media{m}}
 }
 
-// only gives every scorer the one reader.
-func only(r ocr.TextReader) ocr.Readers {
-	return ocr.ReadersFunc(func(ocr.ReaderOptions) (ocr.TextReader, error) { return r, nil })
-}
-
 func newScorer(t *testing.T, options string, r ocr.TextReader) rewards.Scorer {
 	t.Helper()
-	s, err := ocr.Spec(only(r)).Build(json.RawMessage(options))
+	s, err := ocr.Spec(r).Build(json.RawMessage(options))
 	require.NoError(t, err)
 	return s
 }
@@ -158,7 +153,7 @@ func TestAVideoIsTheMeanOfEveryFourthFrame(t *testing.T) {
 	require.InDelta(t, (0.0+3+3)/3, got.Extra["distance"], 1e-12)
 	require.Len(t, got.Details["frames"], 3)
 
-	got, err = newScorer(t, `{"preset":"flow_grpo_video"}`, reader).Score(t.Context(), sample)
+	got, err = newScorer(t, `{"video":"positive_mean"}`, reader).Score(t.Context(), sample)
 	require.NoError(t, err)
 	require.InDelta(t, 1.0, got.Value, 1e-12, "thecat is 3 off without the substring rule and left out like the empty frame")
 
@@ -212,41 +207,16 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	for options, want := range map[string]string{
 		`{"preset":"deepgen"}`: "preset",
 		`{"whitespace":"some","frame_interval":0,"video":"x","empty_target":"y","min_len_for_substring":0}`: "frame_interval: 0",
-		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`:                                   `device: "cuda:x"`,
-		`{"model":""}`:                   "model: is empty",
 		`{"presets":"flow_grpo"}`:        "presets",
 		`{"frame_interval":"four"}`:      "frame_interval",
 		`[]`:                             "options",
 		`{"preset":"verl_omni"} {"a":1}`: "more than one",
 	} {
-		_, err := ocr.Spec(only(says(""))).Build(json.RawMessage(options))
+		_, err := ocr.Spec(says("")).Build(json.RawMessage(options))
 		require.ErrorContains(t, err, want, options)
 	}
 	_, err := ocr.New(nil, ocr.Options{})
 	require.Error(t, err)
-}
-
-func TestAScorerAsksForTheReaderItsOptionsName(t *testing.T) {
-	t.Parallel()
-	var asked []ocr.ReaderOptions
-	missing := errors.New("no such card")
-	readers := ocr.ReadersFunc(func(o ocr.ReaderOptions) (ocr.TextReader, error) {
-		asked = append(asked, o)
-		if o.Device != ocr.DeviceCPU {
-			return nil, missing
-		}
-		return says("x"), nil
-	})
-	_, err := ocr.Spec(readers).Build(nil)
-	require.NoError(t, err)
-	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"engine":"ppocr","model":"ppocr-v6-small","mode":"parity","device":"cuda:1"}`))
-	require.ErrorIs(t, err, missing)
-	require.Equal(t, []ocr.ReaderOptions{
-		{Engine: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Device: "cpu"},
-		{Engine: "ppocr", Model: "ppocr-v6-small", Profile: "rapidocr", Mode: "parity", Device: "cuda:1"},
-	}, asked)
-	_, err = ocr.Spec(nil).Build(nil)
-	require.ErrorContains(t, err, "no text reader")
 }
 
 func TestEveryOptionIsDocumentedUnderItsName(t *testing.T) {
@@ -257,7 +227,7 @@ func TestEveryOptionIsDocumentedUnderItsName(t *testing.T) {
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(js, &fields))
-	spec := ocr.Spec(only(says("")))
+	spec := ocr.Spec(says(""))
 	require.Len(t, spec.Options, len(fields))
 	for _, d := range spec.Options {
 		require.Contains(t, fields, d.Name)
