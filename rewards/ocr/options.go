@@ -12,7 +12,7 @@ import (
 // Options are the options of the scorer. A preset gives each its value; what is
 // set beside the preset overrides it.
 type Options struct {
-	// Preset is "flow_grpo" (default) or "verl_omni".
+	// Preset is "flow_grpo" (default), "flow_grpo_video" or "verl_omni".
 	Preset string `json:"preset"`
 	// Whitespace says what is removed before the comparison: "space" (the ASCII
 	// space only, flow_grpo) or "all" (Python's \s, verl_omni).
@@ -34,21 +34,22 @@ type Options struct {
 	// FrameInterval takes every nth frame of a video; 4.
 	FrameInterval int `json:"frame_interval"`
 	// Video says how frames become one value: "mean" (verl-omni; the default), or
-	// "positive_mean": flow_grpo's video scorer, the mean of the frames above 0,
-	// without the substring rule.
+	// "positive_mean": the mean of the frames above 0, without the substring rule
+	// (preset flow_grpo_video: the scorer of flow_grpo's descendants for videos).
 	Video string `json:"video"`
 }
 
 // The presets and the values of the options that are words.
 const (
-	FlowGRPO     = "flow_grpo"
-	VerlOmni     = "verl_omni"
-	spaceOnly    = "space"
-	allSpace     = "all"
-	failEmpty    = "fail"
-	matchEmpty   = "match_empty"
-	mean         = "mean"
-	positiveMean = "positive_mean"
+	FlowGRPO      = "flow_grpo"
+	FlowGRPOVideo = "flow_grpo_video"
+	VerlOmni      = "verl_omni"
+	spaceOnly     = "space"
+	allSpace      = "all"
+	failEmpty     = "fail"
+	matchEmpty    = "match_empty"
+	mean          = "mean"
+	positiveMean  = "positive_mean"
 )
 
 // Preset returns the options of a preset by name.
@@ -60,11 +61,14 @@ func Preset(name string) (Options, error) {
 	switch name {
 	case "", FlowGRPO:
 		return o, nil
+	case FlowGRPOVideo:
+		o.Preset, o.Video = FlowGRPOVideo, positiveMean
+		return o, nil
 	case VerlOmni:
 		o.Preset, o.Whitespace, o.BareGroundTruth, o.EmptyTarget = VerlOmni, allSpace, true, matchEmpty
 		return o, nil
 	}
-	return Options{}, fmt.Errorf("preset: %q is unknown, want %s or %s", name, FlowGRPO, VerlOmni)
+	return Options{}, fmt.Errorf("preset: %q is unknown, want %s, %s or %s", name, FlowGRPO, FlowGRPOVideo, VerlOmni)
 }
 
 // ParseOptions reads the options of the configuration: a JSON object or nothing.
@@ -110,7 +114,7 @@ func (o Options) Validate() error {
 
 func documentation() []rewards.Option {
 	return []rewards.Option{
-		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: flow_grpo or verl_omni; gives the options below their defaults"},
+		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: flow_grpo, flow_grpo_video or verl_omni; gives the options below their defaults"},
 		{Name: "whitespace", Type: "string", Default: "space (verl_omni: all)", Doc: "what is removed before comparing: the ASCII space, or all whitespace"},
 		{Name: "case_sensitive", Type: "bool", Default: "false", Doc: "keep upper and lower case apart"},
 		{Name: "nfkc", Type: "bool", Default: "false", Doc: "fold full-width letters and other compatibility forms first"},
@@ -118,6 +122,6 @@ func documentation() []rewards.Option {
 		{Name: "empty_target", Type: "string", Default: "fail (verl_omni: match_empty)", Doc: "an empty target fails the sample, or asks for a picture without text"},
 		{Name: "min_len_for_substring", Type: "int", Default: "1", Doc: "from this length on, a target that the read text contains counts as met"},
 		{Name: "frame_interval", Type: "int", Default: "4", Doc: "take every nth frame of a video"},
-		{Name: "video", Type: "string", Default: mean, Doc: "mean of the frames, or positive_mean: of those above 0, without the substring rule"},
+		{Name: "video", Type: "string", Default: "mean (flow_grpo_video: positive_mean)", Doc: "mean of the frames, or positive_mean: of those above 0, without the substring rule"},
 	}
 }

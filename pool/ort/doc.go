@@ -1,2 +1,0 @@
-// Package ort runs ONNX models with ONNX Runtime.
-package ort
