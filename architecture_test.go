@@ -29,7 +29,7 @@ const testkit = "internal/testkit/"
 var layers = [][]string{
 	0: {
 		"rewards", "models", "internal/lifecycle", "internal/obs", "internal/pickle",
-		"internal/hftok", "internal/sim", "internal/slot",
+		"internal/hftok", "internal/infer", "internal/sim", "internal/slot",
 	},
 	1: {"wire", "media", "pool", "internal/wsconn"},
 	2: {"rewards/*", "pool/ort", "workers", "loop", "client", "store"},

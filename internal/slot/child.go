@@ -54,6 +54,12 @@ type verdict struct {
 // errBroken marks errors after which a child cannot be used.
 var errBroken = errors.New("broken")
 
+// errSpoilt marks the errors of a child that answered with a fatal one.
+var errSpoilt = errors.New("spoilt by its own account")
+
+// failure is the error that a frame carries.
+func (f frame) failure() *Error { return &Error{Class: f.Class, Message: f.Message} }
+
 // newChild starts the goroutines that belong to a started process: one reads its
 // answers, one reaps it. Both end when the process has.
 func newChild(p *process, recycle int) *child {
@@ -73,7 +79,7 @@ func newChild(p *process, recycle int) *child {
 	c.goroutine.Go(func() {
 		defer close(c.frames)
 		for {
-			f, err := readFrame(p.conn)
+			f, err := readFrame(p.conn, MaxAnswer)
 			if err != nil {
 				c.readErr = err
 				return
@@ -101,8 +107,9 @@ func (c *child) exchange(ctx context.Context, op string, req Request) ([]byte, e
 	h := header{Op: op, Seq: c.seq, Capacity: c.memory.capacity(), Length: length}
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.conn.SetWriteDeadline(deadline) // a failure shows in the write
+		h.BudgetMS = max(time.Until(deadline).Milliseconds(), 1)
 	}
-	if err := writeFrame(c.conn, h, req.Meta); err != nil {
+	if err := writeFrame(c.conn, h, req.Meta, maxBody); err != nil {
 		return nil, fmt.Errorf("%w: sending: %w", errBroken, err)
 	}
 	return c.await(ctx)
@@ -118,7 +125,9 @@ func (c *child) await(ctx context.Context) ([]byte, error) {
 		case f.Seq != c.seq:
 			return nil, fmt.Errorf("%w: answer %d to request %d", errBroken, f.Seq, c.seq)
 		case f.Op == opError:
-			return nil, fmt.Errorf("%w: %s", ErrHandler, f.Message)
+			return nil, fmt.Errorf("%w: %w", ErrHandler, f.failure())
+		case f.Op == opFatal:
+			return nil, fmt.Errorf("%w: %w: %w", errBroken, errSpoilt, f.failure())
 		case f.Op != opOK:
 			return nil, fmt.Errorf("%w: answer of kind %q", errBroken, f.Op)
 		}
@@ -166,9 +175,9 @@ func (c *child) autopsy(cause error) (report error, outside bool) {
 	return report, c.sigkill && !c.killed.Load()
 }
 
-// hungUp tells a socket that the child closed from a child that talks nonsense.
+// hungUp tells a child that ends by itself from one that talks nonsense.
 func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.Is(err, errSpoilt) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 

@@ -17,7 +17,8 @@
 //     another child; a second death fails the request by name and its input is
 //     remembered, so that it kills no third. A child that is silent at the
 //     deadline is killed and replaced. A caller that leaves early leaves the
-//     child to finish, and the answer is thrown away.
+//     child to finish, and the answer is thrown away. A handler that knows its
+//     process to be spoilt says so ([Fatal]); that counts as a crash.
 //  5. An idle child is pinged, and after Recycle requests it is replaced, which
 //     bounds what a leaking library can leak.
 //  6. Stop lets running requests end, then kills; no process and no goroutine
@@ -26,11 +27,12 @@
 // # Protocol
 //
 // One frame is a little-endian uint32 length of the header, a uint32 length of
-// the body, the header (JSON, at most 64 KiB) and the body (at most 16 MiB).
-// Parent to child: "init" (body: the configuration of the kind), "do" (body: the
-// request's meta; header: size of the shared memory and how much of it counts),
-// "ping". Child to parent: "ok" (body: the answer) or "error" (header: the
-// message), with the seq of the request. Pixels never cross the socket: they lie
+// the body, the header (JSON, at most 64 KiB) and the body (at most 16 MiB to the
+// child, 64 MiB to the parent). Parent to child: "init" (body: the configuration
+// of the kind), "do" (body: the request's meta; header: size of the shared memory,
+// how much of it counts, and how many milliseconds the parent will wait), "ping".
+// Child to parent: "ok" (body: the answer), "error" (header: the message and its
+// class) or "fatal" (the same, and the child ends), with the seq of the request. Pixels never cross the socket: they lie
 // in a memfd that both sides map. The parent writes it only while the child waits
 // for a request; every child has a memory of its own, thrown away with it.
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -11,25 +13,42 @@ import (
 
 // Inline has the methods of a Pool and no processes: handlers run in this one.
 // It is for debugging and measuring. A handler that hangs keeps its slot, one
-// that crashes in C takes the process down; only a Go panic is caught.
+// that crashes in C takes the process down; only a Go panic is caught. A fatal
+// error costs the handler instead of a process: it is built anew, and its request
+// tried once more.
 type Inline struct {
-	cfg  Config
-	kind Kind
-	free chan *inlineSlot // holds the idle slots; capacity Slots
+	cfg        Config
+	kind       Kind
+	quarantine *quarantine
+	free       chan *inlineSlot // holds the idle slots; capacity Slots
 
 	mu       sync.Mutex
-	running  sync.WaitGroup // the goroutines that run a handler
+	running  sync.WaitGroup // the goroutines of the slots
 	started  bool
 	stopped  bool
-	made     int // slots whose handler was built
+	made     int // slots whose goroutine runs
 	stopping chan struct{}
 	stats    Stats
 }
 
-// inlineSlot is owned by whoever took it from the channel.
+// inlineSlot is owned by whoever took it from the channel, from the moment it
+// hands over a task by the slot's goroutine.
 type inlineSlot struct {
-	handler Handler
-	buf     []byte // the request's pixels: a caller that left may reuse its own
+	tasks   chan inlineTask
+	handler Handler // nil: to be built. Only its goroutine uses it.
+	buf     []byte  // the request's pixels: a caller that left may reuse its own
+}
+
+// inlineTask is one request, or with a nil req the wish to build the handler.
+type inlineTask struct {
+	req      *Request
+	deadline time.Time
+	done     chan inlineResult // capacity 1
+}
+
+type inlineResult struct {
+	body []byte
+	err  error
 }
 
 // NewInline checks the configuration; Command, Env, PingEvery, Recycle and the
@@ -40,10 +59,14 @@ func NewInline(cfg Config, kind Kind) (*Inline, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Inline{cfg: cfg, kind: kind, free: make(chan *inlineSlot, cfg.Slots), stopping: make(chan struct{})}, nil
+	return &Inline{
+		cfg: cfg, kind: kind, quarantine: newQuarantine(),
+		free: make(chan *inlineSlot, cfg.Slots), stopping: make(chan struct{}),
+	}, nil
 }
 
 // Start builds the handlers one after the other and has each answer the canary.
+// If it fails, nothing is left of it.
 func (p *Inline) Start(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.started || p.stopped
@@ -53,23 +76,28 @@ func (p *Inline) Start(ctx context.Context) error {
 		return fmt.Errorf("%w: started twice or after its end", ErrUnavailable)
 	}
 	for range p.cfg.Slots {
-		h, err := p.kind.New(p.cfg.Init)
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrUnavailable, p.kind.Name, err)
-		}
+		s := &inlineSlot{tasks: make(chan inlineTask, 1)}
 		p.mu.Lock()
 		p.made++
 		p.mu.Unlock()
-		p.free <- &inlineSlot{handler: h}
-		if p.cfg.Canary == nil {
-			continue
-		}
-		resp, err := p.Do(ctx, p.cfg.Canary.Request)
-		if err == nil {
-			err = p.cfg.Canary.Check(resp.Body)
+		p.running.Go(func() { p.own(s) })
+		t := inlineTask{done: make(chan inlineResult, 1)}
+		s.tasks <- t
+		var err error
+		select {
+		case r := <-t.done:
+			err = r.err
+		case <-ctx.Done():
+			err = fmt.Errorf("%w: waiting for the handlers to start: %w", ErrUnavailable, ctx.Err())
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s: canary: %w", ErrUnavailable, p.kind.Name, err)
+			over, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			if ctx.Err() != nil {
+				cancel() // a handler that hangs is left behind
+			}
+			defer cancel()
+			_ = p.Stop(over) // the cause of the end is what matters
+			return err
 		}
 	}
 	return nil
@@ -77,10 +105,13 @@ func (p *Inline) Start(ctx context.Context) error {
 
 // Do runs a handler. At the deadline it returns and leaves the handler running.
 func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
+	req.Name = clip(req.Name, 256)
 	if err := p.cfg.admit(req); err != nil {
 		return Response{}, err
 	}
-	req.Name = clip(req.Name, 256)
+	if why := p.quarantine.check(req); why != nil {
+		return Response{}, quarantined(req.Name, why)
+	}
 	began := time.Now()
 	var s *inlineSlot
 	select {
@@ -91,31 +122,15 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 		return Response{}, fmt.Errorf("%q: %w", req.Name, ended(ctx.Err(), "while all slots were busy"))
 	}
 	waited := time.Since(began)
-	s.buf = s.buf[:0]
-	for _, part := range req.Pixels {
-		s.buf = append(s.buf, part...)
-	}
+	req = s.keep(req)
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
-	type result struct {
-		body []byte
-		err  error
-	}
-	done := make(chan result, 1)
+	t := inlineTask{req: &req, done: make(chan inlineResult, 1)}
+	t.deadline, _ = ctx.Deadline()
 	p.count(func(st *Stats) { st.Busy++; st.Requests++ })
-	p.running.Go(func() {
-		body, err := protect(s.handler, Call{Meta: req.Meta, Pixels: s.buf})
-		p.count(func(st *Stats) {
-			st.Busy--
-			if errors.Is(err, ErrCrashed) {
-				st.Crashes++
-			}
-		})
-		p.free <- s
-		done <- result{body, err}
-	})
+	s.tasks <- t
 	select {
-	case r := <-done:
+	case r := <-t.done:
 		if r.err != nil {
 			return Response{}, fmt.Errorf("%q: %w", req.Name, r.err)
 		}
@@ -128,20 +143,123 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	}
 }
 
-func protect(h Handler, c Call) (body []byte, err error) {
+// keep copies the pixels into the slot, which then outlive their caller.
+func (s *inlineSlot) keep(req Request) Request {
+	n := 0
+	for _, part := range req.Pixels {
+		n += len(part)
+	}
+	if cap(s.buf) < n || cap(s.buf) > max(memoryKeep, n) {
+		s.buf = aligned(n)
+	}
+	s.buf = s.buf[:0]
+	for _, part := range req.Pixels {
+		s.buf = append(s.buf, part...)
+	}
+	req.Pixels = [][]byte{s.buf}
+	return req
+}
+
+// own is the life of a slot: its goroutine builds the handler, calls it and
+// closes it, all on one thread.
+func (p *Inline) own(s *inlineSlot) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer s.drop()
+	for t := range s.tasks {
+		r := inlineResult{}
+		if t.req == nil {
+			r.err = p.build(s)
+		} else {
+			r.body, r.err = p.attempt(s, t)
+			p.count(func(st *Stats) { st.Busy-- })
+		}
+		p.free <- s // before the answer: who has it may ask again at once
+		t.done <- r
+	}
+}
+
+// build makes the slot's handler and has it answer the canary.
+func (p *Inline) build(s *inlineSlot) error {
+	h, err := p.kind.New(p.cfg.Init)
+	if err != nil {
+		e, _ := crossing(err)
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, p.kind.Name, e)
+	}
+	s.handler = h
+	if p.cfg.Canary == nil {
+		return nil
+	}
+	body, err := call(h, (&inlineSlot{}).keep(p.cfg.Canary.Request), time.Time{})
+	if err == nil {
+		err = p.cfg.Canary.Check(body)
+	}
+	if err != nil {
+		s.drop()
+		return fmt.Errorf("%w: %s: canary: %w", ErrUnavailable, p.kind.Name, err)
+	}
+	return nil
+}
+
+// attempt calls the handler, and once more with a new one if the first is spoilt.
+func (p *Inline) attempt(s *inlineSlot, t inlineTask) ([]byte, error) {
+	var deaths []error
+	for range attempts {
+		if s.handler == nil {
+			if err := p.build(s); err != nil {
+				return nil, errors.Join(err, errors.Join(deaths...))
+			}
+		}
+		body, err := call(s.handler, *t.req, t.deadline)
+		if errors.Is(err, ErrCrashed) {
+			p.count(func(st *Stats) { st.Crashes++; st.LastError = err.Error() })
+		}
+		if !errors.Is(err, errSpoilt) {
+			return body, err
+		}
+		s.drop()
+		p.count(func(st *Stats) { st.Crashes++; st.Restarts++; st.LastError = err.Error() })
+		deaths = append(deaths, err)
+	}
+	why := errors.Join(deaths...)
+	p.quarantine.add(*t.req, why)
+	return nil, fmt.Errorf("%w: tried %d times: %w", ErrCrashed, attempts, why)
+}
+
+// drop gives the handler up.
+func (s *inlineSlot) drop() {
+	if c, ok := s.handler.(io.Closer); ok {
+		_ = c.Close() // nobody is left who could do anything about it
+	}
+	s.handler = nil
+}
+
+// call makes of what a handler does what a Pool makes of a child's answer.
+func call(h Handler, req Request, deadline time.Time) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			body, err = nil, fmt.Errorf("%w: panic: %v\n%s", ErrCrashed, r, clip(string(debug.Stack()), tailBytes))
 		}
 	}()
-	if body, err = h.Handle(c); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrHandler, err)
+	c := Call{Meta: req.Meta, Deadline: deadline}
+	if len(req.Pixels) > 0 {
+		c.Pixels = req.Pixels[0]
 	}
-	return body, nil
+	if body, err = h.Handle(c); err == nil && len(body) > MaxAnswer {
+		err = errTooLong(len(body))
+	}
+	if err == nil {
+		return body, nil
+	}
+	e, fatal := crossing(err)
+	if fatal {
+		return nil, fmt.Errorf("%w: %w", errSpoilt, e)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrHandler, e)
 }
 
-// Stop refuses new requests and waits for running handlers until ctx ends. A
-// second call returns at once.
+// Stop refuses new requests, waits for running handlers until ctx ends, and ends
+// those that are idle. A second call returns at once.
 func (p *Inline) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.stopped
@@ -156,7 +274,14 @@ func (p *Inline) Stop(ctx context.Context) error {
 	}
 	for range made {
 		select {
-		case <-p.free:
+		case s := <-p.free:
+			close(s.tasks)
+			continue
+		default:
+		}
+		select {
+		case s := <-p.free:
+			close(s.tasks)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: a handler still runs: %w", ErrTimeout, ctx.Err())
 		}
@@ -172,6 +297,7 @@ func (p *Inline) Stats() Stats {
 	s := p.stats
 	s.Slots = p.cfg.Slots
 	s.Alive = p.made
+	s.Quarantined = p.quarantine.size()
 	return s
 }
 

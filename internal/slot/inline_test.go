@@ -3,6 +3,10 @@ package slot_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,4 +66,152 @@ func TestInlineCatchesAPanicAndReturnsAtTheDeadline(t *testing.T) {
 	close(release)
 	require.NoError(t, p.Stop(t.Context()))
 	require.Equal(t, uint64(1), p.Stats().Crashes)
+}
+
+// asError returns what the parent knows of a handler's error.
+func asError(t *testing.T, err error) *slot.Error {
+	t.Helper()
+	var e *slot.Error
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
+// runner is what Pool and Inline have in common.
+type runner interface {
+	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Stats() slot.Stats
+}
+
+// both runs a test with children and without.
+func both(t *testing.T, test func(t *testing.T, p runner)) {
+	t.Helper()
+	t.Run("process", func(t *testing.T) {
+		t.Parallel()
+		test(t, newPool(t, slot.Config{Slots: 1}))
+	})
+	t.Run("inline", func(t *testing.T) {
+		t.Parallel()
+		p := newInline(t, 1, (&hasher{}).Handle)
+		t.Cleanup(func() { require.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) })
+		test(t, p)
+	})
+}
+
+func TestTheClassOfAHandlersErrorArrives(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, p runner) {
+		t.Helper()
+		_, err := p.Do(t.Context(), work("classed"))
+		require.ErrorIs(t, err, slot.ErrHandler)
+		e := asError(t, err)
+		require.Equal(t, slot.Error{Class: "memory", Message: "further out: no room"}, *e)
+		_, err = p.Do(t.Context(), work("error"))
+		require.Equal(t, slot.Error{Message: "no such luck"}, *asError(t, err))
+		require.Zero(t, p.Stats().Crashes)
+	})
+}
+
+func TestAHandlerThatIsSpoiltTwiceFailsTheRequestByNameAndIsReplaced(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, p runner) {
+		t.Helper()
+		_, err := p.Do(t.Context(), work("fatal", []byte{1}))
+		require.ErrorIs(t, err, slot.ErrCrashed)
+		require.ErrorContains(t, err, "sample fatal")
+		require.Equal(t, slot.Error{Class: "fault", Message: "further out: error 700 for good"}, *asError(t, err))
+		require.Equal(t, uint64(2), p.Stats().Crashes)
+		require.Equal(t, 1, p.Stats().Quarantined)
+		_, err = p.Do(t.Context(), work("fatal", []byte{1}))
+		require.ErrorContains(t, err, "quarantine")
+		require.Equal(t, "fault", asError(t, err).Class, "the reason is remembered")
+		require.Equal(t, uint64(2), p.Stats().Crashes, "no third dies of it")
+		resp, err := p.Do(t.Context(), work("hash", []byte{1}))
+		require.NoError(t, err)
+		require.Equal(t, string(hash([]byte{1})), string(resp.Body))
+	})
+}
+
+func TestAHandlerThatIsSpoiltOnceCostsTheRequestNothing(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, p runner) {
+		t.Helper()
+		px := []byte("pixels")
+		resp, err := p.Do(t.Context(), work("fatalonce:"+t.TempDir()+"/flag", px))
+		require.NoError(t, err)
+		require.Equal(t, string(hash(px)), string(resp.Body))
+		require.Equal(t, uint64(1), p.Stats().Crashes)
+		require.Contains(t, p.Stats().LastError, "spoilt once")
+	})
+}
+
+func TestAnAnswerMayBeAsLongAsTheBoundAndNoLonger(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, p runner) {
+		t.Helper()
+		resp, err := p.Do(t.Context(), work("large"))
+		require.NoError(t, err)
+		require.Len(t, resp.Body, slot.MaxAnswer)
+		require.Equal(t, byte(7), resp.Body[slot.MaxAnswer-1])
+		_, err = p.Do(t.Context(), work("huge"))
+		require.ErrorIs(t, err, slot.ErrHandler)
+		require.Equal(t, slot.TooLong, asError(t, err).Class)
+	})
+}
+
+func TestAHandlerKnowsItsDeadlineRunsOnOneThreadAndSeesAlignedPixels(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, p runner) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		resp, err := p.Do(ctx, work("budget"))
+		require.NoError(t, err)
+		ms, err := strconv.Atoi(string(resp.Body))
+		require.NoError(t, err)
+		require.True(t, ms > 10_000 && ms <= 20_000, "%d ms", ms)
+		var seen []string
+		for n := range 20 {
+			resp, err := p.Do(t.Context(), work("thread", make([]byte, 1+n*37)))
+			require.NoError(t, err)
+			seen = append(seen, string(resp.Body))
+		}
+		require.Len(t, slices.Compact(seen), 1, "thread and offset: %v", seen)
+		require.True(t, strings.HasSuffix(seen[0], " 0"), seen[0])
+	})
+}
+
+type closing struct {
+	handlerFunc
+	closed *atomic.Int64
+}
+
+func (c closing) Close() error { c.closed.Add(1); return nil }
+
+func TestInlineClosesTheHandlersItEndsAndReplaces(t *testing.T) {
+	t.Parallel()
+	var closed, made atomic.Int64
+	p, err := slot.NewInline(slot.Config{Slots: 2}, slot.Kind{Name: "test", New: func([]byte) (slot.Handler, error) {
+		made.Add(1)
+		return closing{(&hasher{}).Handle, &closed}, nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	_, err = p.Do(t.Context(), work("fatal"))
+	require.ErrorIs(t, err, slot.ErrCrashed)
+	require.NoError(t, p.Stop(t.Context()))
+	require.Equal(t, made.Load(), closed.Load())
+	require.Equal(t, int64(3), made.Load(), "the second spoilt one is only replaced when needed")
+}
+
+func TestAnInlineThatDoesNotStartLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	p, err := slot.NewInline(slot.Config{Slots: 2}, slot.Kind{Name: "test", New: func([]byte) (slot.Handler, error) {
+		return nil, slot.Classed("model", errors.New("no model"))
+	}})
+	require.NoError(t, err)
+	err = p.Start(t.Context())
+	require.ErrorIs(t, err, slot.ErrUnavailable)
+	require.Equal(t, "model", asError(t, err).Class)
+	_, err = p.Do(t.Context(), work("hash"))
+	require.ErrorIs(t, err, slot.ErrUnavailable)
 }

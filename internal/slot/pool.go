@@ -113,7 +113,7 @@ func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 		return Response{}, err
 	}
 	if why := p.quarantine.check(req); why != nil {
-		return Response{}, fmt.Errorf("%w: %q is in quarantine, it killed %d children: %w", ErrCrashed, req.Name, attempts, why)
+		return Response{}, quarantined(req.Name, why)
 	}
 	began, ownFault := time.Now(), true
 	var deaths []error

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"fmt"
 	"hash/maphash"
 	"sync"
 )
@@ -63,4 +64,9 @@ func (q *quarantine) key(req Request) uint64 {
 		_, _ = h.Write(p)
 	}
 	return h.Sum64()
+}
+
+// quarantined refuses a request whose input is remembered.
+func quarantined(name string, why error) error {
+	return fmt.Errorf("%w: %q is in quarantine, it killed %d children: %w", ErrCrashed, name, attempts, why)
 }

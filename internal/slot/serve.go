@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"time"
 )
 
 // Call is a request as the child's handler sees it. Both slices are read-only
@@ -14,15 +16,23 @@ type Call struct {
 	Meta []byte
 	// Pixels are the parts of the request's Pixels, one after the other. In a child
 	// they lie in memory shared with the parent, mapped read-only: writing them
-	// is a fault.
+	// is a fault. The first byte lies at a multiple of 8.
 	Pixels []byte
+	// Deadline is when the answer will no longer be waited for and the child be
+	// killed. A handler that can end its work by itself does so a moment before.
+	// Zero: none.
+	Deadline time.Time
 }
 
-// Handler does the work of a kind. A child has one handler and calls it from one
-// goroutine; Inline has one per slot.
+// Handler does the work of a kind. A child has one handler, Inline one per slot.
+// It is built and called on one goroutine that is locked to its thread, because
+// CUDA keeps memory per thread that calls it. A handler that is also an
+// io.Closer is closed there when an Inline ends or replaces it; a child simply
+// ends.
 type Handler interface {
-	// Handle answers a call with at most 16 MiB. An error is the request's alone:
-	// the child goes on. A panic ends the child.
+	// Handle answers a call with at most MaxAnswer bytes. An error is the request's
+	// alone and the child goes on, unless it is [Fatal]; [Classed] gives it a word
+	// by which callers tell it from others. A panic ends the child.
 	Handle(c Call) ([]byte, error)
 }
 
@@ -45,7 +55,9 @@ func Main(args []string, kinds ...Kind) (code int, child bool) {
 		if k.Name != args[1] {
 			continue
 		}
-		if err := serveInherited(k); err != nil {
+		if err := serveInherited(k); errors.Is(err, errSpoilt) {
+			return 3, true // the parent has been told why
+		} else if err != nil {
 			fmt.Fprintf(os.Stderr, "slot %s: %v\n", k.Name, err)
 			return 1, true
 		}
@@ -62,9 +74,11 @@ type view func(capacity, length int) ([]byte, error)
 // a frame ends the child: parent and child are the same binary, so a malformed
 // frame means that one of them is broken.
 func serve(conn io.ReadWriter, pixels view, kind Kind) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var h Handler
 	for {
-		f, err := readFrame(conn)
+		f, err := readFrame(conn, maxBody)
 		if errors.Is(err, io.EOF) && !errors.Is(err, errFrame) {
 			return nil
 		}
@@ -82,23 +96,35 @@ func serve(conn io.ReadWriter, pixels view, kind Kind) error {
 			return fmt.Errorf("%w: operation %q out of order", errFrame, f.Op)
 		}
 		out := header{Op: opOK, Seq: f.Seq}
-		if err == nil && len(answer) > maxBody {
-			err = fmt.Errorf("an answer of %d bytes is over the limit of %d", len(answer), maxBody)
+		if err == nil && len(answer) > MaxAnswer {
+			err = errTooLong(len(answer))
 		}
+		fatal := false
 		if err != nil {
-			// JSON may write one byte as six (\u0000), hence the margin below maxHeader.
-			out.Op, out.Message, answer = opError, clip(err.Error(), maxHeader/8), nil
+			var e *Error
+			e, fatal = crossing(err)
+			out.Op, out.Message, out.Class, answer = opError, e.Message, e.Class, nil
 		}
-		if err := writeFrame(conn, out, answer); err != nil {
+		if fatal {
+			out.Op = opFatal
+		}
+		if err := writeFrame(conn, out, answer, MaxAnswer); err != nil {
 			return fmt.Errorf("answering: %w", err)
+		}
+		if fatal {
+			return errSpoilt
 		}
 	}
 }
 
 func handle(h Handler, f frame, pixels view) ([]byte, error) {
+	var deadline time.Time
+	if f.BudgetMS > 0 {
+		deadline = time.Now().Add(time.Duration(f.BudgetMS) * time.Millisecond)
+	}
 	px, err := pixels(f.Capacity, f.Length)
 	if err != nil {
 		return nil, err
 	}
-	return h.Handle(Call{Meta: f.body, Pixels: px})
+	return h.Handle(Call{Meta: f.body, Pixels: px, Deadline: deadline})
 }

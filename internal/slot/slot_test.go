@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -90,7 +91,22 @@ func (h *hasher) Handle(c slot.Call) ([]byte, error) {
 	case "calls":
 		return fmt.Append(nil, h.calls), nil
 	case "huge":
-		return make([]byte, 17<<20), nil
+		return make([]byte, slot.MaxAnswer+1), nil
+	case "large":
+		return bytes.Repeat([]byte{7}, slot.MaxAnswer), nil
+	case "classed":
+		return nil, fmt.Errorf("further out: %w", slot.Classed("memory", errors.New("no room")))
+	case "fatal":
+		return nil, fmt.Errorf("further out: %w", slot.Fatal(slot.Classed("fault", errors.New("error 700 for good"))))
+	case "fatalonce":
+		if f, err := os.OpenFile(arg, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_ = f.Close()
+			return nil, slot.Fatal(errors.New("spoilt once"))
+		}
+	case "budget":
+		return fmt.Append(nil, time.Until(c.Deadline).Milliseconds()), nil
+	case "thread":
+		return fmt.Append(nil, syscall.Gettid(), uintptr(unsafe.Pointer(&c.Pixels[0]))%8), nil
 	}
 	return hash(c.Pixels), nil
 }
@@ -470,21 +486,16 @@ func TestARequestBeyondTheBoundIsRefusedBeforeItCostsAnything(t *testing.T) {
 func TestFiveHundredRequestsUnderAStormOfKillsAreEachAnsweredOnceAndNeverSwapped(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, slot.Config{Slots: 3, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond})
-	over := make(chan struct{})
+	// A kill for every fourth answer: by the clock a slow machine would be hit at
+	// every request.
+	strike := make(chan struct{}, 1)
 	var storm sync.WaitGroup
 	var kills atomic.Int64
 	storm.Go(func() {
 		rng := rand.New(rand.NewPCG(3, 4))
-		tick := time.NewTicker(15 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return
-			case <-tick.C:
-				if pids := p.Stats().PIDs; len(pids) > 0 && syscall.Kill(pids[rng.IntN(len(pids))], syscall.SIGKILL) == nil {
-					kills.Add(1)
-				}
+		for range strike {
+			if pids := p.Stats().PIDs; len(pids) > 0 && syscall.Kill(pids[rng.IntN(len(pids))], syscall.SIGKILL) == nil {
+				kills.Add(1)
 			}
 		}
 	})
@@ -496,6 +507,12 @@ func TestFiveHundredRequestsUnderAStormOfKillsAreEachAnsweredOnceAndNeverSwapped
 			for i := range jobs {
 				px := bytes.Repeat(fmt.Append(nil, i, ","), 1000+i)
 				resp, err := p.Do(t.Context(), work("slow:4ms", px))
+				if (scored.Load()+failed.Load())%4 == 3 {
+					select {
+					case strike <- struct{}{}:
+					default: // the last one is still under way
+					}
+				}
 				if err != nil {
 					if !errors.Is(err, slot.ErrCrashed) {
 						t.Errorf("request %d: %v", i, err)
@@ -513,7 +530,7 @@ func TestFiveHundredRequestsUnderAStormOfKillsAreEachAnsweredOnceAndNeverSwapped
 	}
 	close(jobs)
 	callers.Wait()
-	close(over)
+	close(strike)
 	storm.Wait()
 	require.Equal(t, int64(500), scored.Load()+failed.Load())
 	require.Positive(t, kills.Load())

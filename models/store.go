@@ -1,0 +1,204 @@
+package models
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// DefaultEndpoint is asked for hf:// sources unless HF_ENDPOINT names another.
+const DefaultEndpoint = "https://huggingface.co"
+
+// Store is a folder with model files. Its methods may be called at the same
+// time, from several processes too.
+type Store struct {
+	Dir string
+	Config
+}
+
+// Config says how files are fetched. The zero value is usable.
+type Config struct {
+	// Endpoint serves hf:// sources; default DefaultEndpoint.
+	Endpoint string
+	// Token is sent to Endpoint, and to no other host; empty: none.
+	Token string
+	// Pythons are tried in turn for one that has pip; default python3, python.
+	Pythons []string
+	// Stall is how long a transfer may bring nothing before it is given up, and
+	// pip likewise; default 2 minutes.
+	Stall time.Duration
+	// Attempts in a row that brought nothing new end a download; default 5.
+	Attempts int
+	// Backoff is the wait before the second attempt, doubled for each further
+	// one up to 30 s; default 1 s.
+	Backoff time.Duration
+	// MaxFile bounds a file whose size the catalogue does not know, and a wheel,
+	// in bytes; default 16 GiB.
+	MaxFile int64
+	// Transport is for tests; default: one with the proxy of the environment.
+	Transport http.RoundTripper
+}
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	c.Endpoint = cmp.Or(c.Endpoint, DefaultEndpoint)
+	if len(c.Pythons) == 0 {
+		c.Pythons = []string{"python3", "python"}
+	}
+	c.Stall = cmp.Or(c.Stall, 2*time.Minute)
+	c.Attempts = cmp.Or(c.Attempts, 5)
+	c.Backoff = cmp.Or(c.Backoff, time.Second)
+	c.MaxFile = cmp.Or(c.MaxFile, 16<<30)
+	return c
+}
+
+// FromEnvironment returns the store that REWARDLOOP_MODELS names, else the one
+// below the user's cache folder, with HF_ENDPOINT and HF_TOKEN as they are set.
+func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
+	var s Store
+	s.Endpoint, _ = getenv("HF_ENDPOINT")
+	s.Token, _ = getenv("HF_TOKEN")
+	if s.Dir, _ = getenv("REWARDLOOP_MODELS"); s.Dir != "" {
+		return s, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return s, fmt.Errorf("no folder for models: set REWARDLOOP_MODELS: %w", err)
+	}
+	s.Dir = filepath.Join(cache, "rewardloop", "models")
+	return s, nil
+}
+
+// Path returns where a file of a model lies, or would lie. file is a role or a name.
+func (s Store) Path(m Model, file string) (string, error) {
+	f, ok := m.File(file)
+	if !ok {
+		return "", fmt.Errorf("%w: %s has no file %q", ErrUnknown, m.Name, file)
+	}
+	if err := validName(f.Name); err != nil {
+		return "", fmt.Errorf("model %q: %w", m.Name, err)
+	}
+	return s.place(f), nil
+}
+
+func (s Store) place(f File) string { return filepath.Join(s.Dir, filepath.FromSlash(f.Name)) }
+
+// Have is true if every file of the model is there with its size. It reads no
+// contents; Verify does.
+func (s Store) Have(m Model) bool {
+	if m.Validate() != nil {
+		return false
+	}
+	for _, f := range m.Files {
+		info, err := os.Stat(s.place(f))
+		if err != nil || !info.Mode().IsRegular() || f.Size > 0 && info.Size() != f.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// Status is what was found in a file's place.
+type Status struct {
+	File    File   `json:"file"`
+	Path    string `json:"path"`
+	Present bool   `json:"present"`
+	// OK: the sum is the promised one.
+	OK     bool   `json:"ok"`
+	Size   int64  `json:"size"`             // of the file there, in bytes
+	SHA256 string `json:"sha256,omitempty"` // of the file there
+	Want   string `json:"want,omitempty"`   // the promised sum; empty: none yet
+	// Recorded: Want is not in the catalogue but from the first pull.
+	Recorded bool  `json:"recorded,omitempty"`
+	Err      error `json:"-"`
+}
+
+// Verify reads every file of the model and compares sizes and sums, without
+// network. The error joins those of the files; each wraps ErrMissing,
+// ErrChecksum, or what the file system said.
+func (s Store) Verify(ctx context.Context, m Model) ([]Status, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	known, err := s.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Status, len(m.Files))
+	faults := make([]error, len(m.Files))
+	for i, f := range m.Files {
+		all[i] = s.look(ctx, f, known)
+		if err := ctx.Err(); err != nil {
+			return all[:i], err
+		}
+		if !all[i].OK {
+			faults[i] = fmt.Errorf("model %s: %w: `rewardloop models pull %s` brings it", m.Name, all[i].Err, m.Name)
+		}
+	}
+	return all, errors.Join(faults...)
+}
+
+// look compares one file with what is promised of it.
+func (s Store) look(ctx context.Context, f File, known *manifest) Status {
+	st := Status{File: f, Path: s.place(f), Want: f.SHA256}
+	if entry, ok := known.Files[f.Name]; ok && st.Want == "" {
+		st.Want, st.Recorded = entry.SHA256, true
+	}
+	in, err := os.Open(st.Path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%s: %w in %s", f.Name, ErrMissing, s.Dir)
+		}
+		st.Err = err
+		return st
+	}
+	defer in.Close()
+	st.Present = true
+	if st.SHA256, st.Size, st.Err = sum(ctx, in); st.Err != nil {
+		return st
+	}
+	whose := "the catalogue's"
+	if st.Recorded {
+		whose = "the one recorded at the first pull"
+	}
+	switch {
+	case f.Size > 0 && st.Size != f.Size:
+		st.Err = fmt.Errorf("%w: %s has %d bytes, not %d", ErrChecksum, st.Path, st.Size, f.Size)
+	case st.Want == "":
+		st.Err = fmt.Errorf("%w: no sum of %s is known yet", ErrChecksum, f.Name)
+	case st.SHA256 != st.Want:
+		st.Err = checksumError(st.Path, st.SHA256, st.Want, whose)
+	default:
+		st.OK = true
+	}
+	return st
+}
+
+// sum returns the SHA-256 in hex and the number of bytes read.
+func sum(ctx context.Context, in io.Reader) (string, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, &checkedReader{ctx: ctx, in: in})
+	return hex.EncodeToString(h.Sum(nil)), n, err
+}
+
+// checkedReader ends when its context does.
+type checkedReader struct {
+	ctx context.Context //nolint:containedctx // A reader has no other way to hear of it.
+	in  io.Reader
+}
+
+func (r *checkedReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.in.Read(p)
+}
