@@ -69,7 +69,7 @@ func (x *exam) reading(ctx context.Context) check {
 	if err != nil {
 		return fail(err)
 	}
-	defer r.Close() //nolint:errcheck // its child is killed if it does not end by itself
+	defer r.Close() // its child is killed if it does not end by itself
 	begun := time.Now()
 	if err := r.Warm(ctx); err != nil {
 		return fail(err)
@@ -231,7 +231,7 @@ func (x *exam) rewards(ctx context.Context) []check {
 	if err != nil {
 		return []check{failed("rewards", err)}
 	}
-	defer s.Close() //nolint:errcheck // children are killed if they do not end by themselves
+	defer s.Close() // children are killed if they do not end by themselves
 	managers, err := config.BuildManagers(x.cfg, s.Registry)
 	if err != nil {
 		return []check{failed("rewards", err)}
