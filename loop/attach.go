@@ -256,12 +256,19 @@ func (m *Manager) cancel(s *Session, ids []string) {
 // declare notes how many samples a step will have.
 func (m *Manager) declare(s *Session, msg wire.Step) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	st := s.declare(msg, m.cfg.StepTimeout)
+	fx := effects{whole: st.arrived > 0 && st.whole()}
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+// declare is the manager's, with its mutex held.
+func (s *Session) declare(msg wire.Step, timeout time.Duration) *step {
 	split := msg.Split
 	if split == "" {
 		split = rewards.Train
 	}
-	st := s.run.stepOf(stepKey{split, msg.Step}, time.Now(), m.cfg.StepTimeout)
+	st := s.run.stepOf(stepKey{split, msg.Step}, time.Now(), timeout)
 	switch {
 	case msg.Expected == 0: // end_of_step: what has arrived is all
 		st.ended = true
@@ -277,4 +284,5 @@ func (m *Manager) declare(s *Session, msg wire.Step) {
 			st.expected += n
 		}
 	}
+	return st
 }

@@ -35,6 +35,7 @@ type effects struct {
 	revoked  []wire.AttemptKey
 	released []*wire.Frame
 	wake     bool // the dispatcher has something to look at
+	whole    bool // the last sample of a step has arrived
 }
 
 func newCore(cfg Config, m *metrics) *core {
@@ -103,6 +104,7 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 	}
 	c.insert(now, key, sum, a)
 	fx.wake = true
+	fx.whole = c.entries[key].step.whole()
 	return true, fx, nil
 }
 

@@ -22,6 +22,9 @@ func (m *Manager) Receive(s *Session, r io.Reader) error {
 	return st.Binary(r)
 }
 
+// Declare declares how many samples a step will have; with 0 it has all.
+func (m *Manager) Declare(s *Session, msg wire.Step) { m.declare(s, msg) }
+
 // Confirm confirms results.
 func (s *Session) Confirm(seq uint64) { s.confirm(seq) }
 

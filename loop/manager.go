@@ -28,6 +28,8 @@ type Manager struct {
 	buffers  *wire.Buffers
 	metrics  *metrics
 
+	stepArrived func() // nil: nobody asks
+
 	wake    chan struct{} // capacity 1: something changed for the dispatcher
 	stop    context.CancelFunc
 	stopped chan struct{}  // closed when the dispatcher has returned
@@ -51,6 +53,10 @@ type Options struct {
 	Log      *slog.Logger          // nil: discarded
 	Metrics  prometheus.Registerer // nil: counted, not exported
 	Buffers  *wire.Buffers         // nil: its own
+	// StepArrived is called, from several goroutines, when all samples of a step that
+	// were declared have arrived, and for each that comes after: the moment from
+	// which waiting for more helps nobody. It must return at once. nil: nobody asks.
+	StepArrived func()
 }
 
 // New makes a gateway. Start sets it going.
@@ -64,7 +70,8 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
-		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
+		stepArrived: o.StepArrived,
+		wake:        make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		budget: budget{max: cfg.MaxBytes}, sessions: map[*Session]bool{},
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
@@ -280,6 +287,9 @@ func (m *Manager) apply(fx effects) {
 	}
 	if fx.wake {
 		m.wakeUp()
+	}
+	if fx.whole && m.stepArrived != nil {
+		m.stepArrived()
 	}
 }
 

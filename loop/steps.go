@@ -27,6 +27,9 @@ type step struct {
 	counts   map[rewards.Outcome]int
 }
 
+// whole reports whether all that is to come of the step has arrived.
+func (st *step) whole() bool { return st.ended || st.expected > 0 && st.arrived >= st.expected }
+
 // keptSteps and keptGroups bound what a run remembers for the status page.
 const (
 	keptSteps  = 64

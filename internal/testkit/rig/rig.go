@@ -57,6 +57,8 @@ type Options struct {
 	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
 	// means Profiles for all.
 	ProfilesOf func(worker string) map[string]*rewards.Manager
+	// StepArrived is the manager's.
+	StepArrived func()
 }
 
 // Replace starts a worker like the others under a new name.
@@ -77,7 +79,7 @@ func New(t testing.TB, o Options) *Rig {
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
-	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers})
+	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived})
 	require.NoError(t, err)
 	r.Manager = m
 	m.Start(t.Context())
