@@ -9,6 +9,10 @@
 # it. As root missing Debian packages are installed with apt, the line printed
 # first; INSTALL=0 forbids that. As another user the line is only printed, and
 # what is optional is left out. A second run needs no network.
+#
+# make demo needs nothing of root where Python has venv or pip: it reads text with
+# PP-OCR, whose models and runtime come with pip. make test wants them, and
+# Tesseract too; REQUIRE_ORT=0 make test goes on without them.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -31,17 +35,19 @@ BENCHFLAGS ?=
 export OMP_THREAD_LIMIT := 1
 export PYTHONDONTWRITEBYTECODE := 1
 export GO PYTHON INSTALL FUZZTIME COUNT
+# Models lie in the clone, unless the environment names a folder.
+export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race lint fmt bench fuzz build check deps docker-check clean-all
+.PHONY: help demo test race test-gpu lint fmt bench bench-ocr fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: build ## build, run the main job on real input and say what it showed (out/demo)
-	bin/rewardloop demo $(DEMOFLAGS)
+demo: ## build, run the main job on real input and say what it showed (out/demo)
+	@scripts/demo.sh $(DEMOFLAGS)
 
 test: ## everything CI checks: format, vet, three builds, Python tests, go test -race
 	@scripts/deps.sh debian go python
@@ -50,6 +56,10 @@ test: ## everything CI checks: format, vet, three builds, Python tests, go test 
 race: ## all Go tests COUNT times (5) under the race detector, shuffled
 	@scripts/deps.sh debian go python
 	@scripts/gotest.sh -race -count=$(COUNT)
+
+test-gpu: ## the tests that need an NVIDIA card, where there is one
+	@scripts/deps.sh compiler go
+	@scripts/test-gpu.sh
 
 lint: ## golangci-lint at its pinned version, built into .tools on first use
 	@scripts/deps.sh debian go
@@ -62,6 +72,10 @@ bench: ## measure every promised figure; fails on a miss that bench/misses.yml d
 	@scripts/deps.sh debian go
 	$(GO) run -tags "$(TAGS)" ./bench $(BENCHFLAGS)
 
+bench-ocr: build ort models ## read pictures with PP-OCR here and with RapidOCR in Python, and compare texts and times
+	bench/ocr/venv.sh
+	$(GO) run ./bench/ocr $(BENCHFLAGS)
+
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/deps.sh debian go
 	@scripts/fuzz.sh
@@ -69,6 +83,15 @@ fuzz: ## every fuzz target for FUZZTIME (15s)
 build: ## bin/rewardloop, with Tesseract compiled in where its headers are
 	@scripts/deps.sh debian go
 	$(GO) build -trimpath -tags "$(TAGS)" -o bin/rewardloop ./cmd/rewardloop
+
+ort: ## ONNX Runtime, which runs the models, into .cache/ort
+	@scripts/deps.sh pip
+	@scripts/ort.sh
+
+models: ## the models that read text, into .cache/models
+	@scripts/deps.sh compiler pip go
+	$(GO) build -trimpath -tags "$(TAGS)" -o bin/rewardloop ./cmd/rewardloop
+	@scripts/models.sh
 
 check: lint test ## exactly what CI runs, and lint before it
 

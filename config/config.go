@@ -102,8 +102,19 @@ type Workers struct {
 type Pool struct {
 	// Isolation is IsolationProcess or IsolationInline.
 	Isolation string
+	// ModelsDir holds model files; "": REWARDLOOP_MODELS, else the user's cache.
+	ModelsDir string
+	ONNX      ONNX
 	Tesseract Tesseract
 	Decode    Decode
+}
+
+// ONNX holds the settings of pool.onnx.
+type ONNX struct {
+	Library  string
+	Slots    int
+	MaxBatch int
+	Timeout  time.Duration
 }
 
 // The values of Pool.Isolation.
@@ -164,6 +175,7 @@ func Default() *Config {
 		},
 		Pool: Pool{
 			Isolation: IsolationProcess,
+			ONNX:      ONNX{MaxBatch: 32, Timeout: time.Minute},
 			Tesseract: Tesseract{PSM: 11, Language: "eng", Timeout: 30 * time.Second},
 			Decode:    Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
 		},

@@ -64,8 +64,17 @@ func (c *Config) sections() []section {
 		settings: []setting{
 			choice("isolation", &p.Isolation, []string{IsolationProcess, IsolationInline},
 				"process: engines that can crash run in child processes. inline: in this one, for debugging."),
+			text("models_dir", &p.ModelsDir, "Folder of model files. Empty: REWARDLOOP_MODELS, else rewardloop/models in the user's cache folder."),
 		},
 		sections: []section{{
+			name: "onnx", doc: "ONNX Runtime, which runs models such as PP-OCR.",
+			settings: []setting{
+				text("library", &p.ONNX.Library, "libonnxruntime 1.29 or newer. Empty: looked for; rewardloop doctor says where."),
+				integer("slots", &p.ONNX.Slots, 0, 1024, "Runs at the same time on the CPU, each in a process. 0: one for each CPU. A card has one."),
+				integer("max_batch", &p.ONNX.MaxBatch, 1, 4096, "Items in one run, where measuring shows that it pays."),
+				period("timeout", &p.ONNX.Timeout, time.Millisecond, "One run; a process that takes longer is killed and replaced."),
+			},
+		}, {
 			name: "tesseract", doc: "The text reader of builtin://ocr.",
 			settings: []setting{
 				integer("slots", &p.Tesseract.Slots, 0, 1024, "Tesseract processes. 0: one for each CPU."),

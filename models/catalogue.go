@@ -159,8 +159,8 @@ func (m Model) Validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("model %q: "+format, append([]any{m.Name}, args...)...))
 	}
-	if !plainName.MatchString(m.Name) {
-		fault("the name may hold letters, digits and . _ + - only")
+	if err := validName(m.Name); err != nil {
+		fault("the model's own name: %w", err)
 	}
 	if len(m.Files) == 0 {
 		fault("it has no files")

@@ -53,12 +53,12 @@ func (e finalError) Unwrap() error { return e.error }
 
 // download brings address to part, in as many attempts as bring something new.
 func (p *puller) download(ctx context.Context, f File, address, part string) error {
-	idle := 0 // attempts in a row without a new byte
+	idle := 0 // attempts in a row that brought no more than there ever was
+	most, err := sizeOf(part)
+	if err != nil {
+		return err
+	}
 	for {
-		before, err := sizeOf(part)
-		if err != nil {
-			return err
-		}
 		wait, err := p.attempt(ctx, f, address, part)
 		var final finalError
 		switch {
@@ -69,8 +69,11 @@ func (p *puller) download(ctx context.Context, f File, address, part string) err
 		case errors.As(err, &final):
 			return final.error
 		}
-		if idle++; sizeGrew(part, before) {
-			idle = 1
+		idle++
+		// The most there ever was, not the size before: a server that makes one begin
+		// anew each time is no progress.
+		if now, sizeErr := sizeOf(part); sizeErr == nil && now > most {
+			most, idle = now, 1
 		}
 		if idle >= p.Attempts {
 			return fmt.Errorf("%w (%d attempts without progress; what has come is kept; is there a network, or does HF_ENDPOINT name a mirror that has it?)",
@@ -86,11 +89,6 @@ func (p *puller) download(ctx context.Context, f File, address, part string) err
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func sizeGrew(part string, before int64) bool {
-	now, err := sizeOf(part)
-	return err == nil && now > before
 }
 
 // attempt asks once, for the rest if there is a beginning. wait is what the
@@ -167,6 +165,7 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 	case code == http.StatusRequestedRangeNotSatisfiable:
 		// All of it is there already, or the wrong thing: the sum would tell, a fresh start is simpler.
 		_ = os.Remove(part)
+		_ = os.Remove(part + tagSuffix)
 		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", ErrFetch, host, have)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: set HF_TOKEN to a token of an account that has agreed to the model's terms",
@@ -235,12 +234,20 @@ func fetchError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrFetch, err)
 }
 
+// maxRetryAfter bounds the wait that a server may ask for.
+const maxRetryAfter = time.Minute
+
+// retryAfter is the wait that an answer asks for, in seconds or as a date; 0: none.
 func retryAfter(resp *http.Response) time.Duration {
-	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
+	text := resp.Header.Get("Retry-After")
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(time.Until(at), 0), maxRetryAfter)
+	}
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, time.Minute)
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
 func hostOf(address string) string {

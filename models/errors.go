@@ -12,6 +12,8 @@ var (
 	ErrUnknown = errors.New("unknown model")
 	// ErrName: a file's name could lead out of the store.
 	ErrName = errors.New("unsafe name")
+	// ErrTaken: a file from another source has that name.
+	ErrTaken = errors.New("name is taken")
 	// ErrSource: a source cannot be understood.
 	ErrSource = errors.New("bad source")
 	// ErrLicence: the licence has to be accepted first.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 const (
 	manifestName = "manifest.json"
 	partSuffix   = ".part"
+	// maxManifest bounds what is read of manifest.json, in bytes: 60,000 files.
+	maxManifest = 16 << 20
 )
 
 // manifest is manifest.json: what was pulled from where. Whoever writes it holds
@@ -27,6 +30,8 @@ type entry struct {
 	Size   int64     `json:"size"`
 	Source string    `json:"source"`
 	Pulled time.Time `json:"pulled"`
+	// Found: it was in its place already, put there by other means than a pull.
+	Found bool `json:"found,omitempty"`
 	// Recorded: the catalogue had no sum, so that this one is held to.
 	Recorded bool `json:"recorded,omitempty"`
 }
@@ -34,23 +39,54 @@ type entry struct {
 func (s Store) readManifest() (*manifest, error) {
 	m := &manifest{Version: 1, Files: map[string]entry{}}
 	at := filepath.Join(s.Dir, manifestName)
-	text, err := os.ReadFile(at)
+	text, err := readAtMost(at, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, m)
 	}
-	if err == nil && m.Version != 1 {
-		err = fmt.Errorf("version %d, not 1", m.Version)
+	if err == nil {
+		err = m.validate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w: remove it; sums that the catalogue lacks are then recorded anew", ErrManifest, at, err)
+		return nil, fmt.Errorf("%w %s: %w: remove it: the catalogue's sums hold without it, and sums that the catalogue lacks are recorded anew",
+			ErrManifest, at, err)
 	}
 	if m.Files == nil {
 		m.Files = map[string]entry{}
 	}
 	return m, nil
+}
+
+// validate refuses what no pull has written: it is held to later, and names are
+// made paths of.
+func (m *manifest) validate() error {
+	if m.Version != 1 {
+		return fmt.Errorf("version %d, not 1", m.Version)
+	}
+	for name, e := range m.Files {
+		if err := validName(name); err != nil {
+			return err
+		}
+		if !plainSum.MatchString(e.SHA256) || e.Size < 0 {
+			return fmt.Errorf("%s: sha256 %q, size %d", name, e.SHA256, e.Size)
+		}
+	}
+	return nil
+}
+
+func readAtMost(at string, limit int64) ([]byte, error) {
+	f, err := os.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	return text, err
 }
 
 func (s Store) writeManifest(m *manifest) error {

@@ -1,7 +1,6 @@
 package models
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,6 +128,13 @@ func (p *puller) tell(f File, stage Stage, done, total int64, note string) {
 // file makes one file be there.
 func (p *puller) file(ctx context.Context, f File, o Options) error {
 	st := p.look(ctx, f, p.known)
+	if e, had := p.known.Files[f.Name]; had && f.SHA256 == "" && e.Source != f.Source {
+		if st.Present {
+			return fmt.Errorf("%w: %s is here from %s, and %s is something else: remove %s first", ErrTaken, f.Name, e.Source, f.Source, st.Path)
+		}
+		st.Want, st.Recorded = "", false // that was the other's sum
+		delete(p.known.Files, f.Name)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -137,7 +143,7 @@ func (p *puller) file(ctx context.Context, f File, o Options) error {
 		return nil
 	case st.Present && st.SHA256 != "" && st.Want == "":
 		// Put there by hand, or the process died before the manifest was written.
-		return p.record(f, st.SHA256, st.Size, "")
+		return p.record(f, st.SHA256, st.Size, true)
 	case st.Present && st.SHA256 == "":
 		return st.Err // a folder, or not readable: not ours to replace
 	case st.Present:
@@ -162,7 +168,7 @@ func (p *puller) file(ctx context.Context, f File, o Options) error {
 		return err
 	}
 	_ = os.Remove(part + tagSuffix)
-	return p.record(f, got, size, f.Source)
+	return p.record(f, got, size, false)
 }
 
 // fetchWhole brings a file to part and compares it. A transfer that was resumed
@@ -208,14 +214,15 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 }
 
 // record writes a file that is in its place into the manifest.
-func (p *puller) record(f File, got string, size int64, source string) error {
+// found says that it was there before.
+func (p *puller) record(f File, got string, size int64, found bool) error {
 	fresh := f.SHA256 == ""
 	if _, had := p.known.Files[f.Name]; fresh && !had {
 		p.tell(f, Recorded, size, size, "its sum was not known; from now on it is "+got)
 	}
 	p.known.Files[f.Name] = entry{
-		SHA256: got, Size: size, Recorded: fresh, Pulled: time.Now().UTC().Truncate(time.Second),
-		Source: cmp.Or(source, "found in its place"),
+		SHA256: got, Size: size, Source: f.Source, Found: found, Recorded: fresh,
+		Pulled: time.Now().UTC().Truncate(time.Second),
 	}
 	if err := p.writeManifest(p.known); err != nil {
 		return err
@@ -242,6 +249,13 @@ func (p *puller) fetch(ctx context.Context, f File, part string) error {
 }
 
 func (p *puller) copyFile(ctx context.Context, f File, from, part string) error {
+	info, err := os.Stat(from) // before it is opened, which waits for ever at a pipe
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFetch, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is no regular file (%v)", ErrFetch, from, info.Mode())
+	}
 	in, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFetch, err)

@@ -84,15 +84,19 @@ func (p *puller) wheel(ctx context.Context, f File, requirement string) (string,
 }
 
 // python finds one that has pip.
-func (p *puller) python(ctx context.Context, requirement string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pipProbe)
+func (p *puller) python(caller context.Context, requirement string) (string, error) {
+	ctx, cancel := context.WithTimeout(caller, pipProbe)
 	defer cancel()
 	for _, name := range p.Pythons {
 		cmd := exec.CommandContext(ctx, name, "-m", "pip", "--version")
 		cmd.WaitDelay = time.Second
+		inOwnGroup(cmd)
 		if cmd.Run() == nil {
 			return name, nil
 		}
+	}
+	if err := caller.Err(); err != nil {
+		return "", context.Cause(caller)
 	}
 	members := make([]string, 0, len(p.model.Files))
 	for _, f := range p.model.Files {
@@ -110,6 +114,7 @@ func (p *puller) pip(ctx context.Context, f File, python, dir, requirement strin
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.WaitDelay = 5 * time.Second
+	inOwnGroup(cmd)
 	said := &boundedBuffer{limit: pipSays}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The set-up: deps.sh [debian] [go] [python]. It looks at what is there, not at
-# stamps, so that a second run costs well under a second and no network, and a
-# cache emptied behind its back is noticed. Before anything is downloaded it
-# says what, how big and under which licence.
+# The set-up: deps.sh [compiler] [debian] [go] [pip] [python]. It looks at what is
+# there, not at stamps, so that a second run costs well under a second and no
+# network, and a cache emptied behind its back is noticed. Before anything is
+# downloaded it says what, how big and under which licence.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # --- Debian packages -------------------------------------------------------
@@ -38,8 +38,8 @@ about() {
 	libtesseract-dev) echo "OCR engine to compile in; 21 MB; Apache-2.0" ;;
 	libleptonica-dev) echo "image library of Tesseract; 2 MB; BSD-2-Clause" ;;
 	tesseract-ocr) echo "OCR program and its English model; 30 MB; Apache-2.0" ;;
-	python3) echo "runs the Python tests; 6 MB; PSF-2.0" ;;
-	python3-venv) echo "makes .venv; 3 MB; PSF-2.0" ;;
+	python3) echo "runs the Python tests, and pip; 6 MB; PSF-2.0" ;;
+	python3-venv) echo "makes .venv, and brings pip; 3 MB; PSF-2.0" ;;
 	esac
 }
 
@@ -72,7 +72,7 @@ go_modules() {
 	# Answers from the module cache alone.
 	if GOPROXY=off $GO mod download >/dev/null 2>&1; then return 0; fi
 	say "downloading the $(grep -c '^	.* v[0-9]' go.mod) Go modules of go.mod into Go's module cache:" \
-		"90 MB at most; MIT, BSD, ISC and Apache-2.0"
+		"125 MB at most; MIT, BSD, ISC and Apache-2.0"
 	$GO mod download || die "the Go modules could not be downloaded: without a network they must be in Go's module cache already"
 }
 
@@ -109,10 +109,12 @@ python_env() {
 packages=()
 for part in "$@"; do
 	case $part in
+	compiler) packages+=(gcc) ;;
 	debian) packages+=(gcc g++ libtesseract-dev libleptonica-dev tesseract-ocr) ;;
+	pip) pip_python >/dev/null || packages+=(python3 python3-venv) ;;
 	python) packages+=(python3 python3-venv) ;;
 	go) ;;
-	*) die "deps.sh: unknown part $part: debian, go or python" ;;
+	*) die "deps.sh: unknown part $part: compiler, debian, go, pip or python" ;;
 	esac
 done
 debian "${packages[@]}"

@@ -12,6 +12,7 @@ for flag in "$@"; do
 	flags+=("$flag")
 done
 
+use_models
 if [ -x .venv/bin/python ]; then export REWARDLOOP_PYTHON=$PWD/.venv/bin/python; fi
 
 # The summary is a program of its own, built first so that its compile errors

@@ -53,3 +53,44 @@ apt_install() {
 		return 1
 	fi
 }
+
+# pip_python prints a Python that has pip: PYTHON, that of .venv, or one of its
+# own below .cache, which a Python with the venv module makes without a network.
+pip_python() {
+	local python
+	for python in "$PYTHON" "$PWD/.venv/bin/python" "$PWD/.cache/pip/bin/python"; do
+		if "$python" -m pip --version >/dev/null 2>&1; then
+			printf '%s\n' "$python"
+			return 0
+		fi
+	done
+	mkdir -p .cache
+	if "$PYTHON" -m venv .cache/pip >/dev/null 2>&1 && "$PWD/.cache/pip/bin/python" -m pip --version >/dev/null 2>&1; then
+		printf '%s\n' "$PWD/.cache/pip/bin/python"
+		return 0
+	fi
+	rm -rf .cache/pip
+	return 1
+}
+
+# within SECONDS COMMAND... ends a command that takes longer, where there is
+# timeout(1). Ctrl-C still reaches the command.
+within() {
+	local seconds=$1
+	shift
+	if have timeout; then
+		timeout --foreground --kill-after=10 "$seconds" "$@"
+	else
+		"$@"
+	fi
+}
+
+# What runs models finds them, and the library, where make puts them.
+ORT_VERSION=1.29.0
+ORT_DIR=.cache/ort/$ORT_VERSION
+use_models() {
+	export REWARDLOOP_MODELS=${REWARDLOOP_MODELS:-$PWD/.cache/models}
+	if [ -z "${ONNXRUNTIME_SHARED_LIBRARY_PATH:-}" ] && [ -e "$ORT_DIR/libonnxruntime.so.$ORT_VERSION" ]; then
+		export ONNXRUNTIME_SHARED_LIBRARY_PATH=$PWD/$ORT_DIR/libonnxruntime.so.$ORT_VERSION
+	fi
+}

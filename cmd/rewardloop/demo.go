@@ -14,11 +14,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rewardloop/rewardloop/internal/demo"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 const demoText = `
-Plays a FlowGRPO training step on real pictures with Tesseract as the reward. The
-GPUs of the rollout are simulated: they wait, and finish staggered. Each picture is
+Plays a FlowGRPO training step on real pictures, with reading them as the reward:
+with PP-OCR where its models and ONNX Runtime are here, else with Tesseract. The GPUs of the rollout are simulated: they wait, and finish staggered. Each picture is
 streamed over a websocket to a server in this process the moment it is finished, and
 scored while the others are still being made. Then the same step again, with all
 pictures scored after the rollout, for comparison.
@@ -45,6 +46,7 @@ func demonstrate(ctx context.Context, args []string, e env) int {
 	out := fs.String("out", filepath.Join("out", "demo"), "`folder` for the results")
 	verify := fs.Bool("verify", false, "compute what --out holds again, and run nothing")
 	samples := fs.Int("samples", 0, "take only the first `n` pictures; 0: all")
+	engine := fs.String("engine", ocr.EngineAuto, "who reads: ppocr, tesseract, or auto: ppocr where it is here")
 	seed := fs.Uint64("seed", 1, "`seed` of the simulated rollout")
 	if code, done := parse(fs, args, e); done {
 		return code
@@ -57,7 +59,7 @@ func demonstrate(ctx context.Context, args []string, e env) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := runDemo(ctx, e, demo.Config{Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
+	err := runDemo(ctx, e, demo.Config{Engine: *engine, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted; nothing was written")
 	}

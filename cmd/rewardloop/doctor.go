@@ -21,12 +21,12 @@ import (
 
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory and
-limits, Tesseract and its child processes, the engine, and one known picture through
-the whole path. With -c also the configuration, its files and its address, and that
-every reward it names gets ready.
+limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
+the engine, and one known picture through the whole path. With -c also the
+configuration, its files and its address, and that every reward it names gets ready.
 
-Exits with 0 if everything required is there. Without a configuration Tesseract is
-not required: only the reward ocr needs it.`
+Exits with 0 if everything required is there. Without a configuration nothing that
+reads text is required: only the reward ocr needs it.`
 
 const doctorExample = `
 rewardloop doctor
@@ -133,8 +133,10 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return x.memory() })
 	add(func(context.Context) check { return descriptors() })
 	add(func(context.Context) check { return tempDir() })
+	add(x.onnxRuntime)
+	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)
-	add(x.reading)
+	out = append(out, x.readings(ctx)...)
 	add(func(context.Context) check { return jpegSize() })
 	add(engine)
 	add(selfTest)

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/slot"
-	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
 // version is set by the linker.
@@ -28,8 +28,8 @@ const (
 )
 
 func main() {
-	// A child that runs Tesseract is this same binary; it must not do anything else.
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	// A child that runs Tesseract or models is this same binary; it must not do anything else.
+	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv}
@@ -57,6 +57,7 @@ func commands() []command {
 		{"doctor", "check what this machine has and what is missing", doctor},
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},
+		{"models", "bring the model files that rewards need, and check them", modelFiles},
 		{"version", "print the version", printVersion},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
@@ -28,7 +29,7 @@ import (
 // TestMain lets this test binary be the child process that runs Tesseract, and
 // removes the binary that the tests built.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

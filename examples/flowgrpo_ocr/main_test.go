@@ -20,7 +20,7 @@ import (
 
 // TestMain makes the test binary its own child process, as the server is.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
@@ -53,7 +53,7 @@ func serve(t *testing.T) (url string) {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}
 	cfg, err := config.Load("", []string{
-		"reward.custom_reward_function.path=builtin://ocr", "reward.num_workers=2", "loop.workers.slots=1",
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract", "reward.num_workers=2", "loop.workers.slots=1",
 		"pool.tesseract.slots=2", "server.listen=127.0.0.1:0",
 	}, nil)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 // Config says how the demo runs. The zero value of a field takes its default.
@@ -18,9 +19,11 @@ type Config struct {
 	Samples int
 	// GPUs is how many rollout GPUs are simulated. Defaults to 4.
 	GPUs int
-	// Slots is how many pictures are read at once, one worker and one Tesseract
-	// each. Defaults to the CPUs of the machine, at most 8.
+	// Slots is how many pictures are read at once, one worker and one child
+	// process each. Defaults to the CPUs of the machine, at most 8.
 	Slots int
+	// Engine is who reads: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
+	Engine string
 	// Load is the share of the pool that the rollout is to keep busy. Defaults to
 	// 0.85: busy, and just able to keep up.
 	Load float64
@@ -41,6 +44,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.GPUs = cmp.Or(c.GPUs, 4)
 	c.Slots = cmp.Or(c.Slots, min(8, runtime.NumCPU()))
+	c.Engine = cmp.Or(c.Engine, ocr.EngineAuto)
 	c.Load = cmp.Or(c.Load, 0.85)
 	c.MaxRollout = cmp.Or(c.MaxRollout, 25*time.Second)
 	c.Seed = cmp.Or(c.Seed, 1)
@@ -73,8 +77,8 @@ func (c Config) Validate() error {
 func (c Config) node() (*config.Config, error) {
 	slots := strconv.Itoa(c.Slots)
 	return config.Load("", []string{
-		"reward.custom_reward_function.path=builtin://ocr",
-		"reward.num_workers=" + slots, "loop.workers.slots=1", "pool.tesseract.slots=" + slots,
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=" + c.Engine,
+		"reward.num_workers=" + slots, "loop.workers.slots=1", "pool.tesseract.slots=" + slots, "pool.onnx.slots=" + slots,
 		"server.listen=127.0.0.1:0",
 	}, nil)
 }

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 // Bounds of the waits. A demo takes about a minute; these are for what hangs.
@@ -37,13 +38,13 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	if len(pictures) == 0 {
 		return nil, errors.New("no pictures")
 	}
-	reader, err := tesseract.Available()
-	if err != nil {
-		return nil, err
-	}
 	nodeConfig, err := cfg.node()
 	if err != nil {
 		return nil, fmt.Errorf("the demo's own configuration: %w", err)
+	}
+	reader, err := whoReads(cfg, nodeConfig)
+	if err != nil {
+		return nil, err
 	}
 	n, err := node.New(node.Options{Config: nodeConfig, Log: cfg.Log, Version: cfg.Version})
 	if err != nil {
@@ -64,6 +65,24 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	}
 	about := About{Version: cfg.Version, Reader: reader, Slots: cfg.Slots, GPUs: cfg.GPUs, Seed: cfg.Seed}
 	return newRecord(about, pictures, plan, streaming, batch), nil
+}
+
+// whoReads says what reads the pictures, and if it is not PP-OCR, why.
+func whoReads(cfg Config, nodeConfig *config.Config) (string, error) {
+	readers, err := node.NewReaders(nodeConfig.Pool)
+	if err != nil {
+		return "", err
+	}
+	o := ocr.DefaultReader()
+	o.Engine = cfg.Engine
+	choice, err := readers.Choose(o)
+	if err != nil {
+		return "", err
+	}
+	if choice.Instead != nil {
+		return fmt.Sprintf("%s\n  instead of PP-OCR: %v", choice.Detail, choice.Instead), nil
+	}
+	return choice.Detail, nil
 }
 
 // stage is where the two runs take place: pictures and a running node.

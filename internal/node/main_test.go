@@ -6,13 +6,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/slot"
-	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
-// TestMain lets this test binary be the child process that runs Tesseract.
+// TestMain lets this test binary be the child processes that run Tesseract and models.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)

@@ -145,7 +145,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	}
 	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
 	var err error
-	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics})
+	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush})
 	if err != nil {
 		return err
 	}
@@ -229,8 +229,8 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	return n.server.Addr(), nil
 }
 
-// TesseractStats says how the text reader's children are; false without a reader.
-func (n *Node) TesseractStats() (slot.Stats, bool) { return n.scorers.TesseractStats() }
+// Children says how the scorers' child processes are; see Readers.Children.
+func (n *Node) Children() map[string]slot.Stats { return n.scorers.Readers.Children() }
 
 // Drain refuses new samples and returns when nothing is in flight, or when ctx or
 // the configured drain_timeout ends.

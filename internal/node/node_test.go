@@ -164,7 +164,7 @@ func killChildren(n *node.Node, over <-chan struct{}) int {
 		case <-over:
 			return kills
 		case <-tick.C:
-			if stats, ok := n.TesseractStats(); ok && len(stats.PIDs) > 0 {
+			if stats := n.Children()["tesseract"]; len(stats.PIDs) > 0 {
 				if p, err := os.FindProcess(stats.PIDs[kills%len(stats.PIDs)]); err == nil && p.Kill() == nil {
 					kills++
 				}

@@ -1,52 +1,27 @@
 package node
 
 import (
-	"fmt"
-	"sync"
-
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
 
 // Scorers is the registry of everything that ships, with what the scorers share.
 type Scorers struct {
 	Registry *rewards.Registry
-	reader   *tesseract.Reader // nil: no Tesseract on this machine
-	close    sync.Once
+	Readers  *Readers
 }
 
-// NewScorers fills the registry. A machine without Tesseract is fine as long as no
-// reward of the configuration reads text.
+// NewScorers fills the registry. A machine on which nothing reads text is fine as
+// long as no reward of the configuration has to.
 func NewScorers(cfg *config.Config) (*Scorers, error) {
-	t := cfg.Pool.Tesseract
-	reader, err := tesseract.New(tesseract.Config{
-		Slots: t.Slots, PSM: t.PSM, Language: t.Language, Timeout: t.Timeout, Isolation: tesseract.Isolation(cfg.Pool.Isolation),
-	})
-	s := &Scorers{Registry: new(rewards.Registry)}
-	var deps standard.Deps
-	switch key := readsText(cfg); {
-	case err == nil:
-		s.reader, deps.Reader = reader, reader
-	case key != "":
-		return nil, fmt.Errorf("reward %s needs a text reader: %w", key, err)
+	readers, err := NewReaders(cfg.Pool)
+	if err != nil {
+		return nil, err
 	}
-	standard.Register(s.Registry, deps)
+	s := &Scorers{Registry: new(rewards.Registry), Readers: readers}
+	standard.Register(s.Registry, standard.Deps{Readers: readers})
 	return s, nil
-}
-
-// readsText returns the first term that reads text, as profile.term.
-func readsText(cfg *config.Config) string {
-	for _, name := range sortedKeys(cfg.Profiles) {
-		for _, term := range cfg.Profiles[name].Terms {
-			if term.Scorer == "ocr" {
-				return name + "." + term.Key
-			}
-		}
-	}
-	return ""
 }
 
 // Names returns the registered scorers.
@@ -59,21 +34,5 @@ func (s *Scorers) Names() []rewards.Spec {
 	return specs
 }
 
-// TesseractStats says how the reader's slots are; false without a reader.
-func (s *Scorers) TesseractStats() (slot.Stats, bool) {
-	if s.reader == nil {
-		return slot.Stats{}, false
-	}
-	return s.reader.Stats(), true
-}
-
-// Close ends the reader's child processes.
-func (s *Scorers) Close() error {
-	var err error
-	s.close.Do(func() {
-		if s.reader != nil {
-			err = s.reader.Close()
-		}
-	})
-	return err
-}
+// Close ends what the scorers share.
+func (s *Scorers) Close() error { return s.Readers.Close() }

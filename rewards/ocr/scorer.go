@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -50,8 +52,8 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 	return &Scorer{reader: reader, options: options}, nil
 }
 
-// Spec describes the scorer for a registry, reading with the given reader.
-func Spec(reader TextReader) rewards.Spec {
+// Spec describes the scorer for a registry, reading with what readers gives.
+func Spec(readers Readers) rewards.Spec {
 	return rewards.Spec{
 		Name:    "ocr",
 		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni)",
@@ -60,6 +62,13 @@ func Spec(reader TextReader) rewards.Spec {
 			o, err := ParseOptions(raw)
 			if err != nil {
 				return nil, err
+			}
+			if readers == nil {
+				return nil, errors.New("ocr: no text reader")
+			}
+			reader, err := readers.Reader(o.ReaderOptions)
+			if err != nil {
+				return nil, fmt.Errorf("ocr: %w", err)
 			}
 			return New(reader, o)
 		},
@@ -103,28 +112,58 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if px.Count < 1 {
 		return rewards.Score{}, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
 	}
+	frames := []int{0}
 	video := m.Kind == rewards.Video
-	step := 1
 	if video {
-		step = s.options.FrameInterval
+		frames = every(px.Count, s.options.FrameInterval)
 	}
-	var total total
-	for i := 0; i < px.Count; i += step {
-		if err := s.frame(ctx, px, i, target, video, &total); err != nil {
-			return rewards.Score{}, fmt.Errorf("sample %q frame %d: %w", sample.ID, i, err)
-		}
-		if !video {
-			break
+	read, err := s.read(ctx, px, frames)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q %w", sample.ID, err)
+	}
+	var t total
+	for i, lines := range read {
+		if err := s.add(&t, frames[i], lines, target, video); err != nil {
+			return rewards.Score{}, fmt.Errorf("sample %q frame %d: %w", sample.ID, frames[i], err)
 		}
 	}
-	return total.score(target, video), nil
+	return t.score(target, video), nil
 }
 
-func (s *Scorer) frame(ctx context.Context, px *rewards.Pixels, i int, target string, video bool, t *total) error {
-	lines, err := s.reader.ReadText(ctx, px, i)
-	if err != nil {
-		return err
+// every returns 0, n, 2n and so on below count.
+func every(count, n int) []int {
+	var out []int
+	for i := 0; i < count; i += n {
+		out = append(out, i)
 	}
+	return out
+}
+
+// maxFramesAtOnce bounds the frames of one video that are with the reader together:
+// enough to keep its slots busy, and one long video does not fill its queue.
+const maxFramesAtOnce = 8
+
+// read reads the frames, several at a time. The first failure ends the others, and
+// is the error.
+func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([][]Line, error) {
+	read := make([][]Line, len(frames))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxFramesAtOnce)
+	for i, frame := range frames {
+		g.Go(func() error {
+			lines, err := s.reader.ReadText(ctx, px, frame)
+			if err != nil {
+				return fmt.Errorf("frame %d: %w", frame, err)
+			}
+			read[i] = lines
+			return nil
+		})
+	}
+	return read, g.Wait()
+}
+
+// add takes what was read in a frame into the sample's score.
+func (s *Scorer) add(t *total, frame int, lines []Line, target string, video bool) error {
 	positive := video && s.options.Video == positiveMean
 	text := Text(lines)
 	m, err := s.options.compare(target, text, !positive)
@@ -138,7 +177,7 @@ func (s *Scorer) frame(ctx context.Context, px *rewards.Pixels, i int, target st
 		t.value += m.Value
 		t.counted++
 	}
-	t.read = append(t.read, Reading{Frame: i, Value: m.Value, Text: clip(text), Lines: lines[:min(len(lines), maxDetailLines)]})
+	t.read = append(t.read, Reading{Frame: frame, Value: m.Value, Text: clip(text), Lines: lines[:min(len(lines), maxDetailLines)]})
 	return nil
 }
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,9 +48,14 @@ func picture(t *testing.T, frames int) *rewards.Sample {
 	return &rewards.Sample{ID: "s1", Media: []*rewards.Media{m}}
 }
 
+// only gives every scorer the one reader.
+func only(r ocr.TextReader) ocr.Readers {
+	return ocr.ReadersFunc(func(ocr.ReaderOptions) (ocr.TextReader, error) { return r, nil })
+}
+
 func newScorer(t *testing.T, options string, r ocr.TextReader) rewards.Scorer {
 	t.Helper()
-	s, err := ocr.Spec(r).Build(json.RawMessage(options))
+	s, err := ocr.Spec(only(r)).Build(json.RawMessage(options))
 	require.NoError(t, err)
 	return s
 }
@@ -136,11 +145,40 @@ func TestTheScoreCarriesItsDeclaredFieldsAndDetails(t *testing.T) {
 	}
 }
 
+func TestTheFramesOfAVideoAreReadTogetherButNeverMoreThanEight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var all atomic.Int64
+		reader := readerFunc(func(i int) ([]ocr.Line, error) {
+			time.Sleep(time.Second) // the bubble's time
+			all.Add(1)
+			return []ocr.Line{{Text: strconv.Itoa(i), Confidence: 1}}, nil
+		})
+		sample := picture(t, 40)
+		sample.Prompt = `"3"`
+		begun := time.Now()
+		got, err := newScorer(t, `{"frame_interval":1}`, reader).Score(t.Context(), sample)
+		require.NoError(t, err)
+		require.EqualValues(t, 40, all.Load())
+		require.Equal(t, 5*time.Second, time.Since(begun), "40 frames, eight a second")
+		frames, ok := got.Details["frames"].([]ocr.Reading)
+		require.True(t, ok)
+		for i, f := range frames {
+			require.Equal(t, strconv.Itoa(i), f.Text, "in the video's order, whichever was read first")
+		}
+	})
+}
+
 func TestAVideoIsTheMeanOfEveryFourthFrame(t *testing.T) {
 	t.Parallel()
-	var frames []int
+	var (
+		mu     sync.Mutex
+		frames []int
+	)
 	reader := readerFunc(func(i int) ([]ocr.Line, error) {
+		mu.Lock()
 		frames = append(frames, i)
+		mu.Unlock()
 		text := map[int]string{0: "cat", 4: "the cat", 8: ""}[i]
 		return []ocr.Line{{Text: text, Confidence: 1}}, nil
 	})
@@ -148,12 +186,12 @@ func TestAVideoIsTheMeanOfEveryFourthFrame(t *testing.T) {
 	sample.Prompt = `"cat"`
 	got, err := newScorer(t, `{}`, reader).Score(t.Context(), sample)
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 4, 8}, frames)
+	require.ElementsMatch(t, []int{0, 4, 8}, frames)
 	require.InDelta(t, 2.0/3, got.Value, 1e-12)
 	require.InDelta(t, (0.0+3+3)/3, got.Extra["distance"], 1e-12)
 	require.Len(t, got.Details["frames"], 3)
 
-	got, err = newScorer(t, `{"video":"positive_mean"}`, reader).Score(t.Context(), sample)
+	got, err = newScorer(t, `{"preset":"flow_grpo_video"}`, reader).Score(t.Context(), sample)
 	require.NoError(t, err)
 	require.InDelta(t, 1.0, got.Value, 1e-12, "thecat is 3 off without the substring rule and left out like the empty frame")
 
@@ -207,16 +245,41 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	for options, want := range map[string]string{
 		`{"preset":"deepgen"}`: "preset",
 		`{"whitespace":"some","frame_interval":0,"video":"x","empty_target":"y","min_len_for_substring":0}`: "frame_interval: 0",
+		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`:                                   `device: "cuda:x"`,
+		`{"model":""}`:                   "model: is empty",
 		`{"presets":"flow_grpo"}`:        "presets",
 		`{"frame_interval":"four"}`:      "frame_interval",
 		`[]`:                             "options",
 		`{"preset":"verl_omni"} {"a":1}`: "more than one",
 	} {
-		_, err := ocr.Spec(says("")).Build(json.RawMessage(options))
+		_, err := ocr.Spec(only(says(""))).Build(json.RawMessage(options))
 		require.ErrorContains(t, err, want, options)
 	}
 	_, err := ocr.New(nil, ocr.Options{})
 	require.Error(t, err)
+}
+
+func TestAScorerAsksForTheReaderItsOptionsName(t *testing.T) {
+	t.Parallel()
+	var asked []ocr.ReaderOptions
+	missing := errors.New("no such card")
+	readers := ocr.ReadersFunc(func(o ocr.ReaderOptions) (ocr.TextReader, error) {
+		asked = append(asked, o)
+		if o.Device != ocr.DeviceCPU {
+			return nil, missing
+		}
+		return says("x"), nil
+	})
+	_, err := ocr.Spec(readers).Build(nil)
+	require.NoError(t, err)
+	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"engine":"ppocr","model":"ppocr-v6-small","mode":"parity","device":"cuda:1"}`))
+	require.ErrorIs(t, err, missing)
+	require.Equal(t, []ocr.ReaderOptions{
+		{Engine: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Device: "cpu"},
+		{Engine: "ppocr", Model: "ppocr-v6-small", Profile: "rapidocr", Mode: "parity", Device: "cuda:1"},
+	}, asked)
+	_, err = ocr.Spec(nil).Build(nil)
+	require.ErrorContains(t, err, "no text reader")
 }
 
 func TestEveryOptionIsDocumentedUnderItsName(t *testing.T) {
@@ -227,7 +290,7 @@ func TestEveryOptionIsDocumentedUnderItsName(t *testing.T) {
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(js, &fields))
-	spec := ocr.Spec(says(""))
+	spec := ocr.Spec(only(says("")))
 	require.Len(t, spec.Options, len(fields))
 	for _, d := range spec.Options {
 		require.Contains(t, fields, d.Name)

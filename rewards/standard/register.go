@@ -10,15 +10,15 @@ import (
 // is missed only by a configuration that names a scorer needing it: every scorer
 // is registered, so that it can be listed and its options shown.
 type Deps struct {
-	// Reader reads the text in a picture, for ocr. Whoever made it closes it,
-	// after the managers that use it.
-	Reader ocr.TextReader
+	// Readers give ocr what reads the text in a picture. Whoever made them closes
+	// them, after the managers that use them.
+	Readers ocr.Readers
 }
 
 // Register adds every scorer that ships to reg. It panics if one of the names is
 // taken, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
-	reg.Register(ocr.Spec(deps.Reader))
+	reg.Register(ocr.Spec(deps.Readers))
 	for _, s := range jpeg.Specs() {
 		reg.Register(s)
 	}

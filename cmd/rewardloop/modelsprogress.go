@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/models"
+)
+
+// pullProgress says how a pull goes: a bar on a terminal, else a line for what
+// begins, now and then while it lasts, and for what ends. Pull calls it from one
+// goroutine, which owns it.
+type pullProgress struct {
+	out   io.Writer
+	bar   bool
+	every time.Duration
+	now   func() time.Time
+
+	file   string    // being transferred
+	begun  time.Time // of it
+	first  int64     // bytes that were there when it began
+	shown  time.Time // when its state was last printed
+	drawn  bool      // the bar is on the terminal's line
+	pulled int       // files that came
+}
+
+func newPullProgress(out io.Writer, bar bool) *pullProgress {
+	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now}
+	if bar {
+		p.every = barEvery
+	}
+	return p
+}
+
+// event is models.Options.Progress.
+func (p *pullProgress) event(e models.Event) {
+	switch e.Stage {
+	case models.Downloading:
+		p.transfer(e)
+	case models.Present:
+	case models.Pulled:
+		p.pulled++
+		p.line("%s: %s, and its sum is right", e.File, megabytes(e.Done))
+	case models.Waiting:
+		p.line("%s: waiting: %s", e.Model, e.Note)
+	case models.Replacing, models.Retrying, models.Recorded:
+		p.line("%s: %s: %s", e.File, e.Stage, e.Note)
+	}
+}
+
+// transfer shows how far a file is. A wheel, which Note names, is not the file.
+func (p *pullProgress) transfer(e models.Event) {
+	what := e.File
+	if e.Note != "" {
+		what = e.Note
+	}
+	now := p.now()
+	if what != p.file {
+		p.file, p.begun, p.first, p.shown = what, now, e.Done, now
+		if !p.bar {
+			p.line("%s: downloading", what)
+		}
+		return
+	}
+	if now.Sub(p.shown) < p.every {
+		return
+	}
+	p.shown = now
+	rate := float64(e.Done-p.first) / max(now.Sub(p.begun).Seconds(), 1e-3)
+	state := fmt.Sprintf("%s, %.1f MB/s", megabytes(e.Done), rate/1e6)
+	if e.Total > 0 {
+		f := min(float64(e.Done)/float64(e.Total), 1)
+		state = fmt.Sprintf("%3.0f %%  %s of %s, %.1f MB/s", 100*f, megabytes(e.Done), megabytes(e.Total), rate/1e6)
+		if p.bar {
+			n := int(f * barWidth)
+			state = fmt.Sprintf("[%s%s] ", strings.Repeat("=", n), strings.Repeat(" ", barWidth-n)) + state
+		}
+	}
+	if !p.bar {
+		p.line("%s: %s", what, state)
+		return
+	}
+	p.end()
+	fmt.Fprintf(p.out, "%s  %s", what, state)
+	p.drawn = true
+}
+
+func (p *pullProgress) line(format string, args ...any) {
+	p.end()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// end takes the bar away.
+func (p *pullProgress) end() {
+	if p.drawn {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}

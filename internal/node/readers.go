@@ -1,0 +1,264 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+)
+
+// Readers make the text readers of a process, each of them once, and own what they
+// run on: Tesseract's children, and the pool of devices with ONNX Runtime's. Nothing
+// is started before a reader is warmed or reads.
+type Readers struct {
+	cfg   config.Pool
+	store models.Store
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	tess   *tesseract.Reader
+	opener *ort.Opener
+	pool   *pool.Pool
+	ppocr  map[ocr.ReaderOptions]*ppocr.Reader
+}
+
+var _ ocr.Readers = (*Readers)(nil)
+
+// Kinds are what child processes of a program that holds a node can be; its main
+// hands them to slot.Main before it does anything else.
+func Kinds() []slot.Kind { return slices.Concat(tesseract.Kinds(), ort.Kinds()) }
+
+// NewReaders makes them of a configuration's section pool.
+func NewReaders(cfg config.Pool) (*Readers, error) {
+	store, err := Models(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Readers{cfg: cfg, store: store, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
+}
+
+// Models is the folder of model files that a configuration means.
+func Models(cfg config.Pool) (models.Store, error) {
+	if cfg.ModelsDir != "" {
+		return models.Store{Dir: cfg.ModelsDir}, nil
+	}
+	return models.FromEnvironment(os.LookupEnv)
+}
+
+// Choice is which engine reads, and what there is to know about it.
+type Choice struct {
+	// Engine is ocr.EnginePPOCR or ocr.EngineTesseract.
+	Engine string
+	// Detail names versions, model and device, for people.
+	Detail string
+	// Instead says why "auto" did not choose PP-OCR; empty if it did, or was not asked.
+	Instead error
+}
+
+// Choose says who reads for the options, without making a reader. The error says
+// what is missing, and how to get it.
+func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
+	if o.Engine == ocr.EngineTesseract {
+		detail, err := tesseract.Available()
+		return Choice{Engine: ocr.EngineTesseract, Detail: detail}, err
+	}
+	library, ppErr := r.complete(o)
+	if ppErr == nil {
+		return Choice{
+			Engine: ocr.EnginePPOCR,
+			Detail: fmt.Sprintf("PP-OCR (%s, %s, on %s) with ONNX Runtime %s", o.Model, o.Mode, o.Device, library.Version),
+		}, nil
+	}
+	// A card that was asked for is not replaced by a CPU with another reader.
+	if o.Engine == ocr.EnginePPOCR || o.Device != ocr.DeviceCPU {
+		return Choice{}, ppErr
+	}
+	detail, err := tesseract.Available()
+	if err != nil {
+		return Choice{}, fmt.Errorf("nothing here reads text. PP-OCR: %w\nTesseract: %w", ppErr, err)
+	}
+	return Choice{Engine: ocr.EngineTesseract, Detail: detail, Instead: ppErr}, nil
+}
+
+// complete says whether all that PP-OCR needs is here.
+func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
+	m, err := models.Find(o.Model)
+	if err != nil {
+		return ort.Library{}, err
+	}
+	for _, role := range []string{"det", "rec"} {
+		if _, ok := m.File(role); !ok {
+			return ort.Library{}, fmt.Errorf("model %s does not read text: it has no file %q", m.Name, role)
+		}
+	}
+	if !r.store.Have(m) {
+		return ort.Library{}, fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.store.Dir, m.Name)
+	}
+	return ort.Find(r.cfg.ONNX.Library)
+}
+
+// Reader implements ocr.Readers.
+func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
+	choice, err := r.Choose(o)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("%w: the text readers are closed", rewards.Unavailable)
+	}
+	if choice.Engine == ocr.EngineTesseract {
+		return r.tesseract()
+	}
+	o.Engine = ocr.EnginePPOCR // auto and ppocr are the same reader
+	return r.reader(o)
+}
+
+func (r *Readers) tesseract() (ocr.TextReader, error) {
+	if r.tess != nil {
+		return r.tess, nil
+	}
+	t := r.cfg.Tesseract
+	reader, err := tesseract.New(tesseract.Config{
+		Slots: t.Slots, PSM: t.PSM, Language: t.Language, Timeout: t.Timeout, Isolation: tesseract.Isolation(r.cfg.Isolation),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.tess = reader
+	return reader, nil
+}
+
+func (r *Readers) reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
+	if made := r.ppocr[o]; made != nil {
+		return made, nil
+	}
+	m, err := models.Find(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	det, err := r.model(m, "det", o.Device)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := r.model(m, "rec", o.Device)
+	if err != nil {
+		return nil, err
+	}
+	made, err := ppocr.New(ppocr.Config{
+		Profile: ppocr.Profile(o.Profile), Mode: ppocr.Mode(o.Mode), SwapRB: o.SwapRB,
+	}, ppocr.Models{Det: det, Rec: rec})
+	if err != nil {
+		return nil, err
+	}
+	r.ppocr[o] = made
+	return made, nil
+}
+
+// model is a file of a model on a device; the devices are made when the first is
+// asked for.
+func (r *Readers) model(m models.Model, role, device string) (*pool.Model, error) {
+	if err := r.devices(); err != nil {
+		return nil, err
+	}
+	path, err := r.store.Path(m, role)
+	if err != nil {
+		return nil, err
+	}
+	f, _ := m.File(role)
+	return r.pool.Model(infer.Model{Name: m.Name + "/" + role, Path: path, SHA256: f.SHA256, Device: device}, pool.ModelOptions{})
+}
+
+func (r *Readers) devices() error {
+	if r.pool != nil {
+		return nil
+	}
+	library, err := ort.Find(r.cfg.ONNX.Library)
+	if err != nil {
+		return err
+	}
+	c := r.cfg.ONNX
+	opener, err := ort.NewOpener(ort.Config{
+		Library: library.Path, Slots: c.Slots, Isolation: ort.Isolation(r.cfg.Isolation), RunTimeout: c.Timeout,
+	})
+	if err != nil {
+		return err
+	}
+	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout}, opener)
+	if err != nil {
+		return err
+	}
+	r.opener, r.pool = opener, p
+	return nil
+}
+
+// Children says how the child processes are, by what they run: "tesseract", and
+// "onnx cpu" or another device. What was not started is not in it.
+func (r *Readers) Children() map[string]slot.Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]slot.Stats)
+	if r.tess != nil {
+		out["tesseract"] = r.tess.Stats()
+	}
+	if r.opener != nil {
+		for device, stats := range r.opener.Stats() {
+			out["onnx "+device] = stats
+		}
+	}
+	return out
+}
+
+// Flush tells the devices that no more is coming for now: what waits for company to
+// fill a batch is run.
+func (r *Readers) Flush() {
+	r.mu.Lock()
+	p := r.pool
+	r.mu.Unlock()
+	if p != nil {
+		p.Flush()
+	}
+}
+
+// closeTimeout bounds the closing of the pool: its children are killed after it.
+const closeTimeout = 10 * time.Second
+
+// Close ends the readers and then what they ran on. Another Close does nothing.
+func (r *Readers) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	tess, made, devices := r.tess, r.ppocr, r.pool
+	r.mu.Unlock()
+	var errs []error
+	for _, reader := range made {
+		errs = append(errs, reader.Close())
+	}
+	if devices != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		errs = append(errs, devices.Close(ctx))
+	}
+	if tess != nil {
+		errs = append(errs, tess.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,86 @@
+package models
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// unknownLicence is the SPDX identifier of what the catalogue does not know.
+const unknownLicence = "LicenseRef-unknown"
+
+// FromSource makes a model of one file, its role "model", of a source as
+// ParseSource takes it, where hf:// may lack its @revision and then means main;
+// or of a path on this machine. The file's name in a store, which is the model's
+// too, is owner/repository/path for hf://, package-version/name for pip://, and
+// the file's own name for a path. If the catalogue knows a file of that name it
+// is held to the catalogue's sum, wherever it comes from; the sum of another is
+// recorded at the first pull. Errors are ErrSource or ErrName.
+func FromSource(text string) (Model, error) {
+	switch {
+	case text == "":
+		return Model{}, fmt.Errorf("%w: it is empty", ErrSource)
+	case strings.HasPrefix(text, "hf://") && !strings.Contains(text, "@"):
+		text += "@main"
+	case !strings.Contains(text, "://"):
+		abs, err := filepath.Abs(text)
+		if err != nil {
+			return Model{}, fmt.Errorf("%w %q: %w", ErrSource, text, err)
+		}
+		text = "file://" + abs
+	}
+	src, err := ParseSource(text)
+	if err != nil {
+		return Model{}, err
+	}
+	m := single("", text)
+	switch src := src.(type) {
+	case FileSource:
+		m.Name = filepath.Base(src.Path)
+	case HubSource:
+		m.Name, m.Homepage = src.Repository+"/"+src.Path, "the page of "+src.Repository
+	case WheelSource:
+		m.Name = strings.Replace(src.Requirement, "==", "-", 1) + "/" + path.Base(src.Member)
+		m.Homepage = "the package " + src.Requirement
+	}
+	m.Files[0].Name = m.Name
+	for _, known := range Catalogue() {
+		if f, ok := known.File(m.Name); ok && f.Name == m.Name {
+			m.Licence, m.Homepage, m.Preprocessing = known.Licence, known.Homepage, known.Preprocessing
+			m.Files[0].SHA256, m.Files[0].Size = f.SHA256, f.Size
+		}
+	}
+	return m, m.Validate()
+}
+
+// single is a model of one file of which nothing is known but its source.
+func single(name, source string) Model {
+	return Model{
+		Name: name, Summary: "not in the catalogue", Licence: Licence{SPDX: unknownLicence},
+		Files: []File{{Role: "model", Name: name, Source: source}},
+	}
+}
+
+// Others returns what was pulled into the store beside the catalogue's files, a
+// model for each file, in the order of their names. Errors are ErrManifest.
+func (s Store) Others() ([]Model, error) {
+	known, err := s.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range Catalogue() {
+		for _, f := range m.Files {
+			delete(known.Files, f.Name)
+		}
+	}
+	var all []Model
+	for _, name := range slices.Sorted(maps.Keys(known.Files)) {
+		m := single(name, known.Files[name].Source)
+		m.Files[0].Size = known.Files[name].Size
+		all = append(all, m)
+	}
+	return all, nil
+}

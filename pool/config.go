@@ -1,0 +1,81 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config is what a Pool is made from. The zero value of a field means its default.
+type Config struct {
+	// MaxBatch bounds the items of a batch; default 32. What a lane really uses is
+	// learned, and is 1 where batching does not pay.
+	MaxBatch int
+	// BatchBytes bounds the inputs of a batch; default 128 MiB, half of what a slot's
+	// shared memory takes. An item that is larger by itself runs alone.
+	BatchBytes int
+	// MaxWait bounds how long an item waits for others to share its batch while a
+	// slot is free; default 5 ms. It is a bound, not a window: how long is worth it
+	// is computed. Negative: never wait.
+	MaxWait time.Duration
+	// QueueItems and QueueBytes bound what is queued on a device, not counting what
+	// runs; defaults 4,096 items and 1 GiB of inputs. Infer waits for room when
+	// either is full. An item larger than QueueBytes is let in when nothing else is
+	// queued.
+	QueueItems int
+	QueueBytes int
+	// BatchTimeout bounds one run of a batch; default 60 s.
+	BatchTimeout time.Duration
+	// LoadTimeout bounds the opening of a device, and the load of a model; default 120 s.
+	LoadTimeout time.Duration
+}
+
+// largestBatch is the most that MaxBatch may be: lanes keep what they measured by size.
+const largestBatch = 1024
+
+// WithDefaults fills what is not set.
+func (c Config) WithDefaults() Config {
+	count := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	span := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	count(&c.MaxBatch, 32)
+	count(&c.BatchBytes, 128<<20)
+	span(&c.MaxWait, 5*time.Millisecond)
+	count(&c.QueueItems, 4096)
+	count(&c.QueueBytes, 1<<30)
+	span(&c.BatchTimeout, time.Minute)
+	span(&c.LoadTimeout, 2*time.Minute)
+	return c
+}
+
+// Validate lists everything that is wrong with a configuration that has its defaults.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("pool: "+format, args...))
+		}
+	}
+	fault(c.MaxBatch < 1 || c.MaxBatch > largestBatch, "max_batch is %d, want 1 to %d", c.MaxBatch, largestBatch)
+	fault(c.BatchBytes < 1, "batch_bytes is %d, want 1 or more", c.BatchBytes)
+	fault(c.MaxWait > time.Second, "max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait)
+	fault(c.QueueItems < 1, "queue_items is %d, want 1 or more", c.QueueItems)
+	fault(c.QueueBytes < 1, "queue_bytes is %d, want 1 or more", c.QueueBytes)
+	fault(c.BatchTimeout < time.Millisecond, "batch_timeout is %s, want 1ms or more", c.BatchTimeout)
+	fault(c.LoadTimeout < time.Millisecond, "load_timeout is %s, want 1ms or more", c.LoadTimeout)
+	return errors.Join(faults...)
+}
+
+// ModelOptions are what may differ between the models of a pool.
+type ModelOptions struct {
+	// MaxBatch bounds the items of a batch of this model; 0, or more than the pool's:
+	// the pool's. A model whose file fixes the batch axis at 1 has batches of 1.
+	MaxBatch int
+}

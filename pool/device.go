@@ -1,0 +1,194 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// device is one device: its runner, its policy and its slots. It has no goroutine
+// of its own: whoever changes something (a caller with an item, a run that ended, a
+// timer) asks the policy what to run now, and every batch runs on a goroutine of
+// its own, at most as many as there are slots.
+type device struct {
+	name    string
+	cfg     Config
+	open    shared[*opened]
+	bounded func(time.Duration) (context.Context, context.CancelFunc) // of a run
+
+	runs sync.WaitGroup // the goroutines of batches; none is added once closed is set
+
+	mu     sync.Mutex // guards what follows, the policy and all it holds
+	policy *policy
+	runner *opened // nil until it is open
+	idle   int     // slots that run nothing
+	timer  *time.Timer
+	closed bool // nothing is run any more
+	gone   bool // the runner has been closed, or was never open
+}
+
+// opened is a runner and what it said about itself.
+type opened struct {
+	Runner
+	slots int
+}
+
+// bringUp opens the device. It is the work of device.open.
+func (d *device) bringUp(ctx context.Context, open Opener) (*opened, error) {
+	r, err := open.Open(ctx, d.name)
+	if err != nil {
+		return nil, err
+	}
+	o := &opened{Runner: r, slots: r.Slots()}
+	d.mu.Lock()
+	usable := o.slots > 0 && !d.gone // gone: the pool closed without waiting for this
+	if usable {
+		d.runner, d.idle = o, o.slots
+	}
+	d.mu.Unlock()
+	if usable {
+		return o, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	return nil, errors.Join(fmt.Errorf("%w: it has %d slots", infer.ErrUnavailable, o.slots), r.Close(ctx))
+}
+
+// submit takes an item in.
+func (d *device) submit(it *item) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.add(it, time.Now())
+	d.kick()
+}
+
+// cancel gives up an item whose caller has left.
+func (d *device) cancel(it *item, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.cancel(it, err, time.Now())
+	d.kick()
+}
+
+// flush passes on that a step ends.
+func (d *device) flush() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.flush(time.Now())
+	d.kick()
+}
+
+// refuse answers what is queued, and lets nothing new run.
+func (d *device) refuse() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	d.kick()
+}
+
+// kick starts what should run now. It is called with mu held, after everything
+// that may change the policy's mind.
+func (d *device) kick() {
+	if d.closed {
+		d.timer.Stop()
+		d.policy.clear(errClosed)
+		return
+	}
+	for d.idle > 0 {
+		b, wait := d.policy.next(time.Now(), d.idle)
+		if b == nil {
+			if wait > 0 {
+				d.timer.Reset(wait)
+			}
+			return
+		}
+		ctx, cancel := d.bounded(d.cfg.BatchTimeout)
+		b.cancel = cancel
+		d.idle--
+		d.runs.Go(func() {
+			defer cancel()
+			d.run(ctx, b)
+		})
+	}
+}
+
+// wake is the timer's function: a wait for a fuller batch is over.
+func (d *device) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kick()
+}
+
+// run is the goroutine of a batch. The batch's list of items does not change while
+// it runs.
+func (d *device) run(ctx context.Context, b *batch) {
+	o := d.execute(ctx, b)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.idle++
+	d.policy.ended(b, o)
+	d.kick()
+}
+
+// execute runs a batch and takes its outputs apart.
+func (d *device) execute(ctx context.Context, b *batch) outcome {
+	start := time.Now()
+	names, outputs, err := d.call(ctx, b)
+	o := outcome{took: time.Since(start)}
+	if err == nil {
+		o.rows, o.faults, err = split(names, outputs)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(context.Cause(ctx), errClosed):
+		o.err = errClosed
+	case classed(err):
+		o.err = err
+	case ctx.Err() != nil:
+		o.err = fmt.Errorf("%w: a batch of %d did not end within %s", infer.ErrTimeout, len(b.items), d.cfg.BatchTimeout)
+	default:
+		o.err = fmt.Errorf("%w: %w", infer.ErrFault, err)
+	}
+	return o
+}
+
+// call stacks the items and hands them to the runner.
+func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []infer.Tensor, err error) {
+	defer caught(&err)
+	reqs := make([]infer.Request, len(b.items))
+	for i, it := range b.items {
+		reqs[i] = it.req
+	}
+	stacked, err := infer.Stack(reqs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(reqs) > 1 { // they were copied: callers that left may have their tensors back
+		d.mu.Lock()
+		b.release()
+		d.mu.Unlock()
+	}
+	outputs, err = d.runner.Run(ctx, b.lane.account.model, stacked)
+	return stacked.Names, outputs, err
+}
+
+// end closes the runner, once nothing runs on it any more or nothing can be done
+// about that.
+func (d *device) end(ctx context.Context) (err error) {
+	defer caught(&err)
+	d.mu.Lock()
+	r := d.runner
+	d.gone = true
+	d.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	if err := r.Close(ctx); err != nil {
+		return fmt.Errorf("pool: device %s: %w", d.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// item is one request on its way through a device. The fields up to done are set
+// before it is submitted and stay; the others are guarded by the device's mutex.
+// The caller reads out and err after done was closed.
+type item struct {
+	req      infer.Request
+	account  *account
+	key      string    // of its lane
+	bytes    int       // of its inputs
+	deadline time.Time // of the caller's context; zero: none
+	done     chan struct{}
+
+	state      state
+	at         time.Time // when it came into its lane
+	due        time.Time // by which its place in the lane is chosen
+	seq        uint64    // order of arrival
+	lane       *lane     // nil until there was room
+	batch      *batch    // the newest it was in
+	prev, next *item     // in the list it is in
+	retried    bool      // it ran once and gave NaN
+	out        []infer.Tensor
+	err        error
+}
+
+// state is where an item is.
+type state uint8
+
+const (
+	outside state = iota // the queue is full, it waits for room
+	queued               // in its lane
+	parked               // in a batch that is to be run again
+	running              // in a batch that was handed out
+	settled              // answered, or given up by its caller
+)
+
+// answer settles an item. Its caller is let go as soon as nothing reads its
+// inputs any more: now, or when its batch lets go of them.
+func (it *item) answer(out []infer.Tensor, err error) {
+	it.state, it.out, it.err = settled, out, err
+	if it.batch == nil || !it.batch.reading {
+		close(it.done)
+	}
+}
+
+// batch is items of one lane that run together.
+type batch struct {
+	lane  *lane
+	items []*item
+	// live is the number of items whose callers still wait.
+	live int
+	// reading says that the run still reads the callers' tensors: until they have
+	// been copied into a batch of several, and to the end of a batch of one, which
+	// is not copied.
+	reading bool
+	cancel  context.CancelFunc // ends the run; nil before it begins
+	charged float64            // seconds the model's account was charged in advance
+}
+
+// release lets go of the callers' tensors.
+func (b *batch) release() {
+	if !b.reading {
+		return
+	}
+	b.reading = false
+	for _, it := range b.items {
+		if it.state == settled { // its caller left during the run
+			close(it.done)
+		}
+	}
+}
+
+// waiting are the batch's items whose callers still wait.
+func (b *batch) waiting() []*item {
+	out := make([]*item, 0, b.live)
+	for _, it := range b.items {
+		if it.state != settled {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// list is a queue of items from which any can be taken out at once.
+type list struct {
+	head, tail *item
+	n          int
+}
+
+// push adds an item at the end.
+func (l *list) push(it *item) { l.insertAfter(l.tail, it) }
+
+// insertDue adds an item behind the last that is due no later: at the end, unless
+// its deadline presses.
+func (l *list) insertDue(it *item) {
+	after := l.tail
+	for after != nil && it.due.Before(after.due) {
+		after = after.prev
+	}
+	l.insertAfter(after, it)
+}
+
+// insertAfter adds an item behind another, nil: as the first.
+func (l *list) insertAfter(after, it *item) {
+	it.prev = after
+	if after == nil {
+		it.next, l.head = l.head, it
+	} else {
+		it.next, after.next = after.next, it
+	}
+	if it.next == nil {
+		l.tail = it
+	} else {
+		it.next.prev = it
+	}
+	l.n++
+}
+
+func (l *list) remove(it *item) {
+	if it.prev == nil {
+		l.head = it.next
+	} else {
+		it.prev.next = it.next
+	}
+	if it.next == nil {
+		l.tail = it.prev
+	} else {
+		it.next.prev = it.prev
+	}
+	it.prev, it.next = nil, nil
+	l.n--
+}

@@ -1,0 +1,162 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+const (
+	// patience is how much later than another an item may have come and still be
+	// served first because its deadline presses.
+	patience = time.Second
+	// shortestWait is not worth a timer, which is as late as that by itself.
+	shortestWait = 100 * time.Microsecond
+	// coalesce is the share of the fixed cost that is waited for the rest of a burst
+	// while other slots are idle: who comes later would start at once all the same.
+	coalesce = 0.1
+	// gapMemory is how many gaps between arrivals a lane remembers.
+	gapMemory = 8
+	// probeEvery is after how many batches a lane with a long queue tries twice its
+	// size, so that a size learned in a bad hour is not kept for ever.
+	probeEvery = 64
+	// growAfter is how many batches must go well before a lane whose device ran out
+	// of memory may have one more item in a batch.
+	growAfter = 100
+)
+
+// account is what a device knows of one model: its part of the device's time, its
+// lanes with work, and what it did. Guarded by the device's mutex.
+type account struct {
+	model infer.Model
+	top   int // items a batch may have; 0: the pool's bound
+
+	active bool     // it has work: it is in policy.active
+	ready  []*lane  // lanes with items
+	redo   []*batch // made up already: what did not fit or failed, in parts
+	used   float64  // seconds of the device it has had, on the policy's clock
+
+	past Counts // of what belongs to no lane, and of lanes that were forgotten
+}
+
+// lane is the queue of one model's items of one key. Guarded by the device's mutex.
+type lane struct {
+	list
+
+	account *account
+	key     string
+	open    int // its batches that run or are to be run again
+	running int // its batches that run
+
+	top   int // items a batch may have at most
+	limit int // the same, lowered while memory is short
+	good  int // batches that went well since limit changed
+	fit   fit
+	probe int // batches since a size above the learned one was tried
+
+	last    time.Time                // the newest arrival
+	gaps    [gapMemory]time.Duration // between arrivals, a ring
+	arrived int                      // items that came
+	waiting bool                     // a free slot is kept for it
+
+	counts Counts
+}
+
+// add takes an item in.
+func (l *lane) add(it *item, now time.Time) {
+	if l.arrived > 0 {
+		l.gaps[(l.arrived-1)%gapMemory] = now.Sub(l.last)
+	}
+	l.arrived++
+	l.last = now
+	it.state, it.lane, it.at = queued, l, now
+	it.due = now.Add(patience)
+	if !it.deadline.IsZero() && it.deadline.Before(it.due) {
+		it.due = it.deadline
+	}
+	l.insertDue(it)
+}
+
+// size is how many items the next batch should have; it may be more than there are.
+func (l *lane) size() int {
+	b := l.fit.size(l.limit)
+	if l.probe >= probeEvery && l.n >= 2*b {
+		return min(2*b, l.limit)
+	}
+	return b
+}
+
+// frequent says whether at least half of the newest arrivals came within gap of
+// the one before.
+func (l *lane) frequent(gap time.Duration) bool {
+	n := min(l.arrived-1, gapMemory)
+	near := 0
+	for _, g := range l.gaps[:max(0, n)] {
+		if g <= gap {
+			near++
+		}
+	}
+	return n > 0 && 2*near >= n
+}
+
+// until is when a batch that is not full yet should go all the same; now or
+// earlier: at once.
+//
+// Waiting τ for one more item costs the n that wait n·τ. Not waiting costs the
+// newcomer a whole run S(n) if no other slot is idle. So a slot waits for at most
+// the gap S(n)/(n+1) after the newest arrival. With another slot idle the newcomer
+// would start at once: only the fixed cost is saved, and only the rest of a burst
+// is waited for. Where arrivals are seldom that near, nothing is waited for.
+func (l *lane) until(now time.Time, window time.Duration, otherIdle bool) time.Time {
+	if !l.fit.known() || window <= 0 {
+		return now
+	}
+	gain := l.fit.seconds(l.n) / float64(l.n+1)
+	if otherIdle {
+		gain = coalesce * l.fit.a
+	}
+	gap := min(duration(gain), window)
+	if gap < shortestWait || !l.frequent(gap) {
+		return now
+	}
+	end := l.last.Add(gap)
+	run := duration(l.fit.seconds(l.n + 1))
+	for it := l.head; it != nil; it = it.next {
+		end = earlier(end, it.at.Add(window))
+		if !it.deadline.IsZero() {
+			end = earlier(end, it.deadline.Add(-run))
+		}
+	}
+	return end
+}
+
+// short takes in that there was no memory for a batch of b items: half may fit.
+func (l *lane) short(b int) {
+	l.limit = max(1, min(l.limit, b/2))
+	l.good = 0
+	l.counts.Splits++
+}
+
+// ran takes in that a batch of b items went well in the given time.
+func (l *lane) ran(b int, took time.Duration) {
+	if l.probe++; b > l.fit.size(l.limit) {
+		l.probe = 0
+	}
+	l.fit.observe(b, took.Seconds())
+	if l.good++; l.good >= growAfter && l.limit < l.top {
+		l.limit++
+		l.good = 0
+	}
+	l.counts.batch(b)
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(min(seconds, 1e6) * float64(time.Second)) // 1e6 s: 11 days, far from overflow
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,119 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// Model is a handle on a model of a pool. It is safe for use by several goroutines.
+type Model struct {
+	model   infer.Model
+	options ModelOptions
+	device  *device
+	account *account // guarded by the device's mutex
+	load    shared[infer.Info]
+}
+
+// Info returns what the model says about itself. It opens the device and loads the
+// model if nobody did before. Errors are as of Infer.
+func (m *Model) Info(ctx context.Context) (infer.Info, error) {
+	info, err := m.ready(ctx)
+	if err != nil {
+		return infer.Info{}, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)
+	}
+	return info, nil
+}
+
+// Infer runs the model on one item, in a batch with others of the same key, and
+// returns the item's outputs without a batch axis. It opens the device and loads
+// the model if nobody did before, waits for room in the device's queue, and for its
+// turn.
+//
+// The request's tensors are read until it returns and not after that, even when ctx
+// ends first. Outputs are the caller's own, though those of one batch lie in the
+// same memory.
+//
+// Errors wrap a sentinel of internal/infer, of which ErrInput is the request's fault
+// and ErrTimeout includes ctx's deadline; or they are ctx's. A deadline that
+// passes wraps both.
+func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+	out, err := m.infer(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("pool: model %s on %s, item %q: %w", m.model.Name, m.model.Device, req.Name, err)
+	}
+	return out, nil
+}
+
+func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+	if len(req.Inputs) == 0 {
+		return nil, fmt.Errorf("%w: no inputs", infer.ErrInput)
+	}
+	for _, t := range req.Inputs {
+		if err := t.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, gaveUp(ctx)
+	}
+	if _, err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	it := &item{req: req, account: m.account, key: req.Key(), bytes: req.Bytes(), done: make(chan struct{})}
+	it.deadline, _ = ctx.Deadline()
+	m.device.submit(it)
+	select {
+	case <-it.done:
+	case <-ctx.Done():
+		m.device.cancel(it, gaveUp(ctx))
+		<-it.done // at once, unless a run still reads its tensors, which has been ended
+	}
+	return it.out, it.err
+}
+
+// ready opens the device and loads the model.
+func (m *Model) ready(ctx context.Context) (infer.Info, error) {
+	if _, err := m.device.open.get(ctx); err != nil {
+		return infer.Info{}, err
+	}
+	return m.load.get(ctx)
+}
+
+// bringUp loads the model. It is the work of Model.load.
+func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
+	r, err := m.device.open.get(ctx)
+	if err != nil {
+		return infer.Info{}, err
+	}
+	info, err := r.Load(ctx, m.model)
+	if err != nil {
+		return infer.Info{}, err
+	}
+	for _, in := range info.Inputs {
+		if len(in.Shape) == 0 || in.Shape[0] < 0 {
+			continue
+		}
+		if in.Shape[0] != 1 {
+			return infer.Info{}, fmt.Errorf("%w: input %q has shape %v: a batch of exactly %d; export it with a free first axis, or 1",
+				infer.ErrModel, in.Name, in.Shape, in.Shape[0])
+		}
+		m.device.mu.Lock()
+		m.account.top = 1 // it has no items yet
+		m.device.mu.Unlock()
+	}
+	return info, nil
+}
+
+// fileState changes with the model's file, so that a file that was put right is
+// loaded at once.
+func (m *Model) fileState() string {
+	fi, err := os.Stat(m.model.Path)
+	if err != nil {
+		return "absent"
+	}
+	return fmt.Sprint(fi.Size(), fi.ModTime().Format(time.RFC3339Nano))
+}

@@ -1,0 +1,126 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Isolation says where sessions run.
+type Isolation string
+
+// The isolations.
+const (
+	Process Isolation = "process" // in child processes; the default
+	Inline  Isolation = "inline"  // in this process: debugging and measuring only
+)
+
+// Config is what an Opener is made from. The zero value of a field means its default.
+type Config struct {
+	// Library is the file of libonnxruntime, or its folder; default: where Find looks.
+	Library string
+	// Slots is how many batches run on the CPU at once, a child process with one
+	// thread each; default: the number of CPUs. A CUDA device always has one.
+	Slots int
+	// Isolation is "process" (default) or "inline".
+	Isolation Isolation
+	// LoadTimeout bounds the start of a child and the loading of a model; default
+	// 2 min. The first use of CUDA reads gigabytes of libraries from disk.
+	LoadTimeout time.Duration
+	// RunTimeout bounds the run of a batch besides the caller's context, which may
+	// only be shorter; default 1 min.
+	RunTimeout time.Duration
+	// Grace is how long after the deadline a run may take to end by itself before
+	// its process is killed, which costs a loading of its models; default 500 ms. A
+	// run ends between two nodes of the graph: 78 ms was the worst that was measured
+	// with a ViT-S and 32 pictures on a loaded machine.
+	Grace time.Duration
+	// MaxBatchBytes bounds the inputs of a batch; default 256 MiB.
+	MaxBatchBytes int
+	// Recycle replaces a child after so many batches; default 20,000.
+	Recycle int
+	// CUDA holds what matters to CUDA devices only.
+	CUDA CUDA
+}
+
+// CUDA are options of ONNX Runtime's CUDA provider.
+type CUDA struct {
+	// TF32 lets matrix products and convolutions round their inputs to 10 bits of
+	// mantissa, which is faster and makes scores differ from the CPU's in the third
+	// digit; default false.
+	TF32 bool
+	// ConvAlgoSearch is how cuDNN picks the algorithm of a convolution for every
+	// new shape: "HEURISTIC" (default) asks a model of the device, "EXHAUSTIVE"
+	// times all of them, which takes seconds a shape, "DEFAULT" asks nothing.
+	ConvAlgoSearch string
+	// MemoryLimit bounds the arena in bytes; 0: the device's memory. Libraries take
+	// some 300 to 600 MB besides.
+	MemoryLimit int64
+}
+
+// convAlgoSearches are the values of CUDA.ConvAlgoSearch.
+const (
+	heuristic  = "HEURISTIC"
+	exhaustive = "EXHAUSTIVE"
+	anyAlgo    = "DEFAULT"
+)
+
+// WithDefaults fills what is not set.
+func (c Config) WithDefaults() Config {
+	if c.Slots == 0 {
+		c.Slots = runtime.NumCPU()
+	}
+	if c.Isolation == "" {
+		c.Isolation = Process
+	}
+	if c.LoadTimeout == 0 {
+		c.LoadTimeout = 2 * time.Minute
+	}
+	if c.RunTimeout == 0 {
+		c.RunTimeout = time.Minute
+	}
+	if c.Grace == 0 {
+		c.Grace = 500 * time.Millisecond
+	}
+	if c.MaxBatchBytes == 0 {
+		c.MaxBatchBytes = 256 << 20
+	}
+	if c.Recycle == 0 {
+		c.Recycle = 20_000
+	}
+	c.CUDA = c.CUDA.withDefaults()
+	return c
+}
+
+func (c CUDA) withDefaults() CUDA {
+	if c.ConvAlgoSearch == "" {
+		c.ConvAlgoSearch = heuristic
+	}
+	return c
+}
+
+// Validate names everything that is wrong with a configuration whose defaults
+// are filled.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("ort: "+format, args...))
+		}
+	}
+	bad(c.Slots < 1 || c.Slots > 1024, "slots: %d, want 1 to 1024", c.Slots)
+	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
+	bad(c.LoadTimeout < 0, "load_timeout: %v is negative", c.LoadTimeout)
+	bad(c.RunTimeout < 0, "run_timeout: %v is negative", c.RunTimeout)
+	bad(c.Grace < 0, "grace: %v is negative", c.Grace)
+	bad(c.MaxBatchBytes < 1 || c.MaxBatchBytes > maxBatch, "max_batch_bytes: %d, want 1 to %d", c.MaxBatchBytes, maxBatch)
+	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
+	s := c.CUDA.ConvAlgoSearch
+	bad(s != heuristic && s != exhaustive && s != anyAlgo, "cuda conv_algo_search: %q, want %s, %s or %s", s, heuristic, exhaustive, anyAlgo)
+	bad(c.CUDA.MemoryLimit < 0, "cuda memory_limit: %d is negative", c.CUDA.MemoryLimit)
+	return errors.Join(errs...)
+}
+
+// maxBatch bounds MaxBatchBytes.
+const maxBatch = 1 << 30

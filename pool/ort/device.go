@@ -1,0 +1,64 @@
+package ort
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// visibleEnv says which CUDA devices a process sees, and in which order.
+const visibleEnv = "CUDA_VISIBLE_DEVICES"
+
+// parseDevice reads "cpu" or "cuda:<n>"; n is -1 for the CPU.
+func parseDevice(device string) (n int, err error) {
+	if device == "cpu" {
+		return -1, nil
+	}
+	if s, ok := strings.CutPrefix(device, "cuda:"); ok {
+		if n, err := strconv.Atoi(s); err == nil && n >= 0 && s == strconv.Itoa(n) {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: device %q, want cpu or cuda:<n> with n from 0", infer.ErrUnavailable, device)
+}
+
+// visible is the value of CUDA_VISIBLE_DEVICES with which a child sees device n of
+// this process alone. inherited is what this process was given, set whether it
+// was given anything. Its entries may be numbers or the names of GPUs and of parts
+// of them (GPU-…, MIG-…); like CUDA itself it ends at the first -1.
+func visible(n int, inherited string, set bool) (string, error) {
+	if !set {
+		return strconv.Itoa(n), nil
+	}
+	var seen []string
+	for e := range strings.SplitSeq(inherited, ",") {
+		if e = strings.TrimSpace(e); e == "" || e == "-1" {
+			break
+		}
+		seen = append(seen, e)
+	}
+	if n >= len(seen) {
+		return "", fmt.Errorf("%w: device cuda:%d is not there: %s=%q lets this process see %d devices", infer.ErrUnavailable, n, visibleEnv, inherited, len(seen))
+	}
+	return seen[n], nil
+}
+
+// environment is what a child gets: what it needs to find libraries and devices,
+// and nothing else of ours, such as tokens. GOMAXPROCS: a child works on one
+// thread; its garbage collector must not take every core of a large machine.
+func environment(more ...string) []string {
+	env := []string{"LC_ALL=C.UTF-8", "GOMAXPROCS=2", "OMP_NUM_THREADS=1"}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case name == visibleEnv:
+		case name == "PATH", name == "HOME", name == "TMPDIR", name == "LD_LIBRARY_PATH", name == "GORACE", name == "GOCOVERDIR",
+			strings.HasPrefix(name, "CUDA_"), strings.HasPrefix(name, "NVIDIA_"):
+			env = append(env, kv)
+		}
+	}
+	return append(env, more...)
+}

@@ -1,0 +1,28 @@
+// Package ort runs ONNX models with ONNX Runtime, on CPUs and on CUDA devices.
+//
+// The life of a model, in the order a reader meets it:
+//
+//  1. [Find] looks for libonnxruntime and reads its version from the file. The
+//     main process never loads it. [Probe] has a child process do so, and says
+//     what it saw.
+//  2. [NewOpener] makes the [pool.Opener] of this runtime. Open("cpu") starts one
+//     child process per core, Open("cuda:<n>") one child that sees that device
+//     alone; each has loaded the library and run a model of 208 bytes, the canary,
+//     before it is used. A child is this same binary: main hands [Kinds] to
+//     slot.Main.
+//  3. Load has every free child of the device load a model, which makes it a
+//     [Session], and answers what the model says about itself. A child that comes
+//     later loads a model when it is first asked to run it; that time does not
+//     count against the deadline of the run.
+//  4. Run writes a batch into the memory that is shared with a child. The child's
+//     session binds it in place, runs it, reduces the outputs if so asked, and
+//     answers with them. At the deadline the session ends the run itself; if it
+//     does not, its process is killed.
+//  5. What goes wrong arrives as one of the sentinels of internal/infer. A process
+//     that died, hung, or was spoilt (a CUDA error that stays, NaN among the
+//     outputs) is replaced; its batch is run once more elsewhere, then fails.
+//  6. Close ends the children.
+//
+// Everything that touches ONNX Runtime is in runtime.go and session.go. Built
+// without cgo the package compiles, and opening anything says so.
+package ort

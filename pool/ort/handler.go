@@ -1,0 +1,132 @@
+//go:build cgo
+
+package ort
+
+import (
+	"context"
+	_ "embed" // the canary
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/slot"
+)
+
+// Kinds are the child processes this build can be; main hands them to slot.Main.
+func Kinds() []slot.Kind {
+	return []slot.Kind{{Name: kindName, New: newHandler}}
+}
+
+// built is what is missing in this build; nil: nothing.
+func built() error { return nil }
+
+// canaryModel is relu(x W + b), made by testdata/make_models.py.
+//
+//go:embed canary.onnx
+var canaryModel []byte
+
+// handler owns the sessions of one child, or of one slot inline. A slot calls it
+// on one thread.
+type handler struct {
+	cfg      childConfig
+	canary   *Session
+	sessions map[infer.Model]*Session
+	body     []byte // of the last answer
+}
+
+func newHandler(init []byte) (slot.Handler, error) {
+	h := &handler{sessions: make(map[infer.Model]*Session)}
+	if err := json.Unmarshal(init, &h.cfg); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if err := load(h.cfg.Library); err != nil {
+		return nil, err
+	}
+	var err error
+	h.canary, err = OpenSession(h.session(infer.Model{Name: "canary", Device: h.cfg.Device}, canaryModel))
+	return h, err
+}
+
+// session is the configuration of a model's session. The child sees one device,
+// number 0.
+func (h *handler) session(m infer.Model, data []byte) SessionConfig {
+	return SessionConfig{Library: h.cfg.Library, Model: m, Concurrency: 1, CUDA: h.cfg.CUDA, Ordinal: h.cfg.Ordinal, data: data}
+}
+
+// Handle does what one request asks for.
+func (h *handler) Handle(c slot.Call) ([]byte, error) {
+	r, inputs, err := decode(c.Meta, c.Pixels)
+	if err != nil {
+		return nil, err
+	}
+	out := answer{PID: os.Getpid()}
+	switch r.Op {
+	case opAbout:
+		out.About = lookAround(h.cfg.Library)
+	case opCanary:
+		return h.run(c, h.canary, out, infer.Batch{Inputs: inputs})
+	case opLoad, opRun:
+		s, err := h.model(r.Model)
+		if err != nil {
+			return nil, outgoing(err)
+		}
+		if r.Op == opRun {
+			return h.run(c, s, out, infer.Batch{Inputs: inputs, Reduce: r.Reduce})
+		}
+		info := s.Info()
+		out.Info = &info
+	default:
+		return nil, fmt.Errorf("%w: operation %q", errRequest, r.Op)
+	}
+	return encodeAnswer(nil, out, nil)
+}
+
+// model returns the session of a model, which it loads if it has to.
+func (h *handler) model(m infer.Model) (*Session, error) {
+	if s := h.sessions[m]; s != nil {
+		return s, nil
+	}
+	if m.Device != h.cfg.Device {
+		return nil, fmt.Errorf("%w: %q belongs on %s, and this process has %s", infer.ErrModel, m.Name, m.Device, h.cfg.Device)
+	}
+	s, err := OpenSession(h.session(m, nil))
+	if err != nil {
+		return nil, err
+	}
+	h.sessions[m] = s
+	return s, nil
+}
+
+// run ends by itself where the parent's patience has Grace left. What loading a
+// model has taken does not count where the parent allowed for it.
+func (h *handler) run(c slot.Call, s *Session, out answer, b infer.Batch) ([]byte, error) {
+	until := time.Now().Add(h.cfg.RunTimeout)
+	if d := c.Deadline.Add(-h.cfg.Grace); !c.Deadline.IsZero() && d.Before(until) {
+		until = d
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	a, err := s.Run(ctx, b)
+	if err != nil {
+		return nil, outgoing(err)
+	}
+	defer a.Release()
+	body, err := encodeAnswer(h.body, out, a.Outputs)
+	if !h.cfg.Fresh { // a child has sent the last answer before it is asked again
+		h.body = body
+	}
+	return body, err
+}
+
+// Close ends the sessions.
+func (h *handler) Close() error {
+	err := h.canary.Close()
+	for _, s := range h.sessions {
+		if cerr := s.Close(); err == nil {
+			err = cerr
+		}
+	}
+	return err
+}

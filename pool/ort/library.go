@@ -1,0 +1,252 @@
+package ort
+
+import (
+	"cmp"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// LibraryEnv is the environment variable that names the library.
+const LibraryEnv = "ONNXRUNTIME_SHARED_LIBRARY_PATH"
+
+// minVersion is the oldest library whose API has everything that the bindings
+// ask for; release is the one this project is tested with. The bindings refuse
+// an older one with a number of the API that says little to a reader.
+const (
+	minVersion = "1.29"
+	release    = "1.29.0"
+)
+
+// The names of the providers.
+const (
+	cpuProvider  = "CPUExecutionProvider"
+	cudaProvider = "CUDAExecutionProvider"
+)
+
+// The files that make a library capable of CUDA. ONNX Runtime looks for them in
+// its own folder only.
+const (
+	sharedFile = "libonnxruntime_providers_shared.so"
+	cudaFile   = "libonnxruntime_providers_cuda.so"
+)
+
+// Library is a libonnxruntime on this machine. It has not been loaded.
+type Library struct {
+	// Path of the file, absolute.
+	Path string `json:"path"`
+	// Version such as "1.29.0", from the file; "" if it does not say.
+	Version string `json:"version,omitempty"`
+	// From says who named the place: "the configuration", the environment variable,
+	// or a default.
+	From string `json:"from"`
+	// CUDA is whether the CUDA provider lies beside it.
+	CUDA bool `json:"cuda"`
+}
+
+// String says what a person wants to know of the library.
+func (l Library) String() string {
+	return fmt.Sprintf("ONNX Runtime %s at %s (from %s), providers %s", cmp.Or(l.Version, "of unknown version"), l.Path, l.From, strings.Join(l.Providers(), ", "))
+}
+
+// Providers are what can run models: the CPU always, CUDA if its files are there.
+// Whether CUDA works, Probe says.
+func (l Library) Providers() []string {
+	if l.CUDA {
+		return []string{cudaProvider, cpuProvider}
+	}
+	return []string{cpuProvider}
+}
+
+// Find looks for the library and loads nothing. A file or folder that was
+// configured, or named in the environment variable ONNXRUNTIME_SHARED_LIBRARY_PATH,
+// is the only one looked at; otherwise it is the first good one in .cache/ort
+// below the working directory and below the folder above the program's, in
+// /opt/onnxruntime/lib, in /usr/local/lib and in the system's folder of libraries.
+// The error wraps infer.ErrUnavailable, lists the places and says what to do.
+func Find(configured string) (Library, error) {
+	env, _ := os.LookupEnv(LibraryEnv)
+	return find(configured, env, places())
+}
+
+// place is where a library may lie.
+type place struct{ from, path string }
+
+func places() []place {
+	cache := filepath.Join(".cache", "ort", release)
+	var all []place
+	if wd, err := os.Getwd(); err == nil {
+		all = append(all, place{"the working directory", filepath.Join(wd, cache)})
+	}
+	if exe, err := os.Executable(); err == nil {
+		if target, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = target
+		}
+		all = append(all, place{"the program's folder", filepath.Join(filepath.Dir(exe), "..", cache)})
+	}
+	all = append(all, place{"a default", "/opt/onnxruntime/lib"}, place{"a default", "/usr/local/lib"})
+	if triple := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]; triple != "" {
+		all = append(all, place{"a default", filepath.Join("/usr/lib", triple)})
+	}
+	return all
+}
+
+// remedy ends the errors of Find.
+const remedy = "`make ort` puts version " + release + " below .cache/ort of the clone; another one is named by the configuration or by " + LibraryEnv
+
+func find(configured, env string, defaults []place) (Library, error) {
+	switch {
+	case configured != "":
+		defaults = []place{{"the configuration", configured}}
+	case env != "":
+		defaults = []place{{LibraryEnv, env}}
+	}
+	seen := make([]string, 0, len(defaults)+1)
+	if configured == "" && env == "" {
+		seen = append(seen, LibraryEnv+" is not set")
+	}
+	for _, p := range defaults {
+		lib, err := p.library()
+		if err == nil {
+			return lib, nil
+		}
+		seen = append(seen, fmt.Sprintf("%s (from %s): %v", p.path, p.from, err))
+	}
+	return Library{}, fmt.Errorf("%w: no ONNX Runtime %s or newer: %s; %s", infer.ErrUnavailable, minVersion, strings.Join(seen, "; "), remedy)
+}
+
+// library looks at a place: a file, or a folder with files of the usual names, of
+// which the newest is taken.
+func (p place) library() (Library, error) {
+	st, err := os.Stat(p.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Library{}, errors.New("not there")
+	}
+	if err != nil {
+		return Library{}, err
+	}
+	if !st.IsDir() {
+		return p.file(p.path)
+	}
+	names, err := filepath.Glob(filepath.Join(escape(p.path), "libonnxruntime.*"))
+	if err != nil {
+		return Library{}, err
+	}
+	err = errors.New("holds no libonnxruntime")
+	best, found := Library{}, false
+	for _, name := range names {
+		lib, bad := p.file(name)
+		if bad != nil {
+			err = fmt.Errorf("%s: %w", filepath.Base(name), bad)
+		} else if !found || compare(lib.Version, best.Version) > 0 {
+			best, found = lib, true
+		}
+	}
+	if found {
+		return best, nil
+	}
+	return Library{}, err
+}
+
+// escape keeps Glob from reading a folder's name as a pattern.
+func escape(dir string) string {
+	return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(dir, `\$0`)
+}
+
+// file checks one file: that it is a library for this machine, and new enough.
+func (p place) file(path string) (Library, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Library{}, err
+	}
+	version, err := versionOf(path)
+	if err != nil {
+		return Library{}, err
+	}
+	if version != "" && compare(version, minVersion) < 0 {
+		return Library{}, fmt.Errorf("it is version %s, and %s or newer is needed", version, minVersion)
+	}
+	lib := Library{Path: path, Version: version, From: p.from}
+	lib.CUDA = exists(filepath.Join(filepath.Dir(path), cudaFile)) && exists(filepath.Join(filepath.Dir(path), sharedFile))
+	return lib, nil
+}
+
+func exists(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// versionOf reads the version out of a library: of the version that its symbols
+// have (VERS_1.29.0) where files are ELF, else of its name. "" is unknown.
+func versionOf(path string) (string, error) {
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return "", errors.Join(errors.New("not a regular file"), err)
+	}
+	if runtime.GOOS == "linux" {
+		return elfVersion(path)
+	}
+	return regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(filepath.Base(path)), nil
+}
+
+// machines are the ELF machines of the architectures ONNX Runtime is published for.
+func machine() (m elf.Machine, known bool) {
+	switch runtime.GOARCH {
+	case "amd64":
+		return elf.EM_X86_64, true
+	case "arm64":
+		return elf.EM_AARCH64, true
+	}
+	return elf.EM_NONE, false
+}
+
+func elfVersion(path string) (string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("not a shared library, or a part of one: %w", err)
+	}
+	defer f.Close()
+	if want, known := machine(); known && f.Machine != want {
+		return "", fmt.Errorf("it is built for %v, and this program for %v", f.Machine, want)
+	}
+	defs, err := f.DynamicVersions()
+	if err != nil {
+		return "", fmt.Errorf("a damaged shared library: %w", err)
+	}
+	for _, d := range defs {
+		if v, ok := strings.CutPrefix(d.Name, "VERS_"); ok {
+			return v, nil
+		}
+	}
+	syms, err := f.DynamicSymbols()
+	if err != nil || !slices.ContainsFunc(syms, func(s elf.Symbol) bool { return s.Name == "OrtGetApiBase" }) {
+		return "", errors.New("it is another library: it has no OrtGetApiBase")
+	}
+	return "", nil
+}
+
+// compare orders dotted versions; "" comes first.
+func compare(a, b string) int {
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+func numbers(v string) []int {
+	var ns []int
+	for part := range strings.SplitSeq(v, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		ns = append(ns, n)
+	}
+	return ns
+}

@@ -1,0 +1,172 @@
+package ort
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/pool"
+)
+
+// kindName is the hidden argument of a child: "rewardloop slot ort".
+const kindName = "ort"
+
+// Opener makes runners of devices. It is safe for concurrent use.
+type Opener struct {
+	cfg Config
+
+	mu   sync.Mutex
+	open map[string]procs // guarded by mu; by device
+}
+
+var (
+	_ pool.Opener = (*Opener)(nil)
+	_ pool.Runner = (*runner)(nil)
+)
+
+// NewOpener checks the configuration. It looks for nothing and starts nothing.
+func NewOpener(cfg Config) (*Opener, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Opener{cfg: cfg, open: make(map[string]procs)}, nil
+}
+
+// procs is what slot.Pool and slot.Inline have in common.
+type procs interface {
+	Start(ctx context.Context) error
+	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Stop(ctx context.Context) error
+	Stats() slot.Stats
+}
+
+// childConfig is what a child is told at its start.
+type childConfig struct {
+	Library    Library       `json:"library"`
+	Device     string        `json:"device"`
+	Ordinal    int           `json:"ordinal"`
+	RunTimeout time.Duration `json:"run_timeout"`
+	Grace      time.Duration `json:"grace"`
+	CUDA       CUDA          `json:"cuda"`
+	// Fresh: every answer needs memory of its own.
+	Fresh bool `json:"fresh"`
+}
+
+// Open starts the processes of a device: "cpu", or "cuda:<n>", the nth of the
+// devices that CUDA_VISIBLE_DEVICES lets this process see. It returns when each
+// has run the canary. Its errors wrap infer.ErrUnavailable and say what is missing.
+func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
+	n, err := parseDevice(device)
+	if err != nil {
+		return nil, err
+	}
+	if err := built(); err != nil {
+		return nil, err
+	}
+	lib, err := Find(o.cfg.Library)
+	if err != nil {
+		return nil, err
+	}
+	if n >= 0 && !lib.CUDA {
+		return nil, noCUDA(lib)
+	}
+	slots, seen := o.cfg.Slots, ""
+	if n >= 0 {
+		slots = 1
+		inherited, set := os.LookupEnv(visibleEnv)
+		if seen, err = visible(n, inherited, set); err != nil {
+			return nil, err
+		}
+	}
+	p, err := o.procs(lib, device, slots, environment(visibleEnv+"="+seen))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open[device] = p
+	return &runner{cfg: o.cfg, device: device, procs: p, slots: slots, infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model)}, nil
+}
+
+// procs makes the processes of a device without starting them.
+func (o *Opener) procs(lib Library, device string, slots int, env []string) (procs, error) {
+	child := childConfig{Library: lib, Device: device, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace, CUDA: o.cfg.CUDA}
+	if o.cfg.Isolation == Inline {
+		child.Fresh = true
+		n, err := parseDevice(device)
+		if err != nil {
+			return nil, err
+		}
+		child.Ordinal = max(n, 0)
+	}
+	init, err := json.Marshal(child)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", infer.ErrUnavailable, err)
+	}
+	canary, err := canary()
+	if err != nil {
+		return nil, err
+	}
+	cfg := slot.Config{
+		Kind:      kindName,
+		Env:       env,
+		Slots:     slots,
+		Init:      init,
+		MaxPixels: o.cfg.MaxBatchBytes + maxPorts*alignment,
+		Canary:    canary,
+		Recycle:   o.cfg.Recycle,
+		// Every request is bounded more tightly, see patience. This is for those whose
+		// caller has left.
+		RequestTimeout: o.cfg.LoadTimeout + o.cfg.RunTimeout + o.cfg.Grace,
+		StartTimeout:   o.cfg.LoadTimeout,
+	}
+	if o.cfg.Isolation == Inline {
+		return slot.NewInline(cfg, Kinds()[0])
+	}
+	return slot.New(cfg)
+}
+
+// Stats says how the processes of every device are that was opened.
+func (o *Opener) Stats() map[string]slot.Stats {
+	o.mu.Lock()
+	open := maps.Clone(o.open)
+	o.mu.Unlock()
+	out := make(map[string]slot.Stats, len(open))
+	for device, p := range open {
+		out[device] = p.Stats()
+	}
+	return out
+}
+
+// canary is the request that every new child must answer correctly.
+func canary() (*slot.Canary, error) {
+	req, err := encodeRun(infer.Model{Name: "canary"}, infer.Batch{Inputs: []infer.Tensor{infer.Floats("x", []float32{1, 2, 3, 4, 2, 0, 0, 0}, 2, 4)}})
+	if err != nil {
+		return nil, err
+	}
+	if req.Meta, err = json.Marshal(request{Op: opCanary, Inputs: []port{{"x", infer.F32, []int{2, 4}}}}); err != nil {
+		return nil, err
+	}
+	return &slot.Canary{Request: req, Check: func(body []byte) error {
+		_, out, err := decodeAnswer(body)
+		if err != nil {
+			return err
+		}
+		want := []float32{30, 0, 13, 2, 3, 6}
+		if len(out) != 1 || !slices.Equal(out[0].F32, want) {
+			return fmt.Errorf("the canary gave %v, want %v", out, want)
+		}
+		return nil
+	}}, nil
+}

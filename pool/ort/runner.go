@@ -1,0 +1,166 @@
+package ort
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/slot"
+)
+
+// runner runs models on one device.
+type runner struct {
+	cfg    Config
+	device string
+	procs  procs
+	slots  int
+
+	mu    sync.Mutex
+	infos map[infer.Model]infer.Info // guarded by mu; of the models that were loaded
+	has   map[int][]infer.Model      // guarded by mu; the models of each process
+}
+
+// Slots is the number of processes.
+func (r *runner) Slots() int { return r.slots }
+
+// Load has as many processes as are free load the model at the same time, so that
+// later runs need not, and returns what the first says.
+func (r *runner) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
+	if info, ok := r.known(m); ok && r.everyoneHas(m) {
+		return info, nil
+	}
+	meta, err := json.Marshal(request{Op: opLoad, Model: m})
+	if err != nil {
+		return infer.Info{}, fmt.Errorf("%w: %q: %w", infer.ErrModel, m.Name, err)
+	}
+	wait, cancel := r.patience(ctx, true)
+	defer cancel()
+	errs := make(chan error, r.slots)
+	for range r.slots { // each ends with Do, before this function does
+		go func() {
+			resp, err := r.procs.Do(wait, slot.Request{Name: "loading " + m.Name, Meta: meta})
+			if err == nil {
+				_, err = r.answered(m, resp.Body)
+			}
+			errs <- err
+		}()
+	}
+	var failed error
+	for range r.slots {
+		if err := <-errs; err != nil && failed == nil {
+			failed = err
+		}
+	}
+	if info, ok := r.known(m); ok {
+		return info, nil
+	}
+	return infer.Info{}, incoming(ctx, 1, failed)
+}
+
+// Run has a free process run the batch.
+func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error) {
+	if len(b.Names) == 0 {
+		return nil, fmt.Errorf("%w: a batch of %s without items", infer.ErrInput, m.Name)
+	}
+	if ctx.Err() != nil {
+		return nil, incoming(ctx, len(b.Names), ctx.Err())
+	}
+	req, err := encodeRun(m, b)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := r.patience(ctx, !r.everyoneHas(m))
+	defer cancel()
+	resp, err := r.procs.Do(wait, req)
+	if err != nil {
+		return nil, incoming(ctx, len(b.Names), err)
+	}
+	out, err := r.answered(m, resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range out {
+		if len(t.Shape) == 0 || t.Shape[0] != len(b.Names) {
+			return nil, fmt.Errorf("%w: %q: output %q has the shape %v for a batch of %d: its first axis is not the batch's", infer.ErrModel, m.Name, t.Name, t.Shape, len(b.Names))
+		}
+	}
+	return out, nil
+}
+
+// Close lets running batches end until ctx does and ends the processes.
+func (r *runner) Close(ctx context.Context) error { return r.procs.Stop(ctx) }
+
+// patience is the context of a request to a process. It ends later than the
+// caller's, because a process whose request's context ends is killed.
+//
+// A process that only has to run ends the run itself at the caller's deadline, and
+// is killed Grace after it. One that may have to load the model first is not
+// killed for the caller's deadline at all: it would be replaced by one that has to
+// load the model, and so on for ever. The caller leaves at its deadline, and the
+// process finishes for nobody.
+func (r *runner) patience(ctx context.Context, mayLoad bool) (context.Context, context.CancelFunc) {
+	until := time.Now().Add(r.cfg.RunTimeout)
+	deadline, bounded := ctx.Deadline()
+	switch {
+	case mayLoad:
+		until = until.Add(r.cfg.LoadTimeout)
+	case bounded && deadline.Before(until):
+		until = deadline
+	}
+	wait, cancel := context.WithDeadline(context.WithoutCancel(ctx), until.Add(r.cfg.Grace))
+	stop := context.AfterFunc(ctx, func() {
+		if mayLoad || errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return wait, func() {
+		stop()
+		cancel()
+	}
+}
+
+// answered reads an answer and notes that its process has the model.
+func (r *runner) answered(m infer.Model, body []byte) ([]infer.Tensor, error) {
+	a, out, err := decodeAnswer(body)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", m.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.Info != nil {
+		r.infos[m] = *a.Info
+	}
+	if !slices.Contains(r.has[a.PID], m) {
+		r.has[a.PID] = append(r.has[a.PID], m)
+		alive := r.procs.Stats().PIDs
+		maps.DeleteFunc(r.has, func(pid int, _ []infer.Model) bool { return pid != a.PID && !slices.Contains(alive, pid) })
+	}
+	return out, nil
+}
+
+// known returns what a model said about itself, if it was loaded.
+func (r *runner) known(m infer.Model) (infer.Info, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, ok := r.infos[m]
+	return info, ok
+}
+
+// everyoneHas reports whether no process has to load the model any more. Inline
+// there is one process, and no harm in a deadline that passes while it loads.
+func (r *runner) everyoneHas(m infer.Model) bool {
+	st := r.procs.Stats()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cfg.Isolation == Inline {
+		_, ok := r.infos[m]
+		return ok
+	}
+	return st.Alive == st.Slots && !slices.ContainsFunc(st.PIDs, func(pid int) bool { return !slices.Contains(r.has[pid], m) })
+}

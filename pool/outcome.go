@@ -1,0 +1,147 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// outcome is what became of a batch's run.
+type outcome struct {
+	// err is why the run failed; it wraps a sentinel of internal/infer.
+	err error
+	// rows are the items' outputs, and faults what is wrong with them, by item. They
+	// are set when err is not.
+	rows   [][]infer.Tensor
+	faults []error
+	took   time.Duration
+}
+
+// errClosed is what a pool that was closed answers with.
+var errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
+
+// ended takes in that a batch that was handed out has run: its items are answered,
+// or made up into batches to be run again.
+func (p *policy) ended(b *batch, o outcome) {
+	l := b.lane
+	l.running--
+	l.account.used += o.took.Seconds() - b.charged
+	l.counts.Busy += o.took
+	b.release()
+	switch {
+	case o.err == nil:
+		l.ran(len(b.items), o.took)
+		p.answer(b, o)
+	case b.live == 0: // it was ended because nobody waited
+	case len(b.items) > 1 && errors.Is(o.err, infer.ErrMemory):
+		l.counts.Faults++
+		l.short(len(b.items))
+		p.halve(b)
+	case len(b.items) > 1 && !final(o.err):
+		l.counts.Faults++
+		for _, it := range b.waiting() {
+			p.retry(l, it)
+		}
+	default:
+		l.counts.Faults++
+		for _, it := range b.waiting() {
+			l.counts.Failed++
+			it.answer(nil, o.err)
+		}
+	}
+	l.open-- // last: what is to be run again has kept the lane
+}
+
+// final says whether an error holds for every item of a batch: a model that cannot
+// be run, or the end of the pool. Any other may be the fault of one item.
+func final(err error) bool {
+	return errors.Is(err, infer.ErrModel) || errors.Is(err, errClosed)
+}
+
+// answer gives every item its rows. One that got NaN or an infinity is run once
+// more by itself, on whichever slot is free, before it fails.
+func (p *policy) answer(b *batch, o outcome) {
+	l := b.lane
+	for i, it := range b.items {
+		bad := o.faults[i]
+		if bad != nil {
+			l.counts.Faults++
+		}
+		switch {
+		case it.state == settled: // its caller left during the run
+		case bad == nil:
+			l.counts.Items++
+			it.answer(o.rows[i], nil)
+		case it.retried:
+			l.counts.Failed++
+			it.answer(nil, bad)
+		default:
+			it.retried = true
+			p.retry(l, it)
+		}
+	}
+}
+
+// halve makes two batches of the items of one that did not fit into memory.
+func (p *policy) halve(b *batch) {
+	items := b.waiting()
+	half := (len(items) + 1) / 2
+	p.retry(b.lane, items[:half]...)
+	p.retry(b.lane, items[half:]...)
+}
+
+// retry makes a batch to be run again.
+func (p *policy) retry(l *lane, items ...*item) {
+	if len(items) == 0 {
+		return
+	}
+	b := &batch{lane: l, items: items, live: len(items)}
+	for _, it := range items {
+		it.state, it.batch = parked, b
+	}
+	l.open++
+	l.counts.Retries += uint64(len(items))
+	l.account.redo = append(l.account.redo, b)
+	p.activate(l.account)
+}
+
+// split takes a run's outputs apart by item, and checks them: as many rows as
+// items, each a number.
+func split(names []string, outputs []infer.Tensor) (rows [][]infer.Tensor, faults []error, err error) {
+	if len(outputs) == 0 {
+		return nil, nil, fmt.Errorf("%w: it answered without an output", infer.ErrFault)
+	}
+	for _, t := range outputs {
+		if len(t.Shape) == 0 || t.Shape[0] != len(names) {
+			return nil, nil, fmt.Errorf("%w: output %q has shape %v for a batch of %d", infer.ErrFault, t.Name, t.Shape, len(names))
+		}
+	}
+	rows, faults = make([][]infer.Tensor, len(names)), make([]error, len(names))
+	for i := range names {
+		rows[i] = make([]infer.Tensor, len(outputs))
+		for k, t := range outputs {
+			if rows[i][k], err = t.Row(i); err != nil {
+				return nil, nil, err
+			}
+			if faults[i] == nil {
+				faults[i] = finite(rows[i][k])
+			}
+		}
+	}
+	return rows, faults, nil
+}
+
+// finite says where a float tensor holds NaN or an infinity: there, all bits of
+// the exponent are set.
+func finite(t infer.Tensor) error {
+	const exponent = 0x7f800000
+	for i, v := range t.F32 {
+		if math.Float32bits(v)&exponent == exponent {
+			return fmt.Errorf("%w: output %q is %v at element %d", infer.ErrFault, t.Name, v, i)
+		}
+	}
+	return nil
+}

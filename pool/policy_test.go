@@ -1,0 +1,537 @@
+package pool
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+const ms = time.Millisecond
+
+// table is a policy on a clock that is moved by hand.
+type table struct {
+	*policy
+	now time.Time
+	n   int
+}
+
+func newTable(cfg Config) *table {
+	return &table{policy: newPolicy(cfg.WithDefaults()), now: time.Unix(1e9, 0)}
+}
+
+// come submits n items of a key, one every gap; the clock ends at the last.
+func (x *table) come(a *account, key string, n int, gap time.Duration) []*item {
+	var out []*item
+	for i := range n {
+		if i > 0 {
+			x.now = x.now.Add(gap)
+		}
+		out = append(out, x.one(a, key, 0, 0))
+	}
+	return out
+}
+
+func (x *table) one(a *account, key string, bytes int, deadline time.Duration) *item {
+	x.n++
+	it := &item{req: infer.Request{Name: strconv.Itoa(x.n)}, account: a, key: key, bytes: bytes, done: make(chan struct{})}
+	if deadline != 0 {
+		it.deadline = x.now.Add(deadline)
+	}
+	x.add(it, x.now)
+	return it
+}
+
+// learned gives a lane the cost S(b) = a + c·b, and arrivals as near as gap.
+func (x *table) learned(acct *account, key string, a, c float64, gap time.Duration) *lane {
+	l := x.lane(&item{account: acct, key: key})
+	l.fit = *measured(a, c, 32, 2)
+	for range gapMemory + 1 {
+		l.gaps[l.arrived%gapMemory] = gap
+		l.arrived++
+	}
+	l.last = x.now
+	return l
+}
+
+// finish ends a batch well.
+func (x *table) finish(b *batch, took time.Duration) {
+	x.ended(b, outcome{rows: make([][]infer.Tensor, len(b.items)), faults: make([]error, len(b.items)), took: took})
+}
+
+func (x *table) fail(b *batch, err error) { x.ended(b, outcome{err: err}) }
+
+// batch takes the next batch, which must be there.
+func (x *table) batch(t *testing.T, idle int) *batch {
+	t.Helper()
+	b, _ := x.next(x.now, idle)
+	require.NotNil(t, b, "no batch")
+	return b
+}
+
+func answered(it *item) bool {
+	select {
+	case <-it.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestSizesAreTriedOneDoublingAtATimeAndTwiceEach(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	x.come(m, "k", 200, 0)
+	var sizes []int
+	for range 13 {
+		b := x.batch(t, 1)
+		sizes = append(sizes, len(b.items))
+		x.finish(b, 15*ms+ms*time.Duration(len(b.items)))
+	}
+	assert.Equal(t, []int{1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 32}, sizes)
+}
+
+func TestALaneWhereBatchingDoesNotPayRunsItemsOneByOneAndNeverWaits(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	x.learned(m, "k", 0.002, 0.090, ms)
+	for range 3 {
+		x.come(m, "k", 3, ms)
+		for range 3 {
+			assert.Len(t, x.batch(t, 1).items, 1)
+		}
+		b, wait := x.next(x.now, 1)
+		assert.Nil(t, b)
+		assert.Negative(t, wait, "nothing to wait for")
+	}
+}
+
+func TestWhatCameWhileTheSlotWasBusyGoesAtOnce(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	x.learned(m, "k", 0.150, 0.012, 40*ms)
+	x.come(m, "k", 5, 40*ms)
+	x.now = x.now.Add(30 * ms) // the slot becomes free long after the newest arrival
+	assert.Len(t, x.batch(t, 1).items, 5)
+}
+
+func TestAFreeSlotWaitsForTheGapThatPays(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		a, c   float64
+		gap    time.Duration // between arrivals so far
+		queued int
+		idle   int
+		window time.Duration
+		wait   time.Duration
+	}{
+		"the last slot waits S(n)/(n+1)":                      {0.015, 0.0015, ms, 2, 1, time.Second, 6 * ms},
+		"the last slot waits MaxWait at most":                 {0.150, 0.0150, ms, 2, 1, 5 * ms, 4 * ms}, // of which one has passed
+		"arrivals are too rare for it":                        {0.015, 0.0015, 40 * ms, 2, 1, time.Second, 0},
+		"with another slot idle only for the rest of a burst": {0.015, 0.0015, ms, 2, 2, time.Second, 1500 * time.Microsecond},
+		"which has to be nearer then":                         {0.015, 0.0015, 3 * ms, 2, 2, time.Second, 0},
+		"a wait not worth a timer":                            {0.0005, 0.00005, 10 * time.Microsecond, 2, 2, time.Second, 0},
+		"waiting switched off":                                {0.015, 0.0015, ms, 2, 1, -1, 0},
+		"the batch is as large as it pays":                    {0.001, 0.005, ms, 2, 1, time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x, m := newTable(Config{MaxWait: tt.window}), &account{}
+			l := x.learned(m, "k", tt.a, tt.c, tt.gap)
+			x.come(m, "k", tt.queued, min(tt.gap, ms))
+			b, wait := x.next(x.now, tt.idle)
+			if tt.wait == 0 {
+				require.NotNil(t, b)
+				return
+			}
+			require.Nil(t, b)
+			assert.InDelta(t, tt.wait, wait, float64(10*time.Microsecond))
+			assert.EqualValues(t, 1, l.counts.Waits)
+			x.now = x.now.Add(wait)
+			assert.Len(t, x.batch(t, tt.idle).items, tt.queued, "then it goes")
+		})
+	}
+}
+
+func TestAWaitEndsInTimeForADeadline(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{MaxWait: time.Second}), &account{}
+	x.learned(m, "k", 0.100, 0.010, ms)
+	x.one(m, "k", 0, 130*ms)
+	_, wait := x.next(x.now, 1)
+	assert.InDelta(t, 10*ms, wait, float64(100*time.Microsecond), "130 ms less S(2)")
+}
+
+func TestAFlushEndsAllWaitingForASecond(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{MaxWait: time.Second}), &account{}
+	x.learned(m, "k", 0.015, 0.0015, ms)
+	x.come(m, "k", 2, ms)
+	b, _ := x.next(x.now, 1)
+	require.Nil(t, b)
+	x.flush(x.now)
+	require.Len(t, x.batch(t, 1).items, 2)
+	x.now = x.now.Add(900 * ms)
+	x.come(m, "k", 1, 0)
+	require.Len(t, x.batch(t, 1).items, 1, "what comes out of the model before this one")
+	x.now = x.now.Add(200 * ms)
+	x.come(m, "k", 6, ms)
+	b, _ = x.next(x.now, 1)
+	require.Nil(t, b, "the next step")
+}
+
+func TestAStepsEndSplitsWhatIsLeftOverIdleSlots(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		queued, idle int
+		flush        bool
+		a, c         float64
+		sizes        []int
+	}{
+		"evenly":                         {10, 4, true, 0.015, 0.0015, []int{3, 3, 2, 2}},
+		"one each if there are that few": {3, 4, true, 0.015, 0.0015, []int{1, 1, 1}},
+		"never above the size that pays": {40, 2, true, 0.010, 0.010, []int{10, 10}},
+		"before it, not below what the fixed cost is worth": {16, 4, false, 0.015, 0.0015, []int{10, 6}},
+		"before it, evenly where that is little":            {8, 4, false, 0.010, 0.010, []int{2, 2, 2, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x, m := newTable(Config{}), &account{}
+			x.learned(m, "k", tt.a, tt.c, time.Hour)
+			x.come(m, "k", tt.queued, 0)
+			x.lanes[laneKey{m, "k"}].gaps = [gapMemory]time.Duration{0: time.Hour, 1: time.Hour, 2: time.Hour, 3: time.Hour, 4: time.Hour}
+			if tt.flush {
+				x.flush(x.now)
+			}
+			var sizes []int
+			for i := range tt.sizes {
+				sizes = append(sizes, len(x.batch(t, tt.idle-i).items))
+			}
+			assert.Equal(t, tt.sizes, sizes)
+		})
+	}
+}
+
+func TestASplitLeavesSlotsToOtherLanes(t *testing.T) {
+	t.Parallel()
+	x, a, b := newTable(Config{}), &account{}, &account{}
+	x.learned(a, "k", 0.015, 0.0015, ms)
+	x.learned(b, "k", 0.015, 0.0015, ms)
+	x.come(a, "k", 8, 0)
+	x.now = x.now.Add(ms)
+	x.come(b, "k", 8, 0)
+	x.flush(x.now)
+	for i, want := range []*account{a, b, a, b} {
+		got := x.batch(t, 4-i)
+		assert.Same(t, want, got.lane.account)
+		assert.Len(t, got.items, 4)
+	}
+}
+
+func TestModelsShareADeviceByTimeNotByItems(t *testing.T) {
+	t.Parallel()
+	x := newTable(Config{})
+	slow, fast := &account{}, &account{}
+	x.learned(slow, "k", 0, 1.000, time.Hour)
+	x.learned(fast, "k", 0, 0.010, time.Hour)
+	x.come(slow, "k", 100, 0)
+	start := x.now
+	came := make(map[*item]time.Time)
+	served, longest := 0, time.Duration(0)
+	for next := start; x.now.Sub(start) < time.Minute; {
+		for ; !next.After(x.now); next = next.Add(100 * ms) { // a fast item every 100 ms
+			came[x.one(fast, "k", 0, 0)] = next
+		}
+		b := x.batch(t, 1)
+		took := time.Duration(len(b.items)) * 10 * ms
+		if b.lane.account == slow {
+			took = time.Second
+			served++
+		}
+		x.now = x.now.Add(took)
+		x.finish(b, took)
+		if b.lane.account == fast {
+			longest = max(longest, x.now.Sub(came[b.items[0]]))
+		}
+	}
+	assert.LessOrEqual(t, longest, 1200*ms, "it waits for one slow batch, and for those that waited with it")
+	assert.GreaterOrEqual(t, served, 50, "and the slow model has all the rest")
+}
+
+func TestTheLastSlotGoesToWhoseTurnItIsAndNotToAnotherBecauseItWaits(t *testing.T) {
+	t.Parallel()
+	x := newTable(Config{})
+	waits, other := &account{}, &account{used: 1}
+	x.learned(waits, "k", 0.015, 0.0015, ms)
+	x.learned(other, "k", 0, 1.000, time.Hour)
+	x.come(other, "k", 2, 0)
+	x.come(waits, "k", 2, ms)
+	require.Same(t, other, x.batch(t, 2).lane.account, "one slot stays free")
+	require.Same(t, waits, x.batch(t, 1).lane.account)
+	assert.Zero(t, waits.past.Waits)
+}
+
+func TestAnIdleModelSavesUpNothing(t *testing.T) {
+	t.Parallel()
+	x := newTable(Config{})
+	busy, late := &account{}, &account{}
+	x.learned(busy, "k", 0, 0.1, time.Hour)
+	x.learned(late, "k", 0, 0.1, time.Hour)
+	x.come(busy, "k", 200, 0)
+	for range 100 {
+		x.finish(x.batch(t, 1), 100*ms)
+	}
+	x.come(late, "k", 20, 0)
+	turns := 0
+	for range 10 {
+		b := x.batch(t, 1)
+		if b.lane.account == busy {
+			turns++
+		}
+		x.finish(b, 100*ms)
+	}
+	assert.InDelta(t, 5, turns, 1, "from now on they take turns")
+}
+
+func TestLanesOfAModelAreServedInTheOrderTheyAreDue(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	var want []string
+	for i := range 5 {
+		key := fmt.Sprintf("width %d", i%3)
+		it := x.one(m, key, 0, 0)
+		x.now = x.now.Add(ms)
+		want = append(want, it.req.Name)
+	}
+	pressing := x.one(m, "pressing", 0, 100*ms)
+	want = append([]string{pressing.req.Name}, want...)
+	var got []string
+	for range want {
+		b := x.batch(t, 1)
+		got = append(got, b.items[0].req.Name)
+		x.fail(b, infer.ErrInput)
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestADeadlineOvertakesOnlyItemsOfTheLastSecond(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	old := x.one(m, "k", 0, 0)
+	x.now = x.now.Add(2 * time.Second)
+	young := x.one(m, "k", 0, 0)
+	pressing := x.one(m, "k", 0, 10*ms)
+	for _, want := range []*item{old, pressing, young} {
+		b := x.batch(t, 1)
+		assert.Same(t, want, b.items[0])
+		x.fail(b, infer.ErrInput)
+	}
+}
+
+func TestItemsBeyondTheQueuesBoundsWaitForRoomInOrder(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{QueueItems: 3, QueueBytes: 100}), &account{}
+	first := x.one(m, "k", 60, 0)
+	big := x.one(m, "big", 300, 0)
+	small := x.one(m, "k", 10, 0)
+	assert.Equal(t, []state{queued, outside, outside}, []state{first.state, big.state, small.state}, "nobody overtakes who waits for room")
+	x.finish(x.batch(t, 1), ms)
+	assert.Equal(t, []state{settled, queued, outside}, []state{first.state, big.state, small.state}, "larger than the bound: in when nothing else is")
+	x.finish(x.batch(t, 1), ms)
+	more := []*item{x.one(m, "k", 1, 0), x.one(m, "k", 1, 0), x.one(m, "k", 1, 0)}
+	assert.Equal(t, []state{queued, queued, outside}, []state{more[0].state, more[1].state, more[2].state})
+	x.cancel(more[0], infer.ErrTimeout, x.now)
+	assert.Equal(t, queued, more[2].state, "who leaves makes room")
+	x.cancel(small, infer.ErrTimeout, x.now)
+	x.cancel(more[1], infer.ErrTimeout, x.now)
+	x.cancel(more[2], infer.ErrTimeout, x.now)
+	assert.Zero(t, x.items)
+	assert.Zero(t, x.bytes)
+	assert.Empty(t, x.active)
+}
+
+func TestABatchHasNoMoreBytesThanTheBound(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{BatchBytes: 100}), &account{}
+	for range 10 {
+		x.one(m, "k", 30, 0)
+		x.one(m, "big", 300, 0)
+	}
+	assert.Equal(t, 3, x.lanes[laneKey{m, "k"}].limit)
+	assert.Equal(t, 1, x.lanes[laneKey{m, "big"}].limit)
+}
+
+func TestAForgottenLaneLeavesItsCountsToItsModel(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	waits := x.one(m, "waits", 0, 0)
+	runs := x.one(m, "runs", 0, 0)
+	x.now = x.now.Add(time.Second)
+	x.finish(x.batch(t, 1), ms)
+	b := x.batch(t, 1)
+	again := x.one(m, "waits", 0, 0)
+	require.Same(t, runs, b.items[0])
+	require.True(t, answered(waits))
+	for i := range 2 * maxLanes {
+		x.one(m, strconv.Itoa(i), 0, 0)
+		x.now = x.now.Add(ms)
+		if i > 0 {
+			x.finish(x.batch(t, 2), ms)
+		}
+	}
+	assert.LessOrEqual(t, len(x.lanes), maxLanes+1)
+	assert.Contains(t, x.lanes, laneKey{m, "runs"}, "it has a batch that runs")
+	x.finish(b, ms)
+	for len(x.active) > 0 {
+		x.finish(x.batch(t, 1), ms)
+	}
+	assert.True(t, answered(again))
+	total := m.past
+	for _, l := range x.lanes {
+		total.add(l.counts)
+	}
+	assert.EqualValues(t, 2*maxLanes+3, total.Items)
+	assert.EqualValues(t, 2*maxLanes+3, total.Sizes[1])
+}
+
+func TestWithoutMemoryABatchIsHalvedAndTheLaneGrowsBackSlowly(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	l := x.learned(m, "k", 0.015, 0.0015, ms)
+	items := x.come(m, "k", 32, 0)
+	b := x.batch(t, 1)
+	require.Len(t, b.items, 32)
+	x.fail(b, fmt.Errorf("%w: arena", infer.ErrMemory))
+	assert.Equal(t, 16, l.limit)
+	one, two := x.batch(t, 1), x.batch(t, 1)
+	require.Len(t, one.items, 16)
+	require.Len(t, two.items, 16)
+	assert.Same(t, items[0], one.items[0])
+	x.finish(one, ms)
+	x.fail(two, infer.ErrMemory)
+	assert.Equal(t, 8, l.limit)
+	for range 2 {
+		b := x.batch(t, 1)
+		require.Len(t, b.items, 8)
+		x.finish(b, ms)
+	}
+	for _, it := range items {
+		require.True(t, answered(it))
+		require.NoError(t, it.err)
+	}
+	good := l.good
+	for range growAfter - good {
+		x.come(m, "k", 1, 0)
+		x.flush(x.now)
+		x.finish(x.batch(t, 1), 17*ms)
+	}
+	assert.Equal(t, 9, l.limit)
+	assert.EqualValues(t, 2, l.counts.Splits)
+}
+
+func TestWithoutMemoryForASingleItemItFails(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	it := x.one(m, "k", 0, 0)
+	x.fail(x.batch(t, 1), infer.ErrMemory)
+	require.True(t, answered(it))
+	require.ErrorIs(t, it.err, infer.ErrMemory)
+}
+
+func TestAModelThatOnlyFailsLeavesTheOthersTheirTime(t *testing.T) {
+	t.Parallel()
+	x := newTable(Config{})
+	bad, good := &account{}, &account{}
+	x.learned(bad, "k", 0.150, 0.012, time.Hour)
+	x.learned(good, "k", 0, 0.100, time.Hour)
+	x.come(bad, "k", 32, 0)
+	b := x.batch(t, 1)
+	require.Len(t, b.items, 32)
+	x.ended(b, outcome{err: infer.ErrTimeout, took: time.Minute}) // now 32 batches of one wait to run again
+	x.come(good, "k", 20, 0)
+	for range 20 {
+		b := x.batch(t, 1)
+		require.Same(t, good, b.lane.account, "a minute is to be made up for")
+		x.finish(b, 100*ms)
+	}
+}
+
+func TestItemsWhoseTimeIsOverAreDroppedWhenTheirTurnComes(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	l := x.learned(m, "k", 0.015, 0.0015, time.Hour)
+	late := x.one(m, "k", 0, 10*ms)
+	x.now = x.now.Add(20 * ms)
+	fine := x.one(m, "k", 0, time.Second)
+	b := x.batch(t, 1)
+	assert.Equal(t, []*item{fine}, b.items)
+	require.True(t, answered(late))
+	require.ErrorIs(t, late.err, infer.ErrTimeout)
+	assert.EqualValues(t, 1, l.counts.Expired)
+	x.fail(b, infer.ErrInput)
+	lone := x.one(m, "k", 0, 10*ms)
+	x.now = x.now.Add(20 * ms)
+	b, wait := x.next(x.now, 1)
+	assert.Nil(t, b)
+	assert.Negative(t, wait)
+	assert.True(t, answered(lone))
+	assert.Zero(t, l.open)
+}
+
+func TestABatchOfOneKeepsItsCallerUntilItIsRead(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	it := x.one(m, "k", 0, 0)
+	b := x.batch(t, 1)
+	ended := false
+	b.cancel = func() { ended = true }
+	x.cancel(it, infer.ErrTimeout, x.now)
+	assert.True(t, ended, "nobody waits for the run")
+	assert.False(t, answered(it), "but it reads the caller's tensors")
+	x.fail(b, infer.ErrFault)
+	assert.True(t, answered(it))
+	assert.ErrorIs(t, it.err, infer.ErrTimeout)
+}
+
+func TestABatchOfSeveralLetsGoOnceItsTensorsAreCopied(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	x.learned(m, "k", 0.015, 0.0015, time.Hour)
+	items := x.come(m, "k", 3, 0)
+	x.flush(x.now)
+	b := x.batch(t, 1)
+	ended := false
+	b.cancel = func() { ended = true }
+	x.cancel(items[0], infer.ErrTimeout, x.now)
+	assert.False(t, answered(items[0]))
+	b.release()
+	assert.True(t, answered(items[0]))
+	x.cancel(items[1], infer.ErrTimeout, x.now)
+	assert.True(t, answered(items[1]))
+	assert.False(t, ended, "one still waits")
+	x.cancel(items[2], infer.ErrTimeout, x.now)
+	assert.True(t, ended)
+	x.cancel(items[2], infer.ErrTimeout, x.now) // twice is harmless
+	x.finish(b, ms)
+	assert.EqualValues(t, 3, b.lane.counts.Left)
+	assert.Zero(t, b.lane.counts.Items)
+}
+
+func TestALongQueueTriesALargerSizeNowAndThen(t *testing.T) {
+	t.Parallel()
+	x, m := newTable(Config{}), &account{}
+	x.learned(m, "k", 0.002, 0.090, time.Hour)
+	x.come(m, "k", 300, 0)
+	sizes := make(map[int]int)
+	for range 200 {
+		b := x.batch(t, 1)
+		sizes[len(b.items)]++
+		x.finish(b, 2*ms+time.Duration(len(b.items))*90*ms)
+	}
+	assert.Equal(t, map[int]int{1: 197, 2: 3}, sizes)
+}

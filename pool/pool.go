@@ -1,0 +1,227 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+const (
+	// closeGrace is how long Close waits for runs and runners to end after its
+	// context has.
+	closeGrace = 5 * time.Second
+	// A device that did not open, and a model that did not load, are tried again
+	// after a pause between these.
+	reopenMin, reopenMax = time.Second, 30 * time.Second
+	reloadMin, reloadMax = 5 * time.Second, time.Minute
+)
+
+// Pool owns the devices that models run on.
+type Pool struct {
+	cfg  Config
+	open Opener
+	// A run or a load is given a context that ends with the time it has, and when the
+	// pool ends it.
+	runContext, loadContext func(time.Duration) (context.Context, context.CancelFunc)
+	endRuns, endLoads       context.CancelCauseFunc
+
+	loads sync.WaitGroup // goroutines that open or load; none is added once closed is set
+
+	mu      sync.Mutex // guards what follows
+	models  map[infer.Model]*Model
+	devices map[string]*device
+	closed  bool
+
+	closing  sync.Once
+	closeErr error // guarded by closing
+}
+
+// New makes a pool. It opens and loads nothing yet. A pool must be closed.
+func New(cfg Config, open Opener) (*Pool, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if open == nil {
+		return nil, errors.New("pool: no opener of devices")
+	}
+	p := &Pool{cfg: cfg, open: open, models: make(map[infer.Model]*Model), devices: make(map[string]*device)}
+	p.runContext, p.endRuns = contexts()
+	p.loadContext, p.endLoads = contexts()
+	return p, nil
+}
+
+// contexts makes contexts of limited time that can all be ended together.
+func contexts() (func(time.Duration) (context.Context, context.CancelFunc), context.CancelCauseFunc) {
+	all, end := context.WithCancelCause(context.Background())
+	return func(d time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(all, d)
+	}, end
+}
+
+// Model returns the handle of a model, the same for equal models. It loads nothing:
+// the first Info or Infer does. The options of equal models must be equal too.
+// The error wraps infer.ErrModel, or infer.ErrUnavailable once the pool is closed.
+func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
+	if m.Name == "" || m.Path == "" || m.Device == "" {
+		return nil, fmt.Errorf("pool: %w: name %q, path %q and device %q must be set", infer.ErrModel, m.Name, m.Path, m.Device)
+	}
+	if o.MaxBatch < 0 || o.MaxBatch > largestBatch {
+		return nil, fmt.Errorf("pool: model %s: %w: max_batch is %d, want 0 to %d", m.Name, infer.ErrModel, o.MaxBatch, largestBatch)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("pool: model %s: %w", m.Name, errClosed)
+	}
+	if h := p.models[m]; h != nil {
+		if h.options != o {
+			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with options %+v and %+v", m.Name, m.Device, infer.ErrModel, h.options, o)
+		}
+		return h, nil
+	}
+	h := &Model{model: m, options: o, device: p.device(m.Device), account: &account{model: m, top: o.MaxBatch}}
+	h.load.what = "loading " + m.Path
+	h.load.do, h.load.start, h.load.look = h.bringUp, p.start, h.fileState
+	h.load.min, h.load.max = reloadMin, reloadMax
+	p.models[m] = h
+	return h, nil
+}
+
+// device finds or makes a device. Called with mu held.
+func (p *Pool) device(name string) *device {
+	if d := p.devices[name]; d != nil {
+		return d
+	}
+	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg), bounded: p.runContext}
+	d.timer = time.AfterFunc(time.Hour, d.wake)
+	d.timer.Stop()
+	d.open.what = "opening device " + name
+	d.open.do = func(ctx context.Context) (*opened, error) { return d.bringUp(ctx, p.open) }
+	d.open.start, d.open.look = p.start, func() string { return "" }
+	d.open.min, d.open.max = reopenMin, reopenMax
+	p.devices[name] = d
+	return d
+}
+
+// start runs work that opens or loads on a goroutine of the pool, with a context
+// that ends when its time is up or the pool closes. It does not when the pool is
+// closed.
+func (p *Pool) start(work func(context.Context)) (deadline <-chan struct{}, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, false
+	}
+	ctx, cancel := p.loadContext(p.cfg.LoadTimeout)
+	p.loads.Go(func() {
+		defer cancel()
+		work(ctx)
+	})
+	return ctx.Done(), true
+}
+
+// Flush says that a step's last sample has arrived: for the next second nothing
+// waits to share a batch, and what is queued is split evenly over the idle slots.
+func (p *Pool) Flush() {
+	for _, d := range p.sorted() {
+		d.flush()
+	}
+}
+
+// sorted are the devices, by name.
+func (p *Pool) sorted() []*device {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*device, 0, len(p.devices))
+	for _, d := range p.devices {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b *device) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// Close ends the pool. What is queued is answered with infer.ErrUnavailable at once,
+// and so is what waits for a device or a model to be ready; what runs may end as
+// long as ctx lasts. Then the runners are closed. It returns when no goroutine of
+// the pool is left. Runners that ignore the end of their contexts are closed all the
+// same, 5 s later; if a call still has not returned 10 s after that, Close says so
+// and leaves it. A second call waits for the first and returns the same.
+func (p *Pool) Close(ctx context.Context) error {
+	p.closing.Do(func() { p.closeErr = p.close(ctx) })
+	return p.closeErr
+}
+
+func (p *Pool) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.endLoads(errClosed)
+	devices := p.sorted()
+	for _, d := range devices {
+		d.refuse()
+	}
+	quiet := make(chan struct{})
+	go func() { // ends with what it waits for
+		defer close(quiet)
+		for _, d := range devices {
+			d.runs.Wait()
+		}
+		p.loads.Wait()
+	}()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+	p.endRuns(errClosed)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	select {
+	case <-quiet:
+	case <-grace.Done():
+	}
+	err := p.closeRunners(ctx, devices)
+	select {
+	case <-quiet:
+		return err
+	case <-time.After(closeGrace):
+		return errors.Join(err, errors.New("pool: a run or a load goes on although its context has ended and its runner is closed: it is left"))
+	}
+}
+
+// closeRunners closes all runners at once.
+func (p *Pool) closeRunners(ctx context.Context, devices []*device) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+	}
+	errs := make([]error, len(devices))
+	var all sync.WaitGroup
+	for i, d := range devices {
+		all.Go(func() { errs[i] = d.end(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Stats returns what the pool is doing and has done.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	models := make(map[*device][]*Model)
+	for _, m := range p.models {
+		models[m.device] = append(models[m.device], m)
+	}
+	p.mu.Unlock()
+	var s Stats
+	for _, d := range p.sorted() {
+		s.Devices = append(s.Devices, d.stats(models[d]))
+	}
+	return s
+}

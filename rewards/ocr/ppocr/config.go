@@ -1,0 +1,110 @@
+package ppocr
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Mode says what is kept of the reference's sizes.
+type Mode string
+
+const (
+	// Parity gives every model the sizes that the reference would, so that the same
+	// models read the same text.
+	Parity Mode = "parity"
+	// Fast detects on a smaller picture and pads crops to few different widths.
+	Fast Mode = "fast"
+)
+
+// Config is what a Reader is made from. The zero value of a field means its default.
+type Config struct {
+	// Profile is "rapidocr" (default) or "paddle2".
+	Profile Profile
+	// Mode is "parity" (default) or "fast".
+	Mode Mode
+	// FastSide is the smaller side, in pixels, of the picture that the detector gets
+	// in fast mode; smaller pictures are not made larger than it. Default 384.
+	FastSide int
+	// FastShrink is the most by which fast mode makes a picture smaller for the
+	// detector, whatever FastSide says: small print in a large picture stays
+	// legible. Default 2.
+	FastShrink float64
+	// WidthStep is what widths of crops are a multiple of in fast mode; default 32.
+	WidthStep int
+	// SwapRB gives the models red, green, blue instead of blue, green, red: what
+	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
+	// flow_grpo does.
+	SwapRB bool
+	// DictionaryPath is a file of the recogniser's alphabet, one character a line,
+	// without blank and space. It is read only when the model has no "character" in
+	// its metadata.
+	DictionaryPath string
+	// ClassifierSize is width and height of the classifier's input; default 192, 48:
+	// the PP-OCRv2 one. PP-OCRv5's is 160, 80. It means nothing without a classifier.
+	ClassifierSize [2]int
+	// TextScore is the least confidence of a line, 0 to 1; default 0.5. A line of
+	// exactly that is kept. -1 keeps all.
+	TextScore float64
+	// Concurrency is how many crops of one picture are with the models at the same
+	// time; default 8.
+	Concurrency int
+	// MaxPixels bounds a frame in pixels; default 16 Mi, a square of 4096.
+	MaxPixels int
+	// MaxDetectorPixels bounds the detector's input. A picture that needs more, which
+	// only very tall and very flat ones do, is of class BadInput. Default 8 Mi,
+	// with which PP-OCRv4 takes about 3 GB.
+	MaxDetectorPixels int
+	// Timeout bounds the reading of one frame; default 60 s.
+	Timeout time.Duration
+	// Observe, if set, is called with the timings of every frame that was read. It is
+	// called from several goroutines.
+	Observe func(Timings)
+}
+
+// WithDefaults fills what is not set.
+func (c Config) WithDefaults() Config {
+	fill(&c.Profile, RapidOCR)
+	fill(&c.Mode, Parity)
+	fill(&c.FastSide, 384)
+	fill(&c.FastShrink, 2)
+	fill(&c.WidthStep, 32)
+	fill(&c.ClassifierSize, [2]int{192, 48})
+	fill(&c.TextScore, c.Profile.constants().textScore)
+	fill(&c.Concurrency, 8)
+	fill(&c.MaxPixels, 16<<20)
+	fill(&c.MaxDetectorPixels, 8<<20)
+	fill(&c.Timeout, time.Minute)
+	return c
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate names everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Profile == RapidOCR || c.Profile == Paddle2, "profile: %q is unknown, want %s or %s", c.Profile, RapidOCR, Paddle2)
+	check(c.Mode == Parity || c.Mode == Fast, "mode: %q is unknown, want %s or %s", c.Mode, Parity, Fast)
+	check(c.FastSide >= 32 && c.FastSide <= 4096, "fast_side: %d, want 32 to 4096", c.FastSide)
+	check(c.FastShrink >= 1 && c.FastShrink <= 64, "fast_shrink: %v, want 1 to 64", c.FastShrink)
+	check(c.WidthStep >= 8 && c.WidthStep <= 1024 && c.WidthStep%8 == 0, "width_step: %d, want a multiple of 8 from 8 to 1024", c.WidthStep)
+	for _, side := range c.ClassifierSize {
+		check(side >= 8 && side <= 1024, "classifier_size: %v, want sides of 8 to 1024", c.ClassifierSize)
+	}
+	check(c.TextScore == -1 || (c.TextScore > 0 && c.TextScore <= 1), "text_score: %v, want more than 0 to 1, or -1", c.TextScore)
+	check(c.Concurrency >= 1 && c.Concurrency <= 1024, "concurrency: %d, want 1 to 1024", c.Concurrency)
+	check(c.MaxPixels >= 1 && c.MaxPixels <= 1<<29, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<29)
+	check(c.MaxDetectorPixels >= 1024 && c.MaxDetectorPixels <= 1<<28, "max_detector_pixels: %d, want 1024 to %d", c.MaxDetectorPixels, 1<<28)
+	check(c.Timeout > 0, "timeout: %v, want more than 0", c.Timeout)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,85 @@
+package fold
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile bounds a model in bytes; PP-OCR's have 2 to 21 MB, the server ones 110.
+const maxFile = 512 << 20
+
+func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
+
+// File folds the model at path into folder, which it makes, and returns the path and
+// the SHA-256 of what should be loaded: the folded file, named after the source and
+// its content, or the source itself if nothing is to be folded. The folded file is
+// made anew if it is not byte by byte what it should be, and appears whole or not at
+// all, however many processes make it.
+func File(path, folder string) (folded, sum string, r Report, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("fold %s: %w", path, err)
+		}
+	}()
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", "", r, err
+	}
+	if info.Size() > maxFile {
+		return "", "", r, fmt.Errorf("it has %d bytes, at most %d are folded", info.Size(), maxFile)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", r, err
+	}
+	out, r, err := Model(source)
+	if err != nil {
+		return "", "", r, err
+	}
+	if !r.Changed() {
+		return path, hash(source), r, nil
+	}
+	folded = filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".onnx")+"-"+hash(source)[:12]+".folded.onnx")
+	if old, err := os.ReadFile(folded); err == nil && bytes.Equal(old, out) {
+		return folded, hash(out), r, nil
+	}
+	return folded, hash(out), r, replace(folded, out)
+}
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// replace writes a file beside its place and moves it there.
+func replace(path string, data []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // models are for everybody
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

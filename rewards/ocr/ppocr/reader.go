@@ -1,0 +1,326 @@
+package ppocr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+// Inferer runs one model on one item.
+type Inferer interface {
+	// Infer answers with the item's outputs, without a batch axis. It returns when ctx
+	// ends, and its errors wrap infer's sentinels or ctx's error. After a nil error
+	// nobody reads the item's data any more. It is safe for concurrent use.
+	Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error)
+}
+
+// describer is an Inferer that loads its model and says what it is.
+type describer interface {
+	Info(ctx context.Context) (infer.Info, error)
+}
+
+// Models are the models of a Reader. Inputs are planes of floats, (3, height,
+// width); the detector answers with probabilities (1, height, width), the
+// recogniser with probabilities of classes (steps, classes), the classifier with
+// those of upright and upside down (2).
+type Models struct {
+	Det, Rec Inferer
+	// Cls is optional: without it lines are taken to be upright.
+	Cls Inferer
+}
+
+// Result is a line of text and where it is.
+type Result struct {
+	Text string
+	// Confidence is the mean probability of the characters, 0 to 1.
+	Confidence float64
+	// Quad holds the corners top left, top right, bottom right, bottom left, as x, y
+	// in pixels of the frame.
+	Quad [4][2]float64
+	// Detection is the mean probability of the region.
+	Detection float64
+}
+
+// Reader reads text with PP-OCR models. It is safe for concurrent use.
+type Reader struct {
+	cfg       Config
+	constants constants
+	models    Models
+	detTable  *table
+	lineTable *table
+	scratch   scratch
+
+	warm chan struct{} // capacity 1: who holds its element may load
+	dict atomic.Pointer[dictionary]
+
+	mu     sync.Mutex // guards closed, and adding to busy against it
+	closed bool
+	busy   sync.WaitGroup  // frames being read
+	ctx    context.Context //nolint:containedctx // ends with the reader, and with it every frame
+	cancel context.CancelCauseFunc
+}
+
+var (
+	_ ocr.TextReader = (*Reader)(nil)
+	_ rewards.Warmer = (*Reader)(nil)
+	_ rewards.Closer = (*Reader)(nil)
+)
+
+// New checks the configuration. It loads nothing.
+func New(cfg Config, models Models) (*Reader, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("ppocr: %w", err)
+	}
+	if models.Det == nil || models.Rec == nil {
+		return nil, errors.New("ppocr: a detector and a recogniser are needed")
+	}
+	c := cfg.Profile.constants()
+	r := &Reader{
+		cfg: cfg, constants: c, models: models,
+		detTable: c.detectorTable(), lineTable: lineTable(),
+		warm: make(chan struct{}, 1),
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.warm <- struct{}{}
+	return r, nil
+}
+
+// Warm loads the models, and fails if the recogniser has no alphabet or one that
+// does not fit it. It may be called again, and after a failure tries again.
+func (r *Reader) Warm(ctx context.Context) error {
+	if r.dict.Load() != nil {
+		return nil
+	}
+	ctx, end, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case <-r.warm:
+	case <-ctx.Done():
+		return r.classify(ctx, fmt.Errorf("waiting for the models: %w", ctx.Err()))
+	}
+	defer func() { r.warm <- struct{}{} }()
+	if r.dict.Load() != nil {
+		return nil
+	}
+	d, err := r.load(ctx)
+	if err != nil {
+		return r.classify(ctx, err)
+	}
+	r.dict.Store(&d)
+	return nil
+}
+
+func (r *Reader) load(ctx context.Context) (dictionary, error) {
+	if _, err := describe(ctx, r.models.Det); err != nil {
+		return nil, fmt.Errorf("detector: %w", err)
+	}
+	if r.models.Cls != nil {
+		if _, err := describe(ctx, r.models.Cls); err != nil {
+			return nil, fmt.Errorf("classifier: %w", err)
+		}
+	}
+	info, err := describe(ctx, r.models.Rec)
+	if err != nil {
+		return nil, fmt.Errorf("recogniser: %w", err)
+	}
+	d, err := loadDictionary(info, r.cfg.DictionaryPath)
+	if err != nil {
+		return nil, err
+	}
+	classes, err := r.classes(ctx, info)
+	if err != nil {
+		return nil, fmt.Errorf("recogniser: %w", err)
+	}
+	return d, d.fits(classes)
+}
+
+func describe(ctx context.Context, m Inferer) (infer.Info, error) {
+	if d, ok := m.(describer); ok {
+		return d.Info(ctx)
+	}
+	return infer.Info{}, nil
+}
+
+// classes is the last size of the recogniser's output: as the model says, or else
+// as an empty line shows.
+func (r *Reader) classes(ctx context.Context, info infer.Info) (int, error) {
+	if len(info.Outputs) > 0 {
+		if s := info.Outputs[0].Shape; len(s) > 0 && s[len(s)-1] > 0 {
+			return s[len(s)-1], nil
+		}
+	}
+	h, w := r.constants.recHeight, r.constants.recWidth
+	out, err := r.models.Rec.Infer(ctx, infer.Request{Name: "empty line", Inputs: []infer.Tensor{infer.Floats("", make([]float32, 3*h*w), 3, h, w)}})
+	if err != nil {
+		return 0, err
+	}
+	if len(out) == 0 || len(out[0].Shape) != 2 {
+		return 0, fmt.Errorf("%w: want an output of steps and classes", infer.ErrModel)
+	}
+	return out[0].Shape[1], nil
+}
+
+func (r *Reader) dictionary() dictionary { return *r.dict.Load() }
+
+// ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
+// MaxDetectorPixels, or so flat that nothing would be left of it), Crashed,
+// Timeout, Unavailable or Internal, or wrap ctx's cancellation.
+func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
+	if frame < 0 || frame >= px.Count || px.Width < 1 || px.Height < 1 || len(px.RGB) != px.Count*px.Width*px.Height*3 {
+		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
+	}
+	found, err := r.Read(ctx, px.Frame(frame), px.Width, px.Height)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]ocr.Line, len(found))
+	for i, f := range found {
+		lines[i] = ocr.Line{Text: f.Text, Confidence: f.Confidence, Box: f.Box(px.Width, px.Height)}
+	}
+	return lines, nil
+}
+
+// Box is the smallest upright box round the corners, within the frame: x0, y0,
+// x1, y1, the latter exclusive.
+func (r Result) Box(width, height int) [4]int {
+	x0, y0, x1, y1 := math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
+	for _, c := range r.Quad {
+		x0, x1 = min(x0, c[0]), max(x1, c[0])
+		y0, y1 = min(y0, c[1]), max(y1, c[1])
+	}
+	return [4]int{
+		int(math.Floor(x0)), int(math.Floor(y0)),
+		min(int(math.Floor(x1))+1, width), min(int(math.Floor(y1))+1, height),
+	}
+}
+
+// Read is ReadText with the corners of the lines: rgb holds height rows of width
+// pixels of three bytes.
+func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Result, error) {
+	if width < 1 || height < 1 || width > len(rgb) || len(rgb) != width*height*3 {
+		return nil, fmt.Errorf("%w: %d bytes for %dx%d", rewards.Internal, len(rgb), width, height)
+	}
+	if n := width * height; n > r.cfg.MaxPixels {
+		return nil, fmt.Errorf("%w: a frame of %dx%d, ppocr reads at most %d pixels", rewards.BadInput, width, height, r.cfg.MaxPixels)
+	}
+	if err := r.Warm(ctx); err != nil {
+		return nil, err
+	}
+	ctx, end, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	out, err := r.read(ctx, bitmap{W: width, H: height, Pix: rgb})
+	if err != nil {
+		return nil, r.classify(ctx, err)
+	}
+	return out, nil
+}
+
+func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
+	t := startStopwatch()
+	begin := t.since
+	p, err := r.constants.prepare(src, r.cfg.MaxPixels)
+	if err != nil {
+		return nil, err
+	}
+	regions, err := r.detect(ctx, p, t)
+	if err != nil {
+		return nil, err
+	}
+	regions, crops := cut(p, regions)
+	if r.models.Cls != nil {
+		err = r.each(ctx, len(crops), t, func(ctx context.Context, i int, t *stopwatch) error {
+			var err error
+			crops[i], err = r.upright(ctx, crops[i], t)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	lines, err := r.recognise(ctx, crops, t)
+	if err != nil {
+		return nil, err
+	}
+	var out []Result
+	for i, l := range lines {
+		if strings.TrimFunc(l.text, isSpace) == "" || l.confidence < r.cfg.TextScore {
+			continue
+		}
+		out = append(out, Result{Text: l.text, Confidence: l.confidence, Quad: p.restore(regions[i].Quad), Detection: regions[i].Score})
+	}
+	if r.cfg.Observe != nil {
+		t.pause()
+		r.cfg.Observe(Timings{
+			Own: t.own, Detector: t.detector, Classifier: t.classifier, Recogniser: t.recogniser,
+			Total: t.since.Sub(begin), DetectorPixels: t.pixels, Lines: len(crops),
+		})
+	}
+	return out, nil
+}
+
+// cut returns the regions of which a crop is left, and the crops.
+func cut(p page, regions []region) ([]region, []bitmap) {
+	crops := make([]bitmap, 0, len(regions))
+	kept := regions[:0]
+	for _, g := range regions {
+		if c := cropQuad(p.bitmap, g.Quad); c.W > 0 && c.H > 0 {
+			kept, crops = append(kept, g), append(crops, c)
+		}
+	}
+	return kept, crops
+}
+
+// begin counts a frame in, unless the reader is closed. The context that it
+// returns ends after Timeout, with ctx or with the reader; end counts the frame
+// out.
+func (r *Reader) begin(ctx context.Context) (context.Context, func(), error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, nil, fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errClosed)
+	}
+	r.busy.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	stop := context.AfterFunc(r.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		r.busy.Done()
+	}, nil
+}
+
+var errClosed = errors.New("the reader is closed")
+
+// classify is the function of that name, which the reader's end comes before.
+func (r *Reader) classify(ctx context.Context, err error) error {
+	if r.ctx.Err() != nil {
+		return fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errors.Join(errClosed, err))
+	}
+	return classify(ctx, err)
+}
+
+// Close ends the readings that are under way and waits for them. The models stay
+// their owner's.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel(errClosed)
+	r.busy.Wait()
+	return nil
+}

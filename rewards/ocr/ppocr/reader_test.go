@@ -1,0 +1,367 @@
+package ppocr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
+)
+
+// inferer is a model made of a function.
+type inferer func(ctx context.Context, req infer.Request) ([]infer.Tensor, error)
+
+func (f inferer) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+	return f(ctx, req)
+}
+
+// described is one that says what it is.
+type described struct {
+	inferer
+	info func(ctx context.Context) (infer.Info, error)
+}
+
+func (d described) Info(ctx context.Context) (infer.Info, error) { return d.info(ctx) }
+
+// words is a detector that finds a region wherever a picture is bright.
+func words(_ context.Context, req infer.Request) ([]infer.Tensor, error) {
+	in := req.Inputs[0]
+	h, w := in.Shape[1], in.Shape[2]
+	out := make([]float32, h*w)
+	for i := range out {
+		if in.F32[i] > 0 {
+			out[i] = .9
+		}
+	}
+	return []infer.Tensor{infer.Floats("map", out, 1, h, w)}, nil
+}
+
+// letters is a recogniser of the alphabet a, b: it reads "ab".
+func letters(_ context.Context, req infer.Request) ([]infer.Tensor, error) {
+	if req.Reduce != infer.ArgMax {
+		return []infer.Tensor{infer.Floats("y", make([]float32, 8), 2, 4)}, nil
+	}
+	return []infer.Tensor{
+		{Name: "y", DType: infer.I32, Shape: []int{4}, I32: []int32{0, 1, 2, 0}},
+		infer.Floats("y.max", []float32{1, .75, 1, 1}, 4),
+	}, nil
+}
+
+func alphabet(context.Context) (infer.Info, error) {
+	return infer.Info{
+		Outputs:  []infer.Port{{Name: "y", DType: "F32", Shape: []int{-1, -1, 4}}},
+		Metadata: map[string]string{"character": "a\nb"},
+	}, nil
+}
+
+func models() ppocr.Models {
+	return ppocr.Models{Det: inferer(words), Rec: described{letters, alphabet}}
+}
+
+func open(t *testing.T, cfg ppocr.Config, m ppocr.Models) *ppocr.Reader {
+	t.Helper()
+	r, err := ppocr.New(cfg, m)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+// bars is a dark picture with n bright bars, the lines of text of words.
+func bars(w, h, n int) *rewards.Pixels {
+	px := &rewards.Pixels{Width: w, Height: h, Count: 1, RGB: make([]byte, w*h*3)}
+	for i := range n {
+		top := h * (2*i + 1) / (2*n + 1)
+		for y := top; y < top+h/(4*n+2); y++ {
+			for x := w / 5 * 3; x < w*4/5*3; x++ {
+				px.RGB[y*w*3+x] = 255
+			}
+		}
+	}
+	return px
+}
+
+func TestLinesComeWithTextConfidenceAndBox(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []ppocr.Mode{ppocr.Parity, ppocr.Fast} {
+		for _, profile := range []ppocr.Profile{ppocr.RapidOCR, ppocr.Paddle2} {
+			var seen atomic.Int64
+			r := open(t, ppocr.Config{Mode: mode, Profile: profile, Observe: func(x ppocr.Timings) { seen.Add(int64(x.Lines)) }}, models())
+			px := bars(400, 300, 3)
+			lines, err := r.ReadText(t.Context(), px, 0)
+			require.NoError(t, err)
+			require.Len(t, lines, 3, "%s %s", mode, profile)
+			for i, l := range lines {
+				require.Equal(t, "ab", l.Text)
+				require.InDelta(t, .875, l.Confidence, 1e-9)
+				middle := 300 * (2*i + 1) / 7
+				require.Greater(t, middle+20, l.Box[1])
+				require.Less(t, middle, l.Box[3])
+				require.Less(t, l.Box[0], l.Box[2])
+			}
+			require.EqualValues(t, 3, seen.Load())
+		}
+	}
+}
+
+func TestAPictureWithoutTextHasNoLines(t *testing.T) {
+	t.Parallel()
+	r := open(t, ppocr.Config{}, models())
+	for _, size := range [][2]int{{1, 1}, {2, 1}, {64, 64}, {700, 30}} {
+		lines, err := r.ReadText(t.Context(), bars(size[0], size[1], 0), 0)
+		require.NoError(t, err, "%v", size)
+		require.Empty(t, lines)
+	}
+}
+
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	t.Parallel()
+	r := open(t, ppocr.Config{}, models())
+	for _, px := range []*rewards.Pixels{{}, {Width: 2, Height: 2, Count: 1, RGB: make([]byte, 11)}, {Width: 0, Height: 5, Count: 1}} {
+		_, err := r.ReadText(t.Context(), px, 0)
+		require.ErrorIs(t, err, rewards.Internal)
+	}
+	_, err := r.ReadText(t.Context(), bars(8, 8, 0), 1)
+	require.ErrorIs(t, err, rewards.Internal)
+	for _, size := range [][2]int{{20000, 20}, {20, 20000}, {20000, 1000}, {32, 1984}, {1, 40}} {
+		_, err := r.ReadText(t.Context(), bars(size[0], size[1], 0), 0)
+		require.ErrorIs(t, err, rewards.BadInput, "%v", size)
+	}
+}
+
+func TestARecogniserWithoutOrWithTheWrongDictionaryDoesNotLoad(t *testing.T) {
+	t.Parallel()
+	without := models()
+	without.Rec = inferer(letters)
+	require.ErrorContains(t, open(t, ppocr.Config{}, without).Warm(t.Context()), "model without dictionary")
+	wrong := models()
+	wrong.Rec = described{letters, func(ctx context.Context) (infer.Info, error) {
+		i, err := alphabet(ctx)
+		i.Outputs = nil // found out by an empty line
+		i.Metadata["character"] = "a\nb\nc"
+		return i, err
+	}}
+	err := open(t, ppocr.Config{}, wrong).Warm(t.Context())
+	require.ErrorIs(t, err, infer.ErrModel)
+	require.ErrorIs(t, err, rewards.Internal)
+	require.ErrorContains(t, err, "has 4 classes, its dictionary 3 characters")
+}
+
+func TestWarmingTriesAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	m, fails := models(), true
+	m.Det = described{words, func(context.Context) (infer.Info, error) {
+		if fails {
+			return infer.Info{}, fmt.Errorf("%w: no memory", infer.ErrUnavailable)
+		}
+		return infer.Info{}, nil
+	}}
+	r := open(t, ppocr.Config{}, m)
+	require.ErrorIs(t, r.Warm(t.Context()), rewards.Unavailable)
+	fails = false
+	require.NoError(t, r.Warm(t.Context()))
+	require.NoError(t, r.Warm(t.Context()))
+}
+
+func TestFailuresOfModelsKeepTheirClass(t *testing.T) {
+	t.Parallel()
+	for cause, class := range map[error]rewards.Class{
+		infer.ErrCrashed: rewards.Crashed, infer.ErrTimeout: rewards.Timeout, infer.ErrUnavailable: rewards.Unavailable,
+		infer.ErrMemory: rewards.Unavailable, infer.ErrFault: rewards.Unavailable, infer.ErrModel: rewards.Internal,
+		infer.ErrInput: rewards.Internal, context.DeadlineExceeded: rewards.Timeout,
+	} {
+		fail := inferer(func(context.Context, infer.Request) ([]infer.Tensor, error) {
+			return nil, fmt.Errorf("replica 2: %w", cause)
+		})
+		for _, at := range []string{"det", "rec", "cls"} {
+			m := models()
+			switch at {
+			case "det":
+				m.Det = fail
+			case "rec":
+				m.Rec = described{fail, alphabet}
+			case "cls":
+				m.Cls = fail
+			}
+			_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), bars(400, 300, 3), 0)
+			require.ErrorIs(t, err, cause)
+			require.Equal(t, class, rewards.ClassOf(err), "%s: %v", at, err)
+		}
+	}
+}
+
+func TestAnswersOfTheWrongFormAreFaultsAndNotAnEmptyPicture(t *testing.T) {
+	t.Parallel()
+	answer := func(out ...infer.Tensor) inferer {
+		return func(context.Context, infer.Request) ([]infer.Tensor, error) { return out, nil }
+	}
+	nan := inferer(func(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+		out, err := words(ctx, req)
+		out[0].F32[77] = float32(math.NaN())
+		return out, err
+	})
+	infinite := inferer(func(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+		out, err := words(ctx, req)
+		out[0].F32[0] = float32(math.Inf(-1))
+		return out, err
+	})
+	steps := infer.Tensor{DType: infer.I32, Shape: []int{2}, I32: []int32{1, 2}}
+	for name, m := range map[string]ppocr.Models{
+		"no map":          {Det: answer(), Rec: models().Rec},
+		"small map":       {Det: answer(infer.Floats("", make([]float32, 4), 1, 2, 2)), Rec: models().Rec},
+		"two maps":        {Det: answer(infer.Floats("", make([]float32, 2*736*992), 2, 736, 992)), Rec: models().Rec},
+		"NaN":             {Det: nan, Rec: models().Rec},
+		"infinity":        {Det: infinite, Rec: models().Rec},
+		"no classes":      {Det: models().Det, Rec: described{answer(infer.Floats("", make([]float32, 8), 2, 4)), alphabet}},
+		"no maxima":       {Det: models().Det, Rec: described{answer(steps), alphabet}},
+		"class unknown":   {Det: models().Det, Rec: described{answer(infer.Tensor{DType: infer.I32, Shape: []int{1}, I32: []int32{9}}, infer.Floats("", []float32{1}, 1)), alphabet}},
+		"three classes":   {Det: models().Det, Rec: models().Rec, Cls: answer(infer.Floats("", make([]float32, 3), 3))},
+		"classifier NaN":  {Det: models().Det, Rec: models().Rec, Cls: answer(infer.Floats("", []float32{float32(math.NaN()), 1}, 2))},
+		"one max for two": {Det: models().Det, Rec: described{answer(steps, infer.Floats("", []float32{1}, 1)), alphabet}},
+	} {
+		_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), bars(400, 300, 3), 0)
+		require.ErrorIs(t, err, infer.ErrFault, name)
+		require.Equal(t, rewards.Unavailable, rewards.ClassOf(err), name)
+	}
+}
+
+func TestAModelThatHangsEndsWithTheReadersTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := models()
+		m.Rec = described{func(ctx context.Context, _ infer.Request) ([]infer.Tensor, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, alphabet}
+		r := open(t, ppocr.Config{Timeout: 3 * time.Second}, m)
+		begin := time.Now()
+		_, err := r.ReadText(t.Context(), bars(400, 300, 3), 0)
+		require.Equal(t, rewards.Timeout, rewards.ClassOf(err), "%v", err)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err = r.ReadText(ctx, bars(400, 300, 3), 0)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, rewards.Cancelled, rewards.ClassOf(err))
+	})
+}
+
+func TestClosingEndsReadingsAndRefusesNewOnes(t *testing.T) {
+	t.Parallel()
+	m, hangs := models(), make(chan struct{})
+	m.Det = inferer(func(ctx context.Context, _ infer.Request) ([]infer.Tensor, error) {
+		close(hangs)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	r := open(t, ppocr.Config{}, m)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.ReadText(context.Background(), bars(64, 64, 1), 0)
+		failed <- err
+	}()
+	<-hangs
+	require.NoError(t, r.Close())
+	require.Equal(t, rewards.Unavailable, rewards.ClassOf(<-failed))
+	require.NoError(t, r.Close())
+	_, err := r.ReadText(t.Context(), bars(64, 64, 1), 0)
+	require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
+}
+
+func TestCropsAreReadTogetherButNotTooMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := models()
+		var now, most atomic.Int64
+		m.Rec = described{func(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second) // the bubble's time
+			now.Add(-1)
+			return letters(ctx, req)
+		}, alphabet}
+		r := open(t, ppocr.Config{Concurrency: 3}, m)
+		begin := time.Now()
+		lines, err := r.ReadText(t.Context(), bars(400, 1200, 7), 0)
+		require.NoError(t, err)
+		require.Len(t, lines, 7)
+		require.EqualValues(t, 3, most.Load())
+		require.Equal(t, 3*time.Second, time.Since(begin))
+	})
+}
+
+func TestReadersServeManyAtOnce(t *testing.T) {
+	t.Parallel()
+	r := open(t, ppocr.Config{Mode: ppocr.Fast}, models())
+	var wg sync.WaitGroup
+	errs := make(chan error, 24)
+	for i := range cap(errs) {
+		wg.Go(func() {
+			lines, err := r.ReadText(context.Background(), bars(200+16*i, 160, 1+i%4), 0)
+			if err == nil && len(lines) != 1+i%4 {
+				err = errors.New("wrong number of lines")
+			}
+			errs <- err
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+func TestLinesUpsideDownAreTurned(t *testing.T) {
+	t.Parallel()
+	for p, turned := range map[float32]bool{.95: true, .9: false, .6: false} {
+		m := models()
+		var sum, plain float64
+		m.Cls = inferer(func(_ context.Context, req infer.Request) ([]infer.Tensor, error) {
+			require.Equal(t, []int{3, 48, 192}, req.Inputs[0].Shape)
+			return []infer.Tensor{infer.Floats("", []float32{1 - p, p}, 2)}, nil
+		})
+		look := func(into *float64) inferer {
+			return func(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+				for i, v := range req.Inputs[0].F32 {
+					*into += float64(i) * float64(v)
+				}
+				return letters(ctx, req)
+			}
+		}
+		px := bars(400, 100, 1)
+		for x := range 600 { // the left half is darker, so that turning shows
+			for y := range 100 {
+				px.RGB[y*1200+x] /= 2
+			}
+		}
+		m.Rec = described{look(&sum), alphabet}
+		_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), px, 0)
+		require.NoError(t, err)
+		m.Cls, m.Rec = nil, described{look(&plain), alphabet}
+		_, err = open(t, ppocr.Config{}, m).ReadText(t.Context(), px, 0)
+		require.NoError(t, err)
+		require.Equal(t, turned, sum != plain, "%v", p)
+	}
+}
+
+func TestTheConfigurationNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, ppocr.Config{}.WithDefaults().Validate())
+	err := ppocr.Config{
+		Profile: "x", Mode: "y", FastSide: 1, FastShrink: .5, WidthStep: 9, ClassifierSize: [2]int{1, 48}, TextScore: 2,
+		Concurrency: -1, MaxPixels: -1, MaxDetectorPixels: 1, Timeout: -1,
+	}.WithDefaults().Validate()
+	for _, name := range []string{"profile", "mode", "fast_side", "fast_shrink", "width_step", "classifier_size", "text_score", "concurrency", "max_pixels", "max_detector_pixels", "timeout"} {
+		require.ErrorContains(t, err, name+":")
+	}
+	_, err = ppocr.New(ppocr.Config{}, ppocr.Models{Det: inferer(words)})
+	require.ErrorContains(t, err, "detector and a recogniser")
+}

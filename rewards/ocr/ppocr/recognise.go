@@ -1,0 +1,124 @@
+package ppocr
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// reading is what the recogniser says of a crop.
+type reading struct {
+	text       string
+	confidence float64
+}
+
+// recognise reads the crops of a picture, at most Concurrency at a time, and
+// answers in their order. The first failure ends the others.
+func (r *Reader) recognise(ctx context.Context, crops []bitmap, t *stopwatch) ([]reading, error) {
+	sizes := make([]cropSize, len(crops))
+	for i, c := range crops {
+		sizes[i] = cropSize{c.W, c.H}
+	}
+	var widths []int
+	if r.cfg.Mode == Parity {
+		widths = r.constants.parityWidths(sizes)
+	} else {
+		widths = make([]int, len(crops))
+		for i, s := range sizes {
+			widths[i] = r.constants.fastWidth(s, r.cfg.WidthStep)
+		}
+	}
+	out := make([]reading, len(crops))
+	err := r.each(ctx, len(crops), t, func(ctx context.Context, i int, t *stopwatch) error {
+		var err error
+		out[i], err = r.readLine(ctx, crops[i], widths[i], t)
+		return err
+	})
+	return out, err
+}
+
+// each calls do for 0 to n-1 from up to Concurrency goroutines, which have ended
+// when it returns, and adds their times to t. It returns the first error; the
+// context of the other calls ends with it.
+func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx context.Context, i int, t *stopwatch) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex // guards next, first and t
+		next  int
+		first error
+	)
+	worker := func() {
+		own := startStopwatch()
+		for {
+			mu.Lock()
+			i := next
+			next++
+			stop := first != nil
+			mu.Unlock()
+			if i >= n || stop {
+				break
+			}
+			if err := do(ctx, i, own); err != nil {
+				mu.Lock()
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+				cancel(err)
+			}
+		}
+		own.pause()
+		mu.Lock()
+		t.add(own)
+		mu.Unlock()
+	}
+	if n == 1 { // the usual picture: no goroutine
+		worker()
+		return first
+	}
+	t.pause()
+	for range min(n, r.cfg.Concurrency) {
+		wg.Go(worker)
+	}
+	wg.Wait()
+	t.resume()
+	return first
+}
+
+// readLine reads one crop, padded to the width.
+func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, t *stopwatch) (reading, error) {
+	height := r.constants.recHeight
+	input := r.line(crop, width, height)
+	t.pause()
+	out, err := r.models.Rec.Infer(ctx, infer.Request{
+		Name:   "recogniser",
+		Inputs: []infer.Tensor{infer.Floats("", input, 3, height, width)},
+		Reduce: infer.ArgMax,
+	})
+	t.waited(&t.recogniser)
+	if err != nil {
+		return reading{}, fmt.Errorf("recogniser: %w", err)
+	}
+	r.scratch.putFloats(input)
+	var classes, probs *infer.Tensor
+	for i := range out {
+		switch {
+		case out[i].DType == infer.I32 && classes == nil:
+			classes = &out[i]
+		case out[i].DType == infer.F32 && probs == nil:
+			probs = &out[i]
+		}
+	}
+	if classes == nil || probs == nil || len(classes.Shape) != 1 || len(classes.I32) == 0 {
+		return reading{}, fmt.Errorf("recogniser: %w: want the classes of each step and their probabilities, got %d outputs", infer.ErrFault, len(out))
+	}
+	text, confidence, err := r.dictionary().decode(classes.I32, probs.F32, r.constants.rounded)
+	if err != nil {
+		return reading{}, fmt.Errorf("recogniser: %w", err)
+	}
+	return reading{text, confidence}, nil
+}

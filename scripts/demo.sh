@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# demo.sh [flags of rewardloop demo]: builds and runs the demo with the reader of
+# text that this machine can have. PP-OCR comes first: it needs a C compiler,
+# Python's pip or venv, a network the first time, and nothing of root. Where that
+# fails it is Tesseract, which apt installs.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+build() { $GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop; }
+
+# A slow network is not to keep a newcomer waiting: 16 and 23 MB come in this time
+# at 130 and 190 KB/s.
+export ORT_TIMEOUT=${ORT_TIMEOUT:-120} MODELS_TIMEOUT=${MODELS_TIMEOUT:-120}
+
+# pp_ocr makes what PP-OCR needs be here.
+pp_ocr() {
+	if [ "$($GO env CGO_ENABLED)" != 1 ]; then
+		warn "no C compiler, and ONNX Runtime is called through cgo"
+		return 1
+	fi
+	scripts/ort.sh && scripts/models.sh
+}
+
+scripts/deps.sh compiler pip go
+build
+if ! pp_ocr; then
+	warn "without PP-OCR: the demo reads with Tesseract"
+	scripts/deps.sh debian
+	build # The headers of Tesseract may have come.
+fi
+use_models
+exec bin/rewardloop demo "$@"
