@@ -8,6 +8,11 @@
 # conf holds config.yaml and token; another command line replaces CMD:
 #
 #   docker run --rm rewardloop doctor
+#
+# ONNX Runtime is in the image, models are not: a folder with them is mounted at
+# /var/lib/rewardloop/models, or they are built in:
+#
+#   docker build --build-arg MODELS=ppocr-v4-mobile -t rewardloop .
 ARG GO_IMAGE=golang:1.26-bookworm
 ARG BASE_IMAGE=debian:bookworm-slim
 
@@ -35,20 +40,55 @@ ARG GOPRIVATE
 ARG GOFLAGS
 ARG SSL_CERT_FILE
 COPY . .
-RUN make build
+RUN make build && go run ./scripts/thirdparty -licenses /licenses
 
-# --- runtime: the binary, Tesseract, nothing that compiles --------------------
+# --- ort: ONNX Runtime, held to the sums in scripts/ort.sh ---------------------
+FROM ${BASE_IMAGE} AS ort
+# pip's own settings, where the network asks for other than the defaults.
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ARG PIP_CERT
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3-pip
+WORKDIR /src
+COPY scripts/lib.sh scripts/ort.sh scripts/
+RUN scripts/ort.sh \
+ && install -d /opt/onnxruntime/lib /licenses/onnxruntime \
+ && cp .cache/ort/*/libonnxruntime* /opt/onnxruntime/lib/ \
+ && cp .cache/ort/*/LICENSE .cache/ort/*/ThirdPartyNotices.txt /licenses/onnxruntime/
+
+# --- models: those of the build argument, none by default ----------------------
+FROM build AS models
+ARG MODELS=""
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ARG PIP_CERT
+RUN mkdir /models \
+ && if [ -n "$MODELS" ]; then \
+      apt-get update \
+      && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-pip \
+      && bin/rewardloop models pull --dir /models $MODELS; \
+    fi
+
+# --- runtime: the binary, ONNX Runtime, Tesseract, nothing that compiles -------
 FROM ${BASE_IMAGE} AS runtime
 # Further Debian packages, e.g. python3 for Python reward functions.
 ARG RUNTIME_PACKAGES=""
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
+      ca-certificates libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
  && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
       --shell /usr/sbin/nologin rewardloop \
  && install -d -o 10001 -g 10001 /var/lib/rewardloop
+COPY --from=build /licenses /licenses
+COPY --from=ort /licenses /licenses
+COPY --from=ort /opt/onnxruntime /opt/onnxruntime
+COPY --from=models --chown=10001:10001 /models /var/lib/rewardloop/models
 COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
+ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models
 # One OpenMP thread for each Tesseract call: the concurrency is rewardloop's.
 ENV OMP_THREAD_LIMIT=1
 USER 10001:10001

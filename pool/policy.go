@@ -17,6 +17,10 @@ const (
 	// closing is how long a flush holds. Of the step's last samples, some are still
 	// being decoded when it comes, or are in the model before this one.
 	closing = time.Second
+	// debt is how many seconds of the device a model may have had more than the
+	// others: a first batch that took a minute to warm up is not held against it for
+	// a minute.
+	debt = 10
 )
 
 // policy decides which items of a device run together and when. It has no

@@ -113,7 +113,7 @@ func (p *Pool) device(name string) *device {
 // start runs work that opens or loads on a goroutine of the pool, with a context
 // that ends when its time is up or the pool closes. It does not when the pool is
 // closed.
-func (p *Pool) start(work func(context.Context)) (deadline <-chan struct{}, ok bool) {
+func (p *Pool) start(work func(context.Context)) (context.Context, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -124,7 +124,7 @@ func (p *Pool) start(work func(context.Context)) (deadline <-chan struct{}, ok b
 		defer cancel()
 		work(ctx)
 	})
-	return ctx.Done(), true
+	return ctx, true
 }
 
 // Flush says that a step's last sample has arrived: for the next second nothing

@@ -17,9 +17,9 @@ import (
 type shared[T any] struct {
 	what     string // what is done, for errors
 	do       func(context.Context) (T, error)
-	start    func(func(context.Context)) (deadline <-chan struct{}, ok bool) // Pool.start
-	min, max time.Duration                                                   // how long a failure is remembered
-	look     func() string                                                   // what it depends on; a change makes a failure void
+	start    func(func(context.Context)) (context.Context, bool) // Pool.start
+	min, max time.Duration                                       // how long a failure is remembered
+	look     func() string                                       // what it depends on; a change makes a failure void
 
 	mu       sync.Mutex // guards what follows, is held for no work
 	value    T
@@ -35,9 +35,10 @@ type shared[T any] struct {
 
 // attempt is one try. err is set before done is closed.
 type attempt struct {
-	done     chan struct{}
-	deadline <-chan struct{}
-	err      error
+	done chan struct{}
+	err  error
+	over <-chan struct{} // its time is up, or the pool closes,
+	why  func() error    // and which of the two
 }
 
 // get waits for the work to have been done, and begins it if need be.
@@ -52,11 +53,11 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 		case <-a.done:
 		case <-ctx.Done():
 			return none, gaveUp(ctx)
-		case <-a.deadline:
+		case <-a.over:
 			select {
-			case <-a.done: // ended just in time, or because of it
+			case <-a.done: // just in time, or because of it
 			default:
-				return none, fmt.Errorf("%w: %s has not ended in time", infer.ErrTimeout, s.what)
+				return none, s.overdue(a.why())
 			}
 		}
 		if a.err != nil {
@@ -80,11 +81,11 @@ func (s *shared[T]) begin() (*attempt, error) {
 		return nil, s.err
 	}
 	a := &attempt{done: make(chan struct{})}
-	deadline, ok := s.start(func(ctx context.Context) { s.run(ctx, a, seen) })
+	ctx, ok := s.start(func(ctx context.Context) { s.run(ctx, a, seen) })
 	if !ok {
 		return nil, errClosed
 	}
-	a.deadline = deadline
+	a.over, a.why = ctx.Done(), func() error { return context.Cause(ctx) }
 	s.attempt = a
 	s.tries++
 	return a, nil
@@ -95,10 +96,8 @@ func (s *shared[T]) run(ctx context.Context, a *attempt, seen string) {
 	value, err := s.try(ctx)
 	switch {
 	case err == nil:
-	case errors.Is(context.Cause(ctx), errClosed):
-		err = errClosed
-	case ctx.Err() != nil && !classed(err):
-		err = fmt.Errorf("%w: %s did not end in time", infer.ErrTimeout, s.what)
+	case errors.Is(context.Cause(ctx), errClosed), ctx.Err() != nil && !classed(err):
+		err = s.overdue(context.Cause(ctx))
 	case !classed(err):
 		err = fmt.Errorf("%w: %s: %w", infer.ErrUnavailable, s.what, err)
 	default:
@@ -117,6 +116,14 @@ func (s *shared[T]) run(ctx context.Context, a *attempt, seen string) {
 		s.until = time.Now().Add(s.pause())
 	}
 	close(a.done)
+}
+
+// overdue is the error of an attempt that was ended, for the reason why.
+func (s *shared[T]) overdue(why error) error {
+	if errors.Is(why, errClosed) {
+		return errClosed
+	}
+	return fmt.Errorf("%w: %s did not end in time", infer.ErrTimeout, s.what)
 }
 
 func (s *shared[T]) try(ctx context.Context) (value T, err error) {

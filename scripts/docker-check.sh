@@ -5,7 +5,7 @@
 # (Debian's is too old). All of it lies below .cache/docker.
 #
 # How this machine reaches its registries (apt sources and proxies, GOPROXY and
-# its kin, the bundle of CA certificates) is handed to the build while it runs,
+# its kin, pip's index, the bundle of CA certificates) is handed to the build while it runs,
 # and to the build stages only; the last check is that the image holds none of it.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -77,12 +77,18 @@ arguments=()
 bundle=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
 if [ -r "$bundle" ]; then
 	shared+=(--volume "$bundle:/run/host-ca.crt:ro")
-	arguments+=(--build-arg SSL_CERT_FILE=/run/host-ca.crt)
+	arguments+=(--build-arg SSL_CERT_FILE=/run/host-ca.crt --build-arg PIP_CERT=/run/host-ca.crt)
 	echo 'Acquire::https::CaInfo "/run/host-ca.crt";' >>"$settings/apt.conf"
 fi
 for name in GOPROXY GOSUMDB GONOSUMDB GOPRIVATE GOFLAGS; do
 	value=$($GO env "$name")
 	[ -z "$value" ] || arguments+=(--build-arg "$name=$value")
+done
+
+for name in INDEX_URL EXTRA_INDEX_URL TRUSTED_HOST; do
+	variable=PIP_$name setting=${name,,}
+	value=${!variable:-$($PYTHON -m pip config get "global.${setting//_/-}" 2>/dev/null || true)}
+	[ -z "$value" ] || arguments+=(--build-arg "$variable=$value")
 done
 
 # --- the two base images ----------------------------------------------------
@@ -141,7 +147,9 @@ user=$(inside "$container" -- id -u)
 [ "$user" = 10001 ] || die "the image runs as user $user, not 10001"
 
 say "rewardloop doctor, in the image as user $user"
-inside "$container" -- rewardloop doctor
+inside "$container" -- rewardloop doctor | tee "$work/doctor"
+grep -Eq "^ok +onnx runtime +$ORT_VERSION at /opt/onnxruntime/lib/" "$work/doctor" ||
+	die "doctor does not find ONNX Runtime $ORT_VERSION in the image"
 
 say "rewardloop score, in the image"
 samples=$settings/samples
@@ -164,17 +172,36 @@ inside --volume "$samples:/samples" "$container" -- rewardloop score -c /samples
 cat "$samples/out/scores.jsonl"
 grep -q '"outcome": *"scored"' "$samples/out/scores.jsonl" || die "the sample was not scored"
 
+# Models are no part of the image: what make models brought here is mounted.
+if [ -d .cache/models ] && bin/rewardloop models verify --dir .cache/models ppocr-v4-mobile >/dev/null 2>&1; then
+	say "the same with PP-OCR, its models mounted"
+	sed -i 's|^      path: builtin://ocr|&\n      engine: ppocr|' "$samples/config.yaml"
+	inside --volume "$samples:/samples" --volume "$PWD/.cache/models:/var/lib/rewardloop/models:ro" "$container" -- \
+		rewardloop score -c /samples/config.yaml -i /samples/samples.jsonl -o /samples/out/ppocr.jsonl --media-root /samples
+	cat "$samples/out/ppocr.jsonl"
+	grep -q '"outcome": *"scored"' "$samples/out/ppocr.jsonl" || die "the sample was not scored with PP-OCR"
+else
+	warn "PP-OCR is not tried in the image: make models brings what that needs"
+fi
+
 say "the image holds no compiler and no settings of this machine"
 root=$(bud mount "$container")
-for path in usr/bin/gcc usr/local/go; do
+for path in usr/bin/gcc usr/local/go usr/bin/python3; do
 	[ ! -e "$root/$path" ] || die "the image holds /$path"
 done
 for path in etc/apt/sources.list etc/apt/apt.conf.d/99host run/host-ca.crt; do
 	[ ! -s "$root/$path" ] || die "the image holds /$path"
 done
-if bud inspect --type image localhost/rewardloop | grep -E '"(GOPROXY|GOSUMDB|GOPRIVATE|GOFLAGS|SSL_CERT_FILE|[a-zA-Z]*_proxy|[A-Z]*_PROXY)='; then
+if bud inspect --type image localhost/rewardloop | grep -E '"(GOPROXY|GOSUMDB|GOPRIVATE|GOFLAGS|SSL_CERT_FILE|PIP_[A-Z_]*|[a-zA-Z]*_proxy|[A-Z]*_PROXY)='; then
 	die "the image's configuration holds settings of this machine"
 fi
+say "the image holds the licences"
+for path in LICENSE THIRD_PARTY.md go/LICENSE onnxruntime/LICENSE onnxruntime/ThirdPartyNotices.txt; do
+	[ -s "$root/licenses/$path" ] || die "the image holds no /licenses/$path"
+done
+modules=$(grep -c '^| \[.*| v[0-9]' "$root/licenses/THIRD_PARTY.md")
+texts=$(find "$root/licenses" -path '*@v*' -type f | wc -l)
+[ "$texts" -ge "$modules" ] || die "/licenses holds $texts texts for $modules Go modules"
 bud umount "$container" >/dev/null
 
 say "docker-check passed: $(bud images --format '{{.Size}}' localhost/rewardloop)"

@@ -89,7 +89,7 @@ why() {
 	if [ "$1" = 124 ] || [ "$1" = 137 ]; then
 		printf '%s: not done after %s s (ORT_TIMEOUT)' "$2" "$limit"
 	else
-		printf '%s: %s' "$2" "$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 | cut -c 1-300)"
+		printf '%s: %s' "$2" "$(grep -Ev '^[[:space:]]*$|complete log of this run' "$log" | tail -n 1 | cut -c 1-300)"
 	fi
 }
 
@@ -145,7 +145,7 @@ from_npm() {
 	}
 	say "downloading ONNX Runtime $ORT_VERSION with npm: 112 MB; MIT"
 	(cd "$part" && npm_config_cache=$part/npm within "$limit" npm pack --ignore-scripts --no-audit --no-fund \
-		--no-update-notifier "onnxruntime-node@$ORT_VERSION") </dev/null >"$log" 2>&1 || {
+		--no-update-notifier --fetch-retries=1 --fetch-retry-mintimeout=2000 "onnxruntime-node@$ORT_VERSION") </dev/null >"$log" 2>&1 || {
 		reasons+=("$(why $? "npm pack onnxruntime-node@$ORT_VERSION")")
 		return 1
 	}

@@ -275,7 +275,7 @@ func (c *modelsCall) pull(ctx context.Context) error {
 }
 
 func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
-	shown := newPullProgress(c.stderr, isTerminal(c.stderr))
+	shown := newPullProgress(c.stderr, isTerminal(c.stderr), m)
 	o := c.options
 	o.Progress = shown.event
 	err := c.store.Pull(ctx, m, o)

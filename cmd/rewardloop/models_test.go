@@ -235,7 +235,7 @@ func TestAPullShowsABarOnATerminalAndLinesElsewhere(t *testing.T) {
 	now := time.Unix(0, 0)
 	play := func(bar bool) string {
 		var out bytes.Buffer
-		p := newPullProgress(&out, bar)
+		p := newPullProgress(&out, bar, models.Model{Name: "m", Files: make([]models.File, 2), Licence: models.Licence{SPDX: "MIT"}})
 		p.now = func() time.Time { return now }
 		for i := range int64(5) {
 			p.event(models.Event{File: "m.onnx", Stage: models.Downloading, Done: i * 10_000_000, Total: 40_000_000})
@@ -248,7 +248,8 @@ func TestAPullShowsABarOnATerminalAndLinesElsewhere(t *testing.T) {
 		require.Equal(t, 1, p.pulled)
 		return out.String()
 	}
-	require.Equal(t, "m.onnx: downloading\n"+
+	require.Equal(t, "m: 2 files, size unknown; MIT\n"+
+		"m.onnx: downloading\n"+
 		"m.onnx:  50 %  20.0 MB of 40.0 MB, 2.0 MB/s\n"+
 		"m.onnx: 100 %  40.0 MB of 40.0 MB, 2.0 MB/s\n"+
 		"m.onnx: 40.0 MB, and its sum is right\n"+

@@ -18,6 +18,7 @@ type pullProgress struct {
 	every time.Duration
 	now   func() time.Time
 
+	head   string    // printed before the first file is transferred; "": no more
 	file   string    // being transferred
 	begun  time.Time // of it
 	first  int64     // bytes that were there when it began
@@ -26,8 +27,11 @@ type pullProgress struct {
 	pulled int       // files that came
 }
 
-func newPullProgress(out io.Writer, bar bool) *pullProgress {
+// newPullProgress tells of one model. Before anything of it is downloaded it says
+// what, how big and under which licence.
+func newPullProgress(out io.Writer, bar bool, m models.Model) *pullProgress {
 	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now}
+	p.head = fmt.Sprintf("%s: %d files, %s; %s", m.Name, len(m.Files), megabytes(m.Size()), m.Licence.SPDX)
 	if bar {
 		p.every = barEvery
 	}
@@ -55,6 +59,10 @@ func (p *pullProgress) transfer(e models.Event) {
 	what := e.File
 	if e.Note != "" {
 		what = e.Note
+	}
+	if p.head != "" {
+		p.line("%s", p.head)
+		p.head = ""
 	}
 	now := p.now()
 	if what != p.file {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 // The ways in which a model fails, beside the end of the caller's context.
@@ -141,12 +141,16 @@ type Request struct {
 // Key is what items have in common that may share a batch: names, types, shapes
 // and the reduction.
 func (r Request) Key() string {
-	var b strings.Builder
-	b.WriteString(string(r.Reduce))
+	b := make([]byte, 0, 64)
+	b = append(b, r.Reduce...)
 	for _, t := range r.Inputs {
-		fmt.Fprintf(&b, "|%s:%s%v", t.Name, t.DType, t.Shape)
+		b = append(append(append(append(b, '|'), t.Name...), ':'), t.DType...)
+		for i, n := range t.Shape {
+			b = strconv.AppendInt(append(b, "[ "[min(i, 1)]), int64(n), 10)
+		}
+		b = append(b, ']')
 	}
-	return b.String()
+	return string(b)
 }
 
 // Bytes is the size of the item's inputs.
@@ -228,13 +232,15 @@ func Stack(items []Request) (Batch, error) {
 	if len(items) == 0 {
 		return Batch{}, fmt.Errorf("%w: a batch without items", ErrInput)
 	}
-	key := items[0].Key()
-	b := Batch{Reduce: items[0].Reduce}
-	for _, it := range items {
-		if it.Key() != key {
-			return Batch{}, fmt.Errorf("%w: %q has %s, the batch has %s", ErrInput, it.Name, it.Key(), key)
+	b := Batch{Reduce: items[0].Reduce, Names: []string{items[0].Name}}
+	if len(items) > 1 {
+		key := items[0].Key()
+		for _, it := range items[1:] {
+			if it.Key() != key {
+				return Batch{}, fmt.Errorf("%w: %q has %s, the batch has %s", ErrInput, it.Name, it.Key(), key)
+			}
+			b.Names = append(b.Names, it.Name)
 		}
-		b.Names = append(b.Names, it.Name)
 	}
 	for k, first := range items[0].Inputs {
 		t := Tensor{Name: first.Name, DType: first.DType, Shape: append([]int{len(items)}, first.Shape...)}
@@ -247,10 +253,28 @@ func Stack(items []Request) (Batch, error) {
 				t.F32, t.I64, t.I32, t.U8 = in.F32, in.I64, in.I32, in.U8
 				continue
 			}
+			if t.Len() == 0 {
+				t = t.grow(len(items) * in.Len())
+			}
 			t.F32, t.I64 = append(t.F32, in.F32...), append(t.I64, in.I64...)
 			t.I32, t.U8 = append(t.I32, in.I32...), append(t.U8, in.U8...)
 		}
 		b.Inputs = append(b.Inputs, t)
 	}
 	return b, nil
+}
+
+// grow returns the tensor with room for n elements of its type.
+func (t Tensor) grow(n int) Tensor {
+	switch t.DType {
+	case F32:
+		t.F32 = make([]float32, 0, n)
+	case I64:
+		t.I64 = make([]int64, 0, n)
+	case I32:
+		t.I32 = make([]int32, 0, n)
+	case U8:
+		t.U8 = make([]byte, 0, n)
+	}
+	return t
 }

@@ -33,6 +33,8 @@ type Options struct {
 	Log    *slog.Logger // nil: discarded
 	// Version is announced by workers and shown on the status page.
 	Version string
+	// Scorers are registered beside those that ship.
+	Scorers []rewards.Spec
 	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
 	// and Listen must not be called.
 	NoServer bool
@@ -71,6 +73,9 @@ func New(o Options) (*Node, error) {
 	var err error
 	if n.scorers, err = NewScorers(o.Config); err != nil {
 		return nil, err
+	}
+	for _, spec := range o.Scorers {
+		n.scorers.Registry.Register(spec)
 	}
 	if n.managers, err = config.BuildManagers(o.Config, n.scorers.Registry); err != nil {
 		return nil, errors.Join(err, n.scorers.Close())

@@ -87,17 +87,13 @@ func incoming(ctx context.Context, items int, err error) error {
 }
 
 // ONNX Runtime gives the bindings a text alone. These are the texts of version
-// 1.29 that tell a fault of the item from one of the device.
+// 1.29 that tell a fault of the item from one of the device, and an output whose shape was not
+// foreseen.
 var (
 	outOfMemory = regexp.MustCompile(`(?i)failed to allocate memory|out of memory|std::bad_alloc|bad allocation|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation`)
 	deviceFault = regexp.MustCompile(`CUDA failure|CUDA error|CUBLAS_STATUS|CUBLAS failure|CUDNN_STATUS|CUDNN failure|cudaError`)
+	otherShape  = regexp.MustCompile(`shape verification failed|but the computed output shape`)
 	badItem     = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
-)
-
-// The texts of a terminated run, and of an output whose shape was not foreseen.
-const (
-	terminated = "Exiting due to terminate flag"
-	otherShape = "shape verification failed"
 )
 
 // failedRun classes an error of a run by its text.

@@ -76,11 +76,11 @@ func TestFilesThatAreNoLibraryAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	empty := t.TempDir()
 	for path, says := range map[string]string{
-		write("empty.so", nil):                                       "not a shared library",
+		write("empty.so", nil): "not a shared library",
 		write("lfs.so", []byte("version https://git-lfs.github.com")): "not a shared library",
-		write("cut.so", self[:100]):                                  "not a shared library",
-		write("other.so", self):                                      "it has no OrtGetApiBase",
-		empty:                                                        "holds no libonnxruntime",
+		write("cut.so", self[:100]):                                   "not a shared library",
+		write("other.so", self):                                       "it has no OrtGetApiBase",
+		empty:                                                         "holds no libonnxruntime",
 	} {
 		_, err := ort.Find(path)
 		require.ErrorIs(t, err, infer.ErrUnavailable)

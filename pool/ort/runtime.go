@@ -59,8 +59,8 @@ func load(lib Library) error {
 		return nil
 	}
 	ort.SetSharedLibraryPath(lib.Path)
-	// ORT writes what it logs to the process's stderr, of which a slot keeps the ends.
-	if err := ort.InitializeEnvironment(ort.WithLogLevelError()); err != nil {
+	// What it logs goes to stderr and is in the errors that it returns, too.
+	if err := ort.InitializeEnvironment(ort.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("%w: loading ONNX Runtime %s from %s, where %s or newer is needed: %w", infer.ErrUnavailable, lib.Version, lib.Path, minVersion, err)
 	}
 	loaded.from = lib.Path

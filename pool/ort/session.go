@@ -34,9 +34,11 @@ type Session struct {
 	// trust says which shapes of outputs are foreseen, see foresee. It only falls.
 	trust atomic.Int32
 
+	closing chan struct{} // closed by Close
+	close   sync.Once
+
 	mu     sync.Mutex
 	shapes map[string][][]int // guarded by mu; of the outputs, by those of the inputs
-	closed bool               // guarded by mu
 }
 
 // Which outputs' shapes are foreseen, so that they are written into memory of ours.
@@ -62,7 +64,7 @@ func OpenSession(cfg SessionConfig) (*Session, error) {
 			return nil, err
 		}
 	}
-	s := &Session{cfg: cfg, thread: thread(), shapes: make(map[string][][]int)}
+	s := &Session{cfg: cfg, thread: thread(), closing: make(chan struct{}), shapes: make(map[string][][]int)}
 	s.trust.Store(trustAll)
 	open := s.open
 	if cfg.cuda() {
@@ -210,17 +212,15 @@ func (s *Session) Info() infer.Info { return s.info }
 // Close waits for runs that go on and gives the model's memory back. A second call
 // does nothing.
 func (s *Session) Close() error {
-	s.mu.Lock()
-	again := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if again {
-		return nil
-	}
-	for range cap(s.free) {
-		<-s.free // Run gives it back; nobody takes it any more
-	}
-	return s.session.Destroy()
+	var err error
+	s.close.Do(func() {
+		close(s.closing)
+		for range cap(s.free) {
+			<-s.free // from every run that goes on; none begins any more
+		}
+		err = s.session.Destroy()
+	})
+	return err
 }
 
 // Answer is what a run gave.
@@ -251,18 +251,10 @@ func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-s.free:
-		defer func() { s.free <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, s.ended(ctx, "before the model was free")
+	if err := s.begin(ctx); err != nil {
+		return nil, err
 	}
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return nil, fmt.Errorf("%w: %q is closed", infer.ErrUnavailable, s.cfg.Model.Name)
-	}
+	defer func() { s.free <- struct{}{} }()
 	if s.cfg.cuda() && thread() != s.thread {
 		return nil, fmt.Errorf("%w: %q was opened on another thread, and a CUDA session is used on one", infer.ErrFault, s.cfg.Model.Name)
 	}
@@ -277,6 +269,28 @@ func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 	return a, nil
 }
 
+// begin takes a token, which the caller gives back.
+func (s *Session) begin(ctx context.Context) error {
+	select {
+	case <-s.free:
+	case <-s.closing:
+		return s.gone()
+	case <-ctx.Done():
+		return s.ended(ctx, "before the model was free")
+	}
+	select {
+	case <-s.closing:
+		s.free <- struct{}{}
+		return s.gone()
+	default:
+		return nil
+	}
+}
+
+func (s *Session) gone() error {
+	return fmt.Errorf("%w: %q is closed", infer.ErrUnavailable, s.cfg.Model.Name)
+}
+
 // run tries with as much foresight as has not been wrong yet.
 func (s *Session) run(ctx context.Context, inputs []infer.Tensor) (*Answer, error) {
 	for {
@@ -288,7 +302,7 @@ func (s *Session) run(ctx context.Context, inputs []infer.Tensor) (*Answer, erro
 			return a, nil
 		case ctx.Err() != nil:
 			return nil, s.ended(ctx, "while it ran")
-		case trust > trustNone && strings.Contains(err.Error(), otherShape):
+		case trust > trustNone && otherShape.MatchString(err.Error()):
 			// A model whose outputs' shapes depend on values, or that does not say the truth.
 			s.trust.CompareAndSwap(trust, trust-1)
 		default:

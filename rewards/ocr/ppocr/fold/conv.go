@@ -45,22 +45,28 @@ func (g *graph) weightsOf(n *node) (weights, bool) {
 	return c, true
 }
 
-// channel is the channel that comes out of element i.
-func (c weights) channel(i int) int {
+// each calls do with every stretch of elements that belong to one channel that comes
+// out: from where to where, and the channel.
+func (c weights) each(do func(from, to, channel int)) {
 	d := c.w.dims
-	if c.axis == 1 {
-		return i / int(d[2]*d[3]) % int(d[1])
+	stretch := int(d[2] * d[3])
+	if c.axis == 0 {
+		stretch *= int(d[1])
 	}
-	return i / int(d[1]*d[2]*d[3])
+	for from := 0; stretch > 0 && from < len(c.w.data); from += stretch {
+		do(from, from+stretch, from/stretch%len(c.bias))
+	}
 }
 
 // set gives a convolution other weights: scaled and shifted by channel. The product
 // is rounded once.
 func (g *graph) set(n *node, c weights, scale, bias []float64) {
 	w := &tensor{dims: c.w.dims, data: make([]float32, len(c.w.data))}
-	for i, v := range c.w.data {
-		w.data[i] = normal(float64(v) * scale[c.channel(i)])
-	}
+	c.each(func(from, to, channel int) {
+		for i, v := range c.w.data[from:to] {
+			w.data[from+i] = normal(float64(v) * scale[channel])
+		}
+	})
 	b := &tensor{dims: []int64{int64(len(bias))}, data: make([]float32, len(bias))}
 	for i, v := range bias {
 		b.data[i] = normal(v)
@@ -240,9 +246,11 @@ func (g *graph) takes(n *node, y string) bool {
 func (g *graph) take(n *node, x string, a, b float64) {
 	c, _ := g.weightsOf(n)
 	bias := slices.Clone(c.bias)
-	for i, v := range c.w.data {
-		bias[c.channel(i)] += b * float64(v)
-	}
+	c.each(func(from, to, channel int) {
+		for _, v := range c.w.data[from:to] {
+			bias[channel] += b * float64(v)
+		}
+	})
 	g.set(n, c, slices.Repeat([]float64{a}, len(bias)), bias)
 	n.in[0] = x
 }

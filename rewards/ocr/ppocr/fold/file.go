@@ -18,10 +18,11 @@ func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
 
 // File folds the model at path into folder, which it makes, and returns the path and
 // the SHA-256 of what should be loaded: the folded file, named after the source and
-// its content, or the source itself if nothing is to be folded. The folded file is
-// made anew if it is not byte by byte what it should be, and appears whole or not at
-// all, however many processes make it.
-func File(path, folder string) (folded, sum string, r Report, err error) {
+// its content, or the source itself if nothing is to be folded. want is the SHA-256
+// that the source must have, in lower-case hexadecimal; "" is not checked. The folded
+// file is written again if it is not byte by byte what it should be, and appears whole
+// or not at all, however many processes write it.
+func File(path, want, folder string) (folded, sum string, r Report, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("fold %s: %w", path, err)
@@ -38,14 +39,18 @@ func File(path, folder string) (folded, sum string, r Report, err error) {
 	if err != nil {
 		return "", "", r, err
 	}
+	have := hash(source)
+	if want != "" && have != want {
+		return "", "", r, fmt.Errorf("its SHA-256 is %s, want %s", have, want)
+	}
 	out, r, err := Model(source)
 	if err != nil {
 		return "", "", r, err
 	}
 	if !r.Changed() {
-		return path, hash(source), r, nil
+		return path, have, r, nil
 	}
-	folded = filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".onnx")+"-"+hash(source)[:12]+".folded.onnx")
+	folded = filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".onnx")+"-"+have[:12]+".folded.onnx")
 	if old, err := os.ReadFile(folded); err == nil && bytes.Equal(old, out) {
 		return folded, hash(out), r, nil
 	}

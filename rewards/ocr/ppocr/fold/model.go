@@ -120,7 +120,7 @@ func parse(data []byte) (*graph, error) {
 	err := fields(data, func(f field) error {
 		switch f.number {
 		case modelGraph:
-			if body != nil || f.kind != bytes {
+			if body != nil || f.kind != delimited {
 				return fmt.Errorf("%w: two graphs", errWire)
 			}
 			body = f.data
@@ -141,6 +141,11 @@ func parse(data []byte) (*graph, error) {
 	}
 	if err := fields(body, g.read); err != nil {
 		return nil, err
+	}
+	// An initializer that is an input as well is only a default.
+	for name := range g.fixed {
+		delete(g.consts, name)
+		delete(g.flushed, name)
 	}
 	return g, nil
 }
@@ -263,12 +268,13 @@ func tensorNamed(msg []byte) (string, error) {
 // smallest is the least positive normal number.
 const smallest = 1.1754943508222875e-38
 
-// constant keeps a tensor of floats, its subnormal numbers as 0.
+// constant keeps a tensor of floats, its subnormal numbers as 0. One whose shape does
+// not fit its data is left to the runtime.
 func (g *graph) constant(name string, msg []byte) error {
 	var (
-		t     tensor
-		kind  int64
-		count = 1
+		t    tensor
+		kind int64
+		raw  []byte
 	)
 	err := fields(msg, func(f field) (err error) {
 		switch f.number {
@@ -276,14 +282,14 @@ func (g *graph) constant(name string, msg []byte) error {
 			t.dims, err = f.ints(t.dims)
 		case tensorType:
 			kind = int64(f.value)
-		case tensorFloats, tensorRaw:
+		case tensorFloats:
 			if f.kind == fixed32 {
 				t.data = append(t.data, math.Float32frombits(uint32(f.value)))
-				return nil
-			}
-			if kind == elementFloat || f.number == tensorFloats {
+			} else {
 				t.data = appendFloats(t.data, f.data)
 			}
+		case tensorRaw:
+			raw = f.data
 		case tensorExternal:
 			err = fmt.Errorf("%w: weights in another file", errUnknown)
 		}
@@ -292,17 +298,9 @@ func (g *graph) constant(name string, msg []byte) error {
 	if err != nil || kind != elementFloat {
 		return err
 	}
-	for _, d := range t.dims {
-		if d < 0 || d > int64(len(t.data)) {
-			return fmt.Errorf("%w: tensor %q has %d numbers for shape %v", errWire, name, len(t.data), t.dims)
-		}
-		count *= int(d)
-		if count > len(t.data) {
-			break
-		}
-	}
-	if count != len(t.data) {
-		return fmt.Errorf("%w: tensor %q has %d numbers for shape %v", errWire, name, len(t.data), t.dims)
+	t.data = appendFloats(t.data, raw)
+	if elements(t.dims) != len(t.data) {
+		return nil
 	}
 	for i, v := range t.data {
 		if v != 0 && v < smallest && v > -smallest {
@@ -312,6 +310,18 @@ func (g *graph) constant(name string, msg []byte) error {
 	}
 	g.consts[name] = &t
 	return nil
+}
+
+// elements is the product of sizes, -1 if it is beyond what a file holds.
+func elements(dims []int64) int {
+	n := int64(1)
+	for _, d := range dims {
+		if d < 0 || d > maxFile || n*d > maxFile {
+			return -1
+		}
+		n *= d
+	}
+	return int(n)
 }
 
 func appendFloats(dst []float32, data []byte) []float32 {

@@ -48,7 +48,7 @@ func (g *graph) fold() Report {
 	if g.opset < 11 || g.opset > 17 {
 		return r
 	}
-	g.aliases()
+	g.straighten()
 	r.HardSwish = g.each(g.hardSwish)
 	r.Before = g.each(g.intoConv)
 	for _, n := range slices.Clone(g.nodes) {
@@ -79,11 +79,17 @@ func (g *graph) each(rule func(n *node) bool) int {
 	return count
 }
 
-// aliases makes constants of what Identity hands on of them.
-func (g *graph) aliases() {
+// straighten takes out the nodes that hand on a value under another name.
+func (g *graph) straighten() {
+	alias := map[string]string{}
 	for _, n := range g.nodes {
-		if n.op == "Identity" && len(n.in) == 1 && len(n.out) == 1 && g.consts[n.in[0]] != nil {
-			g.consts[n.out[0]] = g.consts[n.in[0]]
+		for i, in := range n.in {
+			if to, ok := alias[in]; ok {
+				n.in[i], n.raw = to, nil
+			}
+		}
+		if n.op == "Identity" && n.domain == "" && len(n.in) == 1 && len(n.out) == 1 && !g.fixed[n.out[0]] {
+			alias[n.out[0]], n.gone = n.in[0], true
 		}
 	}
 }
@@ -157,7 +163,7 @@ func (g *graph) is(name string, v float32) bool {
 	return ok && got == v
 }
 
-// fresh makes a constant.
+// constOf makes a constant for the node that gives like.
 func (g *graph) constOf(like string, t *tensor) string {
 	name := fmt.Sprintf("fold:%d:%s", len(g.fresh), like)
 	g.consts[name] = t

@@ -12,10 +12,10 @@ import (
 
 // The wire types.
 const (
-	varint  = 0
-	fixed64 = 1
-	bytes   = 2
-	fixed32 = 5
+	varint    = 0
+	fixed64   = 1
+	delimited = 2
+	fixed32   = 5
 )
 
 // field is one field of a message.
@@ -71,7 +71,7 @@ func next(msg []byte) (field, []byte, error) {
 			f.value = binary.LittleEndian.Uint64(rest)
 		}
 		rest = rest[n:]
-	case bytes:
+	case delimited:
 		size, n := binary.Uvarint(rest)
 		if n <= 0 || size > uint64(len(rest)-n) {
 			return field{}, nil, errWire
@@ -85,7 +85,7 @@ func next(msg []byte) (field, []byte, error) {
 }
 
 func appendBytes[T ~string | ~[]byte](dst []byte, number int, data T) []byte {
-	dst = binary.AppendUvarint(dst, uint64(number)<<3|bytes)
+	dst = binary.AppendUvarint(dst, uint64(number)<<3|delimited)
 	dst = binary.AppendUvarint(dst, uint64(len(data)))
 	return append(dst, data...)
 }
@@ -104,7 +104,7 @@ func (f field) ints(dst []int64) ([]int64, error) {
 	if f.kind == varint {
 		return append(dst, int64(f.value)), nil
 	}
-	if f.kind != bytes {
+	if f.kind != delimited {
 		return nil, errWire
 	}
 	for data := f.data; len(data) > 0; {

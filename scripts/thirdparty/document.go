@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/models"
+)
+
+const head = `# Third-party software
+
+What of others is linked into rewardloop, loaded by it, or downloaded by it and by
+make. ` + "`go run ./scripts/thirdparty`" + ` writes this list; a test holds it to the code.
+rewardloop itself is under Apache-2.0, see ` + "`LICENSE`" + `.
+
+The image holds the texts: those of the Go modules and of ONNX Runtime in ` + "`/licenses`" + `, those of
+Debian's packages in ` + "`/usr/share/doc/<package>/copyright`" + `. Models that are built into an image are
+under Apache-2.0 with the text of ` + "`/licenses/LICENSE`" + `.
+`
+
+const modulesHead = `
+## Go modules, linked into the binary
+
+The module's path is its address. What is listed is what a full build for Linux links (tag
+` + "`tesseract`" + `, amd64 and arm64), not everything that go.mod needs for tests.
+
+| module | version | licence |
+|---|---|---|
+`
+
+const libraries = `
+## Libraries in C and C++
+
+| library | version | licence | how it comes | source |
+|---|---|---|---|---|
+| ONNX Runtime | %[1]s | MIT | loaded when a model is run; ` + "`make ort`" + ` and the image take it out of the Python wheel, or ` + "`make ort`" + ` out of the npm package onnxruntime-node; what it contains is in its ThirdPartyNotices.txt | https://github.com/microsoft/onnxruntime |
+| Tesseract | 5 | Apache-2.0 | linked with the tag tesseract; Debian's libtesseract5 | https://github.com/tesseract-ocr/tesseract |
+| Tesseract's program and English model | 5 | Apache-2.0 | Debian's tesseract-ocr, tesseract-ocr-eng | https://github.com/tesseract-ocr/tessdata_fast |
+| Leptonica | 1.82 or newer | BSD-2-Clause | linked with the tag tesseract; Debian's liblept5 | https://github.com/DanBloomberg/leptonica |
+| C library | the system's | LGPL-2.1-or-later | linked where cgo is on; Debian's libc6 | https://sourceware.org/glibc |
+| C++ and compiler run-time libraries | the system's | GPL-3.0-or-later WITH GCC-exception-3.1 | needed by ONNX Runtime and Tesseract; Debian's libstdc++6 and libgcc-s1 | https://gcc.gnu.org |
+
+What these packages of Debian depend on comes with them, with its licences.
+No npm package is used but onnxruntime-node %[1]s, and of that only the library.
+`
+
+const pythonHead = `
+## Python packages
+
+For the Python client, tests and benchmarks. None is part of the binary or of the image. Licences are
+those that the packages state of themselves; wheels with libraries of others list those in their metadata.
+
+`
+
+const modelsHead = `
+## Models
+
+Downloaded by ` + "`rewardloop models pull`" + ` and ` + "`make models`" + `, not part of the repository.
+
+| model | file | bytes | licence | source |
+|---|---|---|---|---|
+`
+
+// document is THIRD_PARTY.md.
+func document(root string, linked []module) ([]byte, error) {
+	ort, err := ortVersion(root)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	b.WriteString(modulesHead)
+	b.WriteString("| [Go](https://go.dev), runtime and standard library | of the toolchain | BSD-3-Clause |\n")
+	for _, m := range linked {
+		fmt.Fprintf(&b, "| [%s](https://%s) | %s | %s |\n", m.path, m.path, m.version, m.licence)
+	}
+	fmt.Fprintf(&b, libraries, ort)
+	packages, err := distributions(root)
+	if err != nil {
+		return nil, err
+	}
+	table, err := pythonTable(packages)
+	if err != nil {
+		return nil, err
+	}
+	b.WriteString(pythonHead)
+	b.WriteString(table)
+	b.WriteString(modelsHead)
+	for _, m := range models.Catalogue() {
+		for _, f := range m.Files {
+			holder := cmp.Or(m.Licence.Holder, "holder unknown")
+			fmt.Fprintf(&b, "| %s | %s | %d | [%s](%s), %s | `%s` |\n", m.Name, f.Name, f.Size, m.Licence.SPDX, m.Licence.URL, holder, f.Source)
+		}
+	}
+	return []byte(b.String()), nil
+}
+
+var ortLine = regexp.MustCompile(`(?m)^ORT_VERSION=([0-9.]+)$`)
+
+// ortVersion is the version that the scripts pin.
+func ortVersion(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "scripts", "lib.sh"))
+	if err != nil {
+		return "", err
+	}
+	m := ortLine.FindSubmatch(text)
+	if m == nil {
+		return "", errors.New("scripts/lib.sh pins no ORT_VERSION")
+	}
+	return string(m[1]), nil
+}

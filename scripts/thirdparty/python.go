@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// distribution is a Python package that some file of the repository asks for.
+type distribution struct {
+	name, version string // version as the file says it: ==1.2, >=1; "": any
+	file          string // which asks for it
+}
+
+// pythonLicences are those that the packages state of themselves, and where their
+// sources are. Wheels may contain libraries under other licences, which they list.
+func pythonLicences() map[string][2]string {
+	return map[string][2]string{
+		"mypy":                   {"MIT", "https://github.com/python/mypy"},
+		"numpy":                  {"BSD-3-Clause", "https://github.com/numpy/numpy"},
+		"onnx":                   {"Apache-2.0", "https://github.com/onnx/onnx"},
+		"onnxruntime":            {"MIT", "https://github.com/microsoft/onnxruntime"},
+		"onnxruntime-gpu":        {"MIT", "https://github.com/microsoft/onnxruntime"},
+		"opencv-python-headless": {"Apache-2.0", "https://github.com/opencv/opencv-python"},
+		"pillow":                 {"MIT-CMU", "https://github.com/python-pillow/Pillow"},
+		"pyclipper":              {"MIT", "https://github.com/fonttools/pyclipper"},
+		"rapidocr":               {"Apache-2.0", "https://github.com/RapidAI/RapidOCR"},
+		"ray":                    {"Apache-2.0", "https://github.com/ray-project/ray"},
+		"ruff":                   {"MIT", "https://github.com/astral-sh/ruff"},
+		"setuptools":             {"MIT", "https://github.com/pypa/setuptools"},
+		"shapely":                {"BSD-3-Clause", "https://github.com/shapely/shapely"},
+		"torch":                  {"BSD-3-Clause", "https://github.com/pytorch/pytorch"},
+		"websockets":             {"BSD-3-Clause", "https://github.com/python-websockets/websockets"},
+	}
+}
+
+var (
+	requirement = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*([^;#]*)`)
+	// tomlLists are those of a pyproject.toml that name packages; optional ones stand
+	// in a table of their own, under any name.
+	tomlLists     = regexp.MustCompile(`(?ms)^(?:requires|dependencies)\s*=\s*\[(.*?)^?\]\s*$`)
+	tomlOptional  = regexp.MustCompile(`(?ms)^\[project\.optional-dependencies\]\n(.*?)(?:^\[|\z)`)
+	tomlStrings   = regexp.MustCompile(`"([^"]+)"|'([^']+)'`)
+	normalised    = regexp.MustCompile(`[-_.]+`)
+	requirementsF = regexp.MustCompile(`^requirements[A-Za-z0-9._-]*\.txt$`)
+)
+
+// distributions returns what the requirement files below root name, in the order
+// of names and files. Folders that begin with a dot hold caches.
+func distributions(root string) ([]distribution, error) {
+	var all []distribution
+	err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && at != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || !requirementsF.MatchString(d.Name()) && d.Name() != "pyproject.toml":
+			return nil
+		}
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		for _, line := range lines(d.Name(), string(text)) {
+			if m := requirement.FindStringSubmatch(line); m != nil {
+				name := strings.ToLower(normalised.ReplaceAllString(m[1], "-"))
+				all = append(all, distribution{name, strings.ReplaceAll(strings.TrimSpace(m[2]), " ", ""), filepath.ToSlash(file)})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b distribution) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.file, b.file)) })
+	return all, err
+}
+
+// lines are the requirements in a file.
+func lines(name, text string) []string {
+	var all []string
+	if name != "pyproject.toml" {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != '-' {
+				all = append(all, line)
+			}
+		}
+		return all
+	}
+	var within []string
+	for _, form := range []*regexp.Regexp{tomlLists, tomlOptional} {
+		for _, m := range form.FindAllStringSubmatch(text, -1) {
+			within = append(within, m[1])
+		}
+	}
+	for _, part := range within {
+		for _, m := range tomlStrings.FindAllStringSubmatch(part, -1) {
+			all = append(all, cmp.Or(m[1], m[2]))
+		}
+	}
+	return all
+}
+
+// pythonTable is a Markdown table of them.
+func pythonTable(all []distribution) (string, error) {
+	known := pythonLicences()
+	var b strings.Builder
+	b.WriteString("| package | version | licence | asked for by | source |\n|---|---|---|---|---|\n")
+	var faults []error
+	for _, d := range all {
+		k, ok := known[d.name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s asks for %s, whose licence scripts/thirdparty/python.go does not know: add it", d.file, d.name))
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | `%s` | %s |\n", d.name, cmp.Or(d.version, "any"), k[0], d.file, k[1])
+	}
+	return b.String(), errors.Join(faults...)
+}
