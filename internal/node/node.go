@@ -77,6 +77,7 @@ func New(o Options) (*Node, error) {
 	for _, spec := range o.Scorers {
 		n.scorers.Registry.Register(spec)
 	}
+	n.metrics.MustRegister(devices{n.scorers.Readers})
 	if n.managers, err = config.BuildManagers(o.Config, n.scorers.Registry); err != nil {
 		return nil, errors.Join(err, n.scorers.Close())
 	}

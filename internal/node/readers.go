@@ -224,6 +224,17 @@ func (r *Readers) Children() map[string]slot.Stats {
 	return out
 }
 
+// Pool is what the devices are doing and have done.
+func (r *Readers) Pool() pool.Stats {
+	r.mu.Lock()
+	p := r.pool
+	r.mu.Unlock()
+	if p == nil {
+		return pool.Stats{}
+	}
+	return p.Stats()
+}
+
 // Flush tells the devices that no more is coming for now: what waits for company to
 // fill a batch is run.
 func (r *Readers) Flush() {

@@ -20,7 +20,7 @@ func (g *graph) weightsOf(n *node) (weights, bool) {
 		return weights{}, false
 	}
 	w := g.consts[n.in[1]]
-	if w == nil || len(w.dims) != 4 {
+	if w == nil || len(w.dims) != 4 || len(w.data) == 0 {
 		return weights{}, false
 	}
 	c := weights{w: w}

@@ -22,7 +22,7 @@ func block(next ...op) model {
 		consts: map[string]array{
 			"w": filled(r, 4, 3, 3, 3), "b": filled(r, 4), "s1": one(1.7), "t1": one(-.4), "s2": one(.6), "t2": one(.3),
 			"zero": one(0), "three": one(3), "six": one(6), "w2": filled(r, 2, 4, 1, 1), "b2": filled(r, 2), "wd": filled(r, 4, 1, 3, 3),
-			"gamma": filled(r, 2), "beta": filled(r, 2), "mean": filled(r, 2), "var": array{dims: []int{2}, data: []float32{.5, 2}},
+			"gamma": filled(r, 2), "beta": filled(r, 2), "mean": filled(r, 2), "var": {dims: []int{2}, data: []float32{.5, 2}},
 			"wt": filled(r, 2, 3, 2, 2), "bt": filled(r, 1, 3, 1, 1), "wg": filled(r, 4, 4, 1, 1),
 		},
 		ops: append([]op{
@@ -86,7 +86,7 @@ func TestTwoUsersOfWhichOnePadsGetANormalisation(t *testing.T) {
 		op{"Conv", []string{"a2", "wg"}, "v", nil},
 		op{"Add", []string{"u", "v"}, "y", nil},
 	))
-	assert.Equal(t, "Conv HardSigmoid Mul BatchNormalization Conv Conv Add", kinds)
+	assert.Equal(t, "Conv HardSigmoid Mul BatchNormalization Conv Conv Add", kinds) //nolint:dupword // two convolutions
 }
 
 func TestNormalisationsAndBiasesGoIntoConvolutionsOfBothKinds(t *testing.T) {
@@ -182,7 +182,7 @@ func TestADefaultOfAnInputIsNoConstant(t *testing.T) {
 	m := block(op{"Conv", []string{"a2", "w2", "b2"}, "y", nil})
 	m.inputs = []string{"s1", "w2"}
 	kinds, r := same(t, m)
-	assert.Equal(t, "Conv Mul Add HardSigmoid Mul Mul Add Conv", kinds)
+	assert.Equal(t, "Conv Mul Add HardSigmoid Mul Mul Add Conv", kinds) //nolint:dupword // two products
 	assert.Zero(t, r.Before)
 }
 

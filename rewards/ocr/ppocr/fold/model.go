@@ -147,7 +147,21 @@ func parse(data []byte) (*graph, error) {
 		delete(g.consts, name)
 		delete(g.flushed, name)
 	}
-	return g, nil
+	return g, g.single()
+}
+
+// single checks that no value is given twice, on which the rules build.
+func (g *graph) single() error {
+	given := map[string]bool{}
+	for _, n := range g.nodes {
+		for _, name := range n.out {
+			if given[name] && name != "" {
+				return fmt.Errorf("%w: two nodes give %q", errUnknown, name)
+			}
+			given[name] = true
+		}
+	}
+	return nil
 }
 
 func (g *graph) readOpset(msg []byte) error {

@@ -1,0 +1,88 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/pool"
+)
+
+// devices collects what the scorers' devices and child processes count, at the
+// moment they are asked.
+type devices struct{ readers *Readers }
+
+var _ prometheus.Collector = devices{}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("rewardloop_"+name, help, labels, nil)
+}
+
+//nolint:gochecknoglobals // tables
+var (
+	deviceSlots   = desc("pool_slots", "Batches that a device can run at once; 0 until it is open.", "device")
+	deviceRunning = desc("pool_running", "Batches that a device runs.", "device")
+	deviceQueued  = desc("pool_queued", "Items that wait for a slot or for room in the queue.", "device")
+	deviceFailed  = desc("pool_open_failures_total", "Tries to open a device that failed.", "device")
+
+	modelItems   = desc("pool_items_total", "Items that are over, by how they ended.", "device", "model", "end")
+	modelBatches = desc("pool_batches_total", "Batches that went well.", "device", "model")
+	modelFaults  = desc("pool_faults_total", "Runs that failed and rows that held NaN or an infinity.", "device", "model")
+	modelSplits  = desc("pool_splits_total", "Runs that had no memory and were halved.", "device", "model")
+	modelRetries = desc("pool_retries_total", "Items that were run again.", "device", "model")
+	modelWaits   = desc("pool_waits_total", "Times that a free slot was kept for a fuller batch.", "device", "model")
+	modelQueue   = desc("pool_queue_seconds_total", "Time that items spent queued.", "device", "model")
+	modelBusy    = desc("pool_busy_seconds_total", "Time that slots spent on batches.", "device", "model")
+	modelLoads   = desc("pool_load_failures_total", "Tries to load a model that failed.", "device", "model")
+
+	childrenReady    = desc("children", "Child processes that can work.", "of")
+	childrenRestarts = desc("children_restarts_total", "Child processes that replaced another.", "of")
+)
+
+// Describe implements prometheus.Collector. What is collected depends on which
+// devices are in use, so nothing is promised.
+func (d devices) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (d devices) Collect(to chan<- prometheus.Metric) {
+	for of, stats := range d.readers.Children() {
+		children(to, of, stats)
+	}
+	for _, s := range d.readers.Pool().Devices {
+		device(to, s)
+	}
+}
+
+func children(to chan<- prometheus.Metric, of string, s slot.Stats) {
+	gauge(to, childrenReady, len(s.PIDs), of)
+	count(to, childrenRestarts, float64(s.Restarts), of)
+}
+
+func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
+	gauge(to, deviceSlots, s.Slots, s.Device)
+	gauge(to, deviceRunning, s.Running, s.Device)
+	gauge(to, deviceQueued, s.Queued+s.Waiting, s.Device)
+	count(to, deviceFailed, float64(s.OpenFailures), s.Device)
+	for _, m := range s.Models {
+		labels := []string{s.Device, m.Model.Name}
+		t := m.Total
+		count(to, modelLoads, float64(m.LoadFailures), labels...)
+		for end, n := range map[string]uint64{"answered": t.Items, "failed": t.Failed, "expired": t.Expired, "left": t.Left} {
+			count(to, modelItems, float64(n), append(labels, end)...)
+		}
+		count(to, modelBatches, float64(t.Batches), labels...)
+		count(to, modelFaults, float64(t.Faults), labels...)
+		count(to, modelSplits, float64(t.Splits), labels...)
+		count(to, modelRetries, float64(t.Retries), labels...)
+		count(to, modelWaits, float64(t.Waits), labels...)
+		count(to, modelQueue, t.Queue.Seconds(), labels...)
+		count(to, modelBusy, t.Busy.Seconds(), labels...)
+	}
+}
+
+func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, n int, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+}
+
+func count(to chan<- prometheus.Metric, d *prometheus.Desc, n float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n, labels...)
+}
