@@ -1,9 +1,13 @@
 package media_test
 
 import (
+	"bytes"
 	"context"
+	"image"
+	"image/jpeg"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,4 +87,18 @@ func TestDecoderSeesThePixelsThatPILSees(t *testing.T) {
 			assert.LessOrEqual(t, worst, limit)
 		})
 	}
+}
+
+// A camera's note that the picture lies on its side does not turn it.
+func TestAnOrientationOfEXIFIsNotApplied(t *testing.T) {
+	t.Parallel()
+	var plain bytes.Buffer
+	require.NoError(t, jpeg.Encode(&plain, image.NewGray(image.Rect(0, 0, 24, 8)), nil))
+	// An APP1 segment: TIFF, big endian, one entry 0x0112 (orientation), SHORT, 6.
+	exif := "Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
+	turned := slices.Concat(plain.Bytes()[:2], []byte{0xff, 0xe1, 0, byte(len(exif) + 2)}, []byte(exif), plain.Bytes()[2:])
+	d := decoder(t, media.Config{})
+	p, err := d.Decode(t.Context(), encoded(rewards.JPEG, turned))
+	require.NoError(t, err)
+	require.Equal(t, [2]int{24, 8}, [2]int{p.Width, p.Height})
 }
