@@ -41,7 +41,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race test-gpu lint fmt bench bench-ocr fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu lint fmt bench bench-ocr fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,10 @@ test: ## everything CI checks: format, vet, three builds, Python tests, go test 
 race: ## all Go tests COUNT times (5) under the race detector, shuffled
 	@scripts/deps.sh debian go python
 	@scripts/gotest.sh -race -count=$(COUNT)
+
+storm: ## children die every second over 5,300 samples; memory over 10,000 pictures (a quarter of an hour)
+	@scripts/deps.sh debian pip go
+	@scripts/storm.sh
 
 test-gpu: ## the tests that need an NVIDIA card, where there is one
 	@scripts/deps.sh compiler go
