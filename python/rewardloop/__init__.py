@@ -1,0 +1,76 @@
+"""Streams finished samples to a reward loop and hands their rewards out.
+
+>>> async with rewardloop.connect("ws://127.0.0.1:8080", run="flow") as loop:   # doctest: +SKIP
+...     result = await loop.submit(
+...         rewardloop.Sample(prompt="a red cube", media=rewardloop.image(pixels, layout="HWC"))
+...     )
+...     print(result.outcome, result.reward_score)
+
+rewardloop.Client is the same for code without an event loop.
+"""
+
+from .blocking import BlockingPending, Client, connect_sync
+from .config import Config
+from .errors import (
+    ClosedError,
+    ConnectError,
+    ForkedError,
+    HelloRefusedError,
+    InFlightError,
+    InputError,
+    LostError,
+    QueueFullError,
+    RewardloopError,
+    SampleFailedError,
+    TakenOverError,
+    TooLargeError,
+    UnreadError,
+)
+from .launch import Server, launch
+from .loop import Loop, Pending, connect
+from .media import Media, audio, encode, frames, image, latent, video
+from .result import GroupStats, Outcome, Result, Substitute, TermError
+from .sample import Sample
+from .scores import RmScores, rm_scores
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BlockingPending",
+    "Client",
+    "ClosedError",
+    "Config",
+    "ConnectError",
+    "ForkedError",
+    "GroupStats",
+    "HelloRefusedError",
+    "InFlightError",
+    "InputError",
+    "Loop",
+    "LostError",
+    "Media",
+    "Outcome",
+    "Pending",
+    "QueueFullError",
+    "Result",
+    "RewardloopError",
+    "RmScores",
+    "Sample",
+    "SampleFailedError",
+    "Server",
+    "Substitute",
+    "TakenOverError",
+    "TermError",
+    "TooLargeError",
+    "UnreadError",
+    "audio",
+    "connect",
+    "connect_sync",
+    "encode",
+    "frames",
+    "image",
+    "latent",
+    "launch",
+    "rm_scores",
+    "video",
+]

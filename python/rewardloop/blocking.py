@@ -1,0 +1,320 @@
+"""The client for code without an event loop: the same, run by a thread of its own.
+
+The life of a Client: the constructor starts a daemon thread with an event loop and connects, or raises
+within connect_timeout. Samples are encoded by the caller's thread and handed over; their futures are
+those of concurrent.futures. Any thread may call. close(), the end of a with block, or the end of the
+interpreter stops the thread. After a fork the child has no such thread: every call says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .config import Config
+from .engine import Engine
+from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
+from .loop import MAX_UNREAD
+from .result import Result
+from .sample import Sample
+
+_T = TypeVar("_T")
+
+#: Seconds that the end of the interpreter waits for each client.
+_EXIT_TIMEOUT = 3.0
+#: Seconds that a call to the thread may take beyond its own deadline.
+_CALL_TIMEOUT = 30.0
+
+
+class BlockingPending(concurrent.futures.Future[Result]):
+    """The result of one sample: result(timeout) waits for it. cancel() takes the sample back."""
+
+    def __init__(self, sample_id: str, owner: Client) -> None:
+        super().__init__()
+        self.id = sample_id
+        self._owner = owner
+
+    def result(self, timeout: float | None = None) -> Result:
+        """The result, or what close() or a lost connection made of it."""
+        self._owner._check_fork()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Why there is no result, once that is known."""
+        self._owner._check_fork()
+        return super().exception(timeout)
+
+    def cancel(self) -> bool:
+        """Gives the result up and takes the sample back."""
+        self._owner._check_fork()
+        did = super().cancel()
+        if did:
+            self.set_running_or_notify_cancel()
+            self._owner._post(lambda engine: engine.take_back([self.id]))
+        return did
+
+
+class Client:
+    """A connection to a reward loop for any thread. Config has the settings."""
+
+    def __init__(self, url: str, *, run: str, **settings: Any) -> None:
+        self._cfg = Config(url=url, run=run, **settings)
+        self._pid = os.getpid()
+        self._unread: deque[Result] = deque()  # guarded by _news
+        self._dropped = 0  # guarded by _news
+        self._ended: RewardloopError | None = None  # guarded by _news
+        self._news = threading.Condition()
+        self._room = threading.BoundedSemaphore(self._cfg.max_pending)
+        self._aio = asyncio.new_event_loop()
+        self._engine: Engine | None = None  # set before __init__ returns
+        self._thread = threading.Thread(target=self._main, name="rewardloop", daemon=True)
+        self._thread.start()
+        try:
+            self._engine = self._wait(self._open(), self._cfg.connect_timeout)
+        except BaseException:
+            self._stop_thread()
+            raise
+        _CLIENTS.add(self)
+
+    def _main(self) -> None:
+        try:
+            self._aio.run_forever()
+        finally:
+            self._aio.close()
+
+    async def _open(self) -> Engine:
+        engine = Engine(self._cfg, self._take, self._end)
+        await engine.start()
+        return engine
+
+    # --- what a trainer calls ------------------------------------------------------------------
+
+    def submit(self, sample: Sample, *, timeout: float | None = None) -> BlockingPending:
+        """Takes a sample. Waits while max_pending are without a result, at most timeout seconds."""
+        frame = self._check().encode(sample)
+        if not self._room.acquire(timeout=timeout):
+            self._check()
+            raise QueueFullError(f"{self._cfg.max_pending} samples are without a result (max_pending) after {timeout} s")
+        pending = BlockingPending(sample.id, self)
+
+        def done(outcome: Result | RewardloopError) -> None:
+            self._room.release()
+            _settle(pending, outcome)
+
+        def admit(engine: Engine) -> None:
+            try:
+                engine.admit(sample, frame, done)
+            except RewardloopError as err:
+                done(err)
+
+        try:
+            self._post(admit)
+        except BaseException:
+            self._room.release()
+            raise
+        return pending
+
+    def score(self, samples: Iterable[Sample], *, timeout: float | None = None) -> list[Result]:
+        """Submits all and returns their results in the same order; TimeoutError after timeout seconds.
+
+        When it raises, the samples that have no result are taken back.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        waiting: list[BlockingPending] = []
+        try:
+            for sample in samples:
+                waiting.append(self.submit(sample, timeout=_left(end)))
+            return [p.result(_left(end)) for p in waiting]
+        except BaseException as err:
+            if not isinstance(err, ForkedError):
+                for p in waiting:
+                    p.cancel()
+            if isinstance(err, concurrent.futures.TimeoutError | QueueFullError):
+                raise TimeoutError(f"no results for all samples within {timeout} s") from err
+            raise
+
+    def results(self, n: int | None = None, *, timeout: float | None = None) -> Iterator[Result]:
+        """Yields results as they come, each once: n of them, or until close().
+
+        TimeoutError if the next one takes longer than timeout seconds. What came before the call is
+        yielded too, up to the latest 4096; UnreadError says when there were more.
+        """
+        count = 0
+        while n is None or count < n:
+            self._check_fork()
+            result = self._next(timeout)
+            if result is None:
+                return
+            yield result
+            count += 1
+
+    def step(self, step: int, expected: int, *, split: str = "train", total: bool = False) -> None:
+        """As Loop.step."""
+        self._call(lambda engine: engine.declare(step, expected, split, total))
+
+    def end_of_step(self, step: int, *, split: str = "train") -> None:
+        """As Loop.end_of_step."""
+        self._call(lambda engine: engine.end_of_step(step, split))
+
+    def cancel(self, *ids: str) -> None:
+        """As Loop.cancel: each sample still gets its one result."""
+        self._call(lambda engine: engine.take_back(ids))
+
+    @property
+    def epoch(self) -> int:
+        """As Loop.epoch."""
+        return self._check().epoch
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """As Loop.profiles."""
+        return self._check().profiles
+
+    @property
+    def pending(self) -> int:
+        """As Loop.pending."""
+        return len(self._check().calls)
+
+    @property
+    def connected(self) -> bool:
+        """As Loop.connected."""
+        return self._check().connected
+
+    @property
+    def draining(self) -> bool:
+        """As Loop.draining."""
+        return self._check().draining
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """As Loop.problems."""
+        return tuple(self._check().problems)
+
+    def close(self) -> None:
+        """Ends the connection; what has no result fails with ClosedError. Twice does no harm."""
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        _CLIENTS.discard(self)
+        try:
+            if self._engine is not None:
+                self._wait(self._engine.close(), 0.0)
+        finally:
+            self._end(ClosedError("the client is closed"))
+            self._stop_thread()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # --- between the threads -------------------------------------------------------------------
+
+    def _check_fork(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"this client was made in process {self._pid}, this is {os.getpid()}: its thread and socket did not come "
+                "along; make another one after the fork"
+            )
+
+    def _check(self) -> Engine:
+        self._check_fork()
+        if self._engine is None or self._ended is not None or not self._thread.is_alive():
+            raise self._ended or ClosedError("the client is closed")
+        return self._engine
+
+    def _post(self, what: Callable[[Engine], None]) -> None:
+        """Has something done by the thread, without waiting."""
+        engine = self._check()
+        try:
+            self._aio.call_soon_threadsafe(what, engine)
+        except RuntimeError:  # closed in between
+            raise ClosedError("the client is closed") from None
+
+    def _call(self, what: Callable[[Engine], None]) -> None:
+        engine = self._check()
+
+        async def run() -> None:
+            what(engine)
+
+        self._wait(run(), 0.0)
+
+    def _wait(self, what: Coroutine[Any, Any, _T], seconds: float) -> _T:
+        """Runs a coroutine in the thread and waits for it."""
+        if threading.current_thread() is self._thread:
+            what.close()
+            raise RuntimeError("called from a callback in the client's own thread, which cannot wait for itself")
+        future = asyncio.run_coroutine_threadsafe(what, self._aio)
+        try:
+            return future.result(seconds + _CALL_TIMEOUT)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _take(self, result: Result) -> None:
+        with self._news:
+            if len(self._unread) >= MAX_UNREAD:
+                self._unread.popleft()
+                self._dropped += 1
+            self._unread.append(result)
+            self._news.notify()
+
+    def _end(self, err: RewardloopError) -> None:
+        with self._news:
+            self._ended = self._ended or err
+            self._news.notify_all()
+
+    def _next(self, timeout: float | None) -> Result | None:
+        with self._news:
+            if not self._news.wait_for(lambda: self._unread or self._dropped or self._ended, timeout):
+                raise TimeoutError(f"no result within {timeout} s")
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                raise UnreadError(dropped, MAX_UNREAD)
+            if self._unread:
+                return self._unread.popleft()
+            if self._ended is None or isinstance(self._ended, ClosedError):
+                return None
+            raise self._ended
+
+    def _stop_thread(self) -> None:
+        self._aio.call_soon_threadsafe(self._aio.stop)
+        self._thread.join(_EXIT_TIMEOUT)
+
+
+def _settle(pending: BlockingPending, outcome: Result | RewardloopError) -> None:
+    try:
+        if isinstance(outcome, Result):
+            pending.set_result(outcome)
+        else:
+            pending.set_exception(outcome)
+    except concurrent.futures.InvalidStateError:
+        pass  # cancelled
+
+
+def connect_sync(url: str, *, run: str, **settings: Any) -> Client:
+    """``with connect_sync(url, run=...) as client:``; the same as Client(...)."""
+    return Client(url, run=run, **settings)
+
+
+def _left(end: float | None) -> float | None:
+    return None if end is None else max(end - time.monotonic(), 0.0)
+
+
+#: Clients that are open, for the end of the interpreter.
+_CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_CLIENTS):
+        client.close()

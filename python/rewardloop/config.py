@@ -1,0 +1,145 @@
+"""Where to, as whom, and within which bounds."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from .errors import InputError
+
+PROTOCOL = "rewardloop.v1"
+_PATH = "/v1/stream"
+_MAX_NAME_BYTES = 512
+
+
+def own_name() -> str:
+    """A client name that no other process has: a connection takes over that of its namesake."""
+    return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The settings of a connection. url and run are required."""
+
+    #: ws://host:port or wss://host:port; the path /v1/stream is added if there is none.
+    url: str
+    #: The training run.
+    run: str
+    #: The bearer token, or the file that holds it, which is read at every dial. Neither is ever printed.
+    token: str | None = field(default=None, repr=False)
+    token_file: str | os.PathLike[str] | None = None
+    #: The reward profile of samples that name none; empty: the server's default.
+    profile: str = ""
+    #: none, group_mean, zero or value:<x>: what stands in for a missing score; empty: the profile's.
+    on_sample_failure: str = ""
+    #: This sender among the run's; a name of its own if left out.
+    client: str = field(default_factory=own_name)
+    #: The run's epoch to join; 0: the current one, or a new one if nobody is connected.
+    epoch: int = 0
+    #: Connections: the first for everything small, the others for messages over 1 MiB, which would
+    #: make it wait. They are dialled when the first such message comes.
+    lanes: int = 2
+    #: Seconds for a connection to be made, hello and welcome included.
+    connect_timeout: float = 10.0
+    #: Seconds for which a lost connection is tried again before everything unanswered fails.
+    reconnect_for: float = 300.0
+    #: Samples without a result that the client holds at once.
+    max_pending: int = 16384
+    #: For wss URLs: a context, or the CA to trust and a certificate to show (PEM files).
+    tls: ssl.SSLContext | None = None
+    tls_ca: str | os.PathLike[str] | None = None
+    tls_cert: str | os.PathLike[str] | None = None
+    tls_key: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_url()
+        for name in ("run", "profile", "client", "on_sample_failure"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or len(value.encode(errors="replace")) > _MAX_NAME_BYTES:
+                raise InputError(f"want a string of at most {_MAX_NAME_BYTES} bytes", field=name)
+        if not self.run or self.run.startswith("_"):
+            raise InputError(f"{self.run!r}; a run needs a name that does not begin with _", field="run")
+        if self.token is not None and self.token_file is not None:
+            raise InputError("give token or token_file, not both", field="token")
+        for name, low, high in (("lanes", 1, 64), ("max_pending", 1, 1 << 20), ("epoch", 0, (1 << 63) - 1)):
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high:
+                raise InputError(f"{value!r}, want an integer from {low} to {high}", field=name)
+        for name in ("connect_timeout", "reconnect_for"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not (0 <= value and math.isfinite(value)):
+                raise InputError(f"{value!r}, want seconds", field=name)
+        if not self.connect_timeout:
+            raise InputError("0 s leaves no time to connect", field="connect_timeout")
+        self._check_policy()
+        if not self.secure and (self.tls or self.tls_ca or self.tls_cert):
+            raise InputError("TLS settings with a ws:// URL; say wss://", field="url")
+
+    def _check_url(self) -> None:
+        if not isinstance(self.url, str):
+            raise InputError(f"want a string, not {type(self.url).__name__}", field="url")
+        try:
+            u = urlsplit(self.url)
+            port = u.port
+        except ValueError as err:
+            raise InputError(f"{err}", field="url") from None
+        if u.username is not None or u.password is not None:
+            raise InputError("it holds credentials; give the token by token_file", field="url")
+        if u.scheme not in ("ws", "wss") or not u.hostname or port == 0:
+            raise InputError(f"{self.url!r}, want ws://host:port or wss://host:port", field="url")
+        if u.path in ("", "/"):
+            object.__setattr__(self, "url", urlunsplit(u._replace(path=_PATH)))
+
+    def _check_policy(self) -> None:
+        p = self.on_sample_failure
+        if p in ("", "none", "group_mean", "zero"):
+            return
+        try:
+            if p.startswith("value:") and math.isfinite(float(p[6:])):
+                return
+        except ValueError:
+            pass
+        raise InputError(f"{p!r}, want none, group_mean, zero or value:<x>", field="on_sample_failure")
+
+    @property
+    def secure(self) -> bool:
+        """Whether the URL is for TLS."""
+        return self.url.startswith("wss:")
+
+    def bearer(self) -> str:
+        """The token, empty without one."""
+        text = self.token
+        if self.token_file is not None:
+            try:
+                text = Path(self.token_file).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as err:
+                raise InputError(f"cannot be read: {err}", field="token_file") from None
+        if text is None:
+            return ""
+        name = "token" if self.token_file is None else "token_file"
+        text = text.strip()
+        if not text:
+            raise InputError("it is empty", field=name)
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise InputError("it holds characters that no token has", field=name)
+        return text
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context; None for ws URLs."""
+        if not self.secure:
+            return None
+        if self.tls is not None:
+            return self.tls
+        try:
+            made = ssl.create_default_context(cafile=None if self.tls_ca is None else os.fspath(self.tls_ca))
+            if self.tls_cert is not None:
+                made.load_cert_chain(os.fspath(self.tls_cert), None if self.tls_key is None else os.fspath(self.tls_key))
+        except (OSError, ssl.SSLError) as err:
+            raise InputError(f"tls_ca, tls_cert or tls_key cannot be used: {err}", field="tls") from None
+        return made

@@ -1,0 +1,567 @@
+"""The client's engine: connections, credit, resuming, and one outcome for each sample.
+
+The life of an Engine: start() dials and says hello. admit() takes an encoded sample, which is kept until
+its result has come. A sender per connection writes what waits, as far as the server's credit goes; a
+reader takes results. When a connection is lost it is dialled again with growing pauses, the session is
+resumed, and what has no result is sent again; if the server has forgotten the session (it was
+restarted), all of it. Each sample's done is called once. close() gives up what is not answered.
+
+Everything here belongs to one event loop and is touched by no other thread. Who owns a sample: the
+queue while it waits, then the link it was sent on, then nobody: it is out of ``calls``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+
+from .config import Config
+from .dial import CLOSE_TIMEOUT, PING_EVERY, dial
+from .errors import (
+    ClosedError,
+    ConnectError,
+    ForkedError,
+    InFlightError,
+    InputError,
+    LostError,
+    QueueFullError,
+    RewardloopError,
+    TakenOverError,
+)
+from .frame import DEFAULT_MESSAGE_BYTES, MAX_HEADER_BYTES, WHOLE_BYTES, Frame, encode
+from .jsontext import parse
+from .link import Call, Done, Lane, Link
+from .result import Outcome, Result, from_wire, refused
+from .sample import Sample
+
+_LOG = logging.getLogger("rewardloop")
+
+#: Messages above this go over the lanes for large ones.
+LARGE_BYTES = 1 << 20
+#: Results between two confirmations; a tick each second confirms the rest.
+CONFIRM_EVERY = 64
+#: What a server may take beyond a sample's deadline before the client calls it expired itself.
+DEADLINE_GRACE = 5.0
+_TICK = 1.0
+_SILENCE = 3 * PING_EVERY
+_MAX_PROBLEMS = 16
+_MAX_STEPS = 64
+_CANCEL_BYTES = 48 << 10
+#: Messages written in a row before the reader gets a turn.
+_BURST = 16
+
+
+class Engine:
+    """The state machine behind Loop and Client."""
+
+    def __init__(
+        self,
+        cfg: Config,
+        on_result: Callable[[Result], None],
+        on_end: Callable[[RewardloopError], None],
+    ) -> None:
+        self._cfg = cfg
+        self._on_result = on_result  # once for each sample that has a result, before its done
+        self._on_end = on_end  # once, when there will be no more results
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._context: ssl.SSLContext | None = None
+        self._lanes = [Lane(i) for i in range(cfg.lanes)]
+        self._numbers = itertools.count()
+        self._small: deque[Call] = deque()
+        self._large: deque[Call] = deque()
+        self._steps: dict[tuple[str, int], list[int]] = {}  # expected, total, answered
+        self._closing = False
+        self._message_bytes = DEFAULT_MESSAGE_BYTES
+        self._header_bytes = MAX_HEADER_BYTES
+        #: Samples without a result, by id.
+        self.calls: dict[str, Call] = {}
+        #: The run's, of the latest welcome.
+        self.epoch = cfg.epoch
+        #: Names of the server's reward profiles.
+        self.profiles: tuple[str, ...] = ()
+        #: The server's latest complaints that named no sample.
+        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
+        #: Whether the server takes nothing new.
+        self.draining = False
+        #: Why everything failed.
+        self.err: RewardloopError | None = None
+
+    # --- what Loop and Client call -------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects, or raises ConnectError within connect_timeout."""
+        self._context = self._cfg.context()
+        lane = self._lanes[0]
+        self._begin(lane, await self._connect(lane))
+
+    def encode(self, sample: Sample) -> Frame:
+        """Makes the frame for the latest server's limits. Any thread may call it."""
+        return encode(sample, message_bytes=self._message_bytes, header_bytes=self._header_bytes)
+
+    def check_fork(self) -> None:
+        """Raises ForkedError in another process than the one it was made in. Any thread may call it."""
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"this client was made in process {self._pid}, this is {os.getpid()}: its threads and its socket did not "
+                "come along; make another one after the fork"
+            )
+
+    def check(self) -> None:
+        """Raises why nothing more can be done here, if so."""
+        self.check_fork()
+        if self.err is not None:
+            raise self.err
+        if self._closing:
+            raise ClosedError("the client is closed")
+
+    @property
+    def connected(self) -> bool:
+        """Whether the first lane has a live connection."""
+        return self._lanes[0].link is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether max_pending samples are without a result."""
+        return len(self.calls) >= self._cfg.max_pending
+
+    def admit(self, sample: Sample, frame: Frame, done: Done) -> None:
+        """Takes an encoded sample; done is called once, with its result or why there is none."""
+        self.check()
+        if sample.id in self.calls:
+            raise InFlightError("it is in flight already", field="id", sample_id=sample.id)
+        if self.full:
+            raise QueueFullError(f"{len(self.calls)} samples are without a result (max_pending): await room() before the next")
+        call = Call(next(self._numbers), sample.id, frame, (sample.split or "train", int(sample.step)), done)
+        self.calls[sample.id] = call
+        if sample.deadline is not None:
+            call.timer = self._loop.call_later(float(sample.deadline), self._overdue, call, float(sample.deadline))
+        queue = self._queue_of(call)
+        queue.append(call)
+        if queue is self._large:
+            for lane in self._lanes[1:]:
+                if lane.task is None:
+                    self._begin(lane, None)
+        self._stir()
+
+    def declare(self, step: int, expected: int, split: str, total: bool) -> None:
+        """Says how many samples a step will have."""
+        self.check()
+        _check_step(step, split)
+        if not isinstance(expected, int) or not 0 <= expected < 1 << 31:
+            raise InputError(f"{expected!r}, want an integer from 0 to {(1 << 31) - 1}", field="expected")
+        self._steps.pop((split, step), None)
+        self._steps[split, step] = [expected, int(total), 0]
+        while len(self._steps) > _MAX_STEPS:
+            del self._steps[next(iter(self._steps))]
+        link = self._lanes[0].link
+        if link is not None:  # otherwise the next welcome has it declared
+            link.say(_step_message(split, step, expected, total))
+
+    def end_of_step(self, step: int, split: str) -> None:
+        """Says that no more samples of a step come from here."""
+        self.check()
+        _check_step(step, split)
+        self._steps.pop((split, step), None)
+        link = self._lanes[0].link
+        if link is not None:
+            link.say({"type": "end_of_step", "split": split, "step": step})
+        else:
+            self._steps[split, step] = [0, 0, 0]  # said after the next welcome
+
+    def take_back(self, ids: Iterable[str]) -> None:
+        """Asks for samples back: those that were never sent are cancelled here, others by the server."""
+        by_link: dict[Link, list[str]] = {}
+        for sample_id in ids:
+            call = self.calls.get(sample_id)
+            if call is None or call.taken_back:
+                continue
+            call.taken_back = True
+            if not call.sent:
+                self._resolve(refused(call.id, Outcome.CANCELLED, "cancelled", "taken back before it was sent"))
+            elif call.link is not None:
+                by_link.setdefault(call.link, []).append(sample_id)
+            # Else its link was lost: it is sent again, and then taken back.
+        for link, taken in by_link.items():
+            some: list[str] = []
+            room = _CANCEL_BYTES
+            for sample_id in taken:
+                if (cost := 6 * len(sample_id.encode()) + 3) > room and some:
+                    link.say({"type": "cancel", "ids": some})
+                    some, room = [], _CANCEL_BYTES
+                some.append(sample_id)
+                room -= cost
+            link.say({"type": "cancel", "ids": some})
+
+    async def close(self) -> None:
+        """Ends the connections. What has no result fails with ClosedError. Bounded by some seconds."""
+        if os.getpid() != self._pid:
+            return  # the parent's connection is the parent's
+        self._closing = True
+        tasks = [lane.task for lane in self._lanes if lane.task is not None]
+        farewells = [asyncio.ensure_future(self._farewell(lane)) for lane in self._lanes if lane.link is not None]
+        if farewells:
+            await asyncio.wait(farewells, timeout=2 * CLOSE_TIMEOUT)
+        for task in (*farewells, *tasks):
+            task.cancel()
+        await asyncio.gather(*farewells, *tasks, return_exceptions=True)
+        self._fail(ClosedError("the client is closed"))
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def _begin(self, lane: Lane, link: Link | None) -> None:
+        lane.link = link
+        lane.task = asyncio.create_task(self._run(lane, link), name=f"rewardloop lane {lane.number}")
+
+    async def _farewell(self, lane: Lane) -> None:
+        link = lane.link
+        if link is not None:
+            self._confirm(link)
+            while link.texts:
+                await link.ws.send(link.texts.popleft())
+            await link.ws.close()
+
+    def _fail(self, err: RewardloopError) -> None:
+        """Resolves everything that has no result. The first reason stays."""
+        first = self.err is None
+        self.err = self.err or err
+        calls, self.calls = self.calls, {}
+        self._small.clear()
+        self._large.clear()
+        for call in calls.values():
+            self._settle(call, type(err)(f"sample {call.id!r}: {err}"))
+        if first:
+            self._on_end(self.err)
+
+    async def _connect(self, lane: Lane) -> Link:
+        hello: dict[str, Any] = {"run": self._cfg.run, "client": self._cfg.client}
+        if lane.number:
+            hello["lane"] = lane.number
+        if self._cfg.profile:
+            hello["reward"] = self._cfg.profile
+        if self.epoch and not lane.session:  # other lanes join the first one's epoch
+            hello["epoch"] = self.epoch
+        if self._cfg.on_sample_failure:
+            hello["on_sample_failure"] = self._cfg.on_sample_failure
+        if lane.session:
+            hello["resume"] = {"session": lane.session, "got": lane.seq}
+        ws, welcome = await dial(self._cfg, self._context, hello)
+        if not welcome["resumed"]:
+            lane.seq = lane.unconfirmed = 0
+        lane.session = welcome["session"]
+        self.epoch = int(welcome["epoch"])
+        self._message_bytes = int(welcome["limits"]["message_bytes"])
+        self._header_bytes = int(welcome["limits"]["header_bytes"])
+        self.profiles = tuple(str(r["name"]) for r in welcome.get("rewards") or ())
+        self.draining = False
+        link = Link(lane, ws, welcome["credit"])
+        if lane.number == 0:
+            self._redeclare(link, bool(welcome["resumed"]))
+        return link
+
+    def _redeclare(self, link: Link, resumed: bool) -> None:
+        """Declares the open steps again. A server that does not know the session has seen nothing of
+        what is answered, so it is not told to expect it."""
+        for (split, step), (expected, total, answered) in list(self._steps.items()):
+            link.say(_step_message(split, step, expected if resumed else max(expected - answered, 0), bool(total)))
+            if expected == 0:
+                del self._steps[split, step]
+
+    async def _run(self, lane: Lane, link: Link | None) -> None:
+        """Keeps a lane connected until the client is closed or its connection cannot be had again."""
+        try:
+            while not self._closing:
+                if link is None:
+                    link = await self._redial(lane)
+                await self._serve(link)
+                link = None
+        except asyncio.CancelledError:
+            if lane.number == 0 and not self._closing:  # the event loop is being shut down
+                self._fail(ClosedError("the event loop ended"))
+            raise
+        except Exception as err:
+            lost = err if isinstance(err, LostError) else LostError(f"{self._cfg.url}: {err}")
+            if lane.number == 0 or isinstance(err, TakenOverError):
+                self._fail(lost)
+                self._hang_up()
+            else:  # the first lane takes its samples over
+                _LOG.warning("lane %d is given up: %s", lane.number, lost)
+                lane.task = None
+                self._stir()
+
+    def _hang_up(self) -> None:
+        me = asyncio.current_task()
+        for lane in self._lanes:
+            if lane.task is not None and lane.task is not me:
+                lane.task.cancel()
+
+    async def _redial(self, lane: Lane) -> Link:
+        """Connects again, with growing pauses, for as long as reconnect_for."""
+        give_up = self._loop.time() + self._cfg.reconnect_for
+        for n in itertools.count():
+            try:
+                return await self._connect(lane)
+            except (ConnectError, InputError) as err:
+                if self._loop.time() >= give_up:
+                    raise LostError(f"connection lost, and not had again in {self._cfg.reconnect_for:g} s: {err}") from err
+                _LOG.info("lane %d: %s", lane.number, err)
+            pause = min(0.05 * 2 ** min(n, 6), 2.0)
+            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - jitter
+        raise AssertionError("unreachable")
+
+    async def _serve(self, link: Link) -> None:
+        """Runs a link until it ends; TakenOverError if somebody else has its place."""
+        lane = link.lane
+        lane.link = link
+        self._stir()
+        link.ticker = self._loop.call_later(_TICK, self._tick, link)
+        sender = asyncio.create_task(self._send(link))
+        reader = asyncio.create_task(self._read(link))
+        try:
+            await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lane.link = None
+            if link.ticker is not None:
+                link.ticker.cancel()
+            link.ws.transport.abort()
+            sender.cancel()
+            reader.cancel()
+            ended = await asyncio.gather(sender, reader, return_exceptions=True)
+            self._requeue(link)
+        for err in ended:
+            if isinstance(err, ConnectionClosed):
+                if err.rcvd is not None and err.rcvd.code == 1008 and "another connection" in err.rcvd.reason:
+                    raise TakenOverError(
+                        f"{self._cfg.url}: another connection of run {self._cfg.run!r} took the place of client "
+                        f"{self._cfg.client!r}; give every process another client="
+                    )
+            elif err is not None and not isinstance(err, asyncio.CancelledError | OSError):
+                raise err
+
+    def _requeue(self, link: Link) -> None:
+        """Queues what a lost link leaves unanswered, before everything that was never sent."""
+        again = sorted(link.open.values(), key=lambda c: c.number)
+        link.open.clear()
+        for call in reversed(again):
+            call.link = None
+            self._queue_of(call).appendleft(call)
+        self._stir()
+
+    def _tick(self, link: Link) -> None:
+        """Each second: confirms, and closes a connection that is silent."""
+        if link.lane.link is not link:
+            return
+        now = self._loop.time()
+        late = now - link.ticked > 3 * _TICK  # the event loop was blocked: what came meanwhile is read first
+        link.ticked = now
+        if now - link.ws.heard > _SILENCE and not late:
+            link.ws.transport.abort()
+            return
+        link.over = False  # what would end the waiting may have come before the refusal
+        self._confirm(link)
+        link.wake.set()
+        link.ticker = self._loop.call_later(_TICK, self._tick, link)
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def _queue_of(self, call: Call) -> deque[Call]:
+        return self._large if len(self._lanes) > 1 and call.frame.size > LARGE_BYTES else self._small
+
+    def _stir(self) -> None:
+        for lane in self._lanes:
+            if lane.link is not None:
+                lane.link.wake.set()
+
+    async def _send(self, link: Link) -> None:
+        """Writes texts, and samples while there is credit, until the link ends."""
+        for n in itertools.count(1):
+            if link.texts:
+                await link.ws.send(link.texts.popleft())
+                continue
+            call = self._next(link)
+            if call is None:
+                link.wake.clear()
+                await link.wake.wait()
+                continue
+            frame = call.frame
+            await link.ws.send(bytes(frame) if frame.size <= WHOLE_BYTES else frame.fragments())
+            if call.taken_back and not call.resolved:
+                link.say({"type": "cancel", "ids": [call.id]})
+            if n % _BURST == 0:
+                await asyncio.sleep(0)
+
+    def _next(self, link: Link) -> Call | None:
+        """Takes the first waiting sample that the credit allows: within both totals, or when the
+        link has nothing in flight."""
+        queue = self._pick(link)
+        if queue is None or link.over:
+            return None
+        call = queue[0]
+        size = call.frame.size
+        within = link.sent_samples < link.credit_samples and link.sent_bytes + size <= link.credit_bytes
+        if not within and link.open:
+            return None
+        queue.popleft()
+        link.sent_samples += 1
+        link.sent_bytes += size
+        link.open[call.id] = call
+        call.link, call.sent = link, True
+        return call
+
+    def _pick(self, link: Link) -> deque[Call] | None:
+        """The queue whose first is this link's next: lane 0 takes large ones only while no other lane lives."""
+        for queue in (self._small, self._large):
+            while queue and queue[0].resolved:
+                queue.popleft()
+        if link.lane.number:
+            return self._large or None
+        if not self._large or any(lane.link is not None for lane in self._lanes[1:]):
+            return self._small or None
+        if self._small and self._small[0].number < self._large[0].number:
+            return self._small
+        return self._large
+
+    def _overdue(self, call: Call, deadline: float) -> None:
+        """The deadline of a sample has passed: the server answers for what it has, the client for the rest."""
+        call.timer = None
+        if call.resolved:
+            return
+        if call.link is not None and deadline > 0:
+            call.timer = self._loop.call_later(DEADLINE_GRACE, self._overdue, call, 0.0)
+            return
+        where = "no answer" if call.sent else "it waited for credit or for a connection"
+        if call.link is not None:
+            call.link.say({"type": "cancel", "ids": [call.id]})
+        self._resolve(refused(call.id, Outcome.EXPIRED, "expired", f"the sample's deadline passed at the client: {where}"))
+
+    # --- receiving -----------------------------------------------------------------------------
+
+    async def _read(self, link: Link) -> None:
+        while True:
+            message = await link.ws.recv()
+            if isinstance(message, str):
+                if not message.startswith('{"type":"ack"'):  # a sample is kept until its result, acknowledged or not
+                    self._hear(link, message)
+            else:
+                self.problems.append("the server sent a binary message, which it never does")
+
+    def _hear(self, link: Link, message: str) -> None:
+        m: Any = None
+        try:
+            m = parse(message)
+            kind = m["type"]
+            if kind == "result":
+                self._result(link, m)
+            elif kind == "credit":
+                link.credit_samples = max(link.credit_samples, int(m["samples"]))
+                link.credit_bytes = max(link.credit_bytes, int(m["bytes"]))
+                link.over = False
+                link.wake.set()
+            elif kind == "error":
+                self._complaint(link, m)
+            elif kind == "draining":
+                self.draining = True
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
+            self._garbled(link, m, err)
+
+    def _garbled(self, link: Link, m: Any, err: Exception) -> None:
+        """A message that breaks the protocol: it must not leave a sample without an answer."""
+        reason = f"the server sent a message that breaks the protocol: {type(err).__name__}: {err}"
+        self.problems.append(reason)
+        sample_id = m.get("id") if isinstance(m, dict) else None
+        if isinstance(sample_id, str) and sample_id in self.calls:
+            self._resolve(refused(sample_id, Outcome.FAILED, "malformed", reason), link)
+
+    def _result(self, link: Link, m: dict[str, Any]) -> None:
+        r = from_wire(m)
+        if r.outcome is Outcome.REJECTED and r.errors and r.errors[0].cls == "over_credit" and self._again(link, r.id):
+            return
+        self._resolve(r, link)
+
+    def _again(self, link: Link, sample_id: str) -> bool:
+        """Queues a sample once more that came beyond the credit.
+
+        A server that resumes a session counts what it still has in flight of it, and the client
+        cannot know all of that: the sample waits for the next credit or result.
+        """
+        call = link.open.pop(sample_id, None)
+        if call is None or call.resolved:
+            return False
+        link.over = True
+        link.sent_samples -= 1  # it was not booked
+        link.sent_bytes -= call.frame.size
+        call.link = None
+        self._queue_of(call).appendleft(call)
+        return True
+
+    def _resolve(self, r: Result, link: Link | None = None) -> None:
+        """Hands a result to its sample, once."""
+        if link is not None:
+            link.over = False
+            lane = link.lane
+            if r.seq > lane.seq:
+                lane.seq = r.seq
+                lane.unconfirmed += 1
+                if lane.unconfirmed >= CONFIRM_EVERY:
+                    self._confirm(link)
+            link.wake.set()
+        call = self.calls.pop(r.id, None)
+        if call is None:
+            return  # answered before: a repeat after a lost connection
+        self._count(call.step)
+        self._on_result(r)
+        self._settle(call, r)
+
+    def _settle(self, call: Call, outcome: Result | RewardloopError) -> None:
+        call.resolved = True
+        if call.timer is not None:
+            call.timer.cancel()
+        if call.link is not None:
+            call.link.open.pop(call.id, None)
+            call.link = None
+        call.done(outcome)
+
+    def _count(self, step: tuple[str, int]) -> None:
+        counts = self._steps.get(step)
+        if counts is not None:
+            counts[2] += 1
+            if counts[2] >= counts[0]:
+                del self._steps[step]
+
+    def _confirm(self, link: Link) -> None:
+        """Lets the server forget the results that came."""
+        lane = link.lane
+        if lane.unconfirmed and lane.link is link:
+            lane.unconfirmed = 0
+            link.say({"type": "got", "seq": lane.seq})
+
+    def _complaint(self, link: Link, m: dict[str, Any]) -> None:
+        code, message = str(m["code"]), str(m["message"])
+        if m.get("id"):
+            self._resolve(refused(str(m["id"]), Outcome.REJECTED, code, message), link)
+        else:
+            self.problems.append(f"{code}: {message}")
+            _LOG.warning("the server complains: %s: %s", code, message)
+
+
+def _check_step(step: int, split: str) -> None:
+    if not isinstance(step, int) or isinstance(step, bool) or not -(1 << 63) <= step < 1 << 63:
+        raise InputError(f"{step!r}, want an integer", field="step")
+    if split not in ("train", "val"):
+        raise InputError(f"{split!r}, want train or val", field="split")
+
+
+def _step_message(split: str, step: int, expected: int, total: bool) -> dict[str, Any]:
+    m: dict[str, Any] = {"type": "step", "split": split, "step": step, "expected": expected}
+    if total:
+        m["total"] = True
+    return m

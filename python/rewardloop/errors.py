@@ -1,0 +1,89 @@
+"""What can go wrong, by name. Every message says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .result import Result
+
+
+class RewardloopError(Exception):
+    """The base of every error of this package."""
+
+
+class InputError(RewardloopError, ValueError):
+    """A sample, a medium or a setting was refused before anything was sent."""
+
+    def __init__(self, message: str, *, field: str = "", sample_id: str = "") -> None:
+        where = f"sample {sample_id!r}: " if sample_id else ""
+        super().__init__(f"{where}{field}: {message}" if field else f"{where}{message}")
+        self.message = message
+        #: What was refused, such as ``extra_info['mask']`` or ``media[0]``.
+        self.field = field
+        self.sample_id = sample_id
+
+
+class TooLargeError(InputError):
+    """Beyond a limit of the wire or of the server."""
+
+
+class InFlightError(InputError):
+    """The id of a sample that has no result yet was given to another one."""
+
+
+class QueueFullError(RewardloopError):
+    """As many samples are without a result as the client may hold; wait for room()."""
+
+
+class ConnectError(RewardloopError, ConnectionError):
+    """A connection could not be made. ``hint`` says what to do about it."""
+
+    def __init__(self, url: str, reason: str, hint: str = "") -> None:
+        super().__init__(f"{url}: {reason}" + (f"; {hint}" if hint else ""))
+        self.url = url
+        self.reason = reason
+        self.hint = hint
+
+
+class HelloRefusedError(ConnectError):
+    """The server answered the hello with an error; ``code`` is its class."""
+
+    def __init__(self, url: str, code: str, message: str, hint: str = "") -> None:
+        super().__init__(url, f"the server refused the hello: {code}: {message}", hint)
+        self.code = code
+
+
+class LostError(RewardloopError, ConnectionError):
+    """The connection was lost and could not be had again in time."""
+
+
+class TakenOverError(LostError):
+    """Another connection said hello with the same run, client and lane."""
+
+
+class ClosedError(RewardloopError):
+    """The client was closed before the sample had a result."""
+
+
+class ForkedError(RewardloopError):
+    """The client was made in another process; threads and sockets do not survive a fork."""
+
+
+class UnreadError(RewardloopError):
+    """More results came than results() keeps for its reader; the oldest were let go."""
+
+    def __init__(self, dropped: int, kept: int) -> None:
+        super().__init__(
+            f"{dropped} results were let go before results() read them: it keeps the latest {kept}; "
+            "read along while you submit, or use what submit() returns, which always gets its result"
+        )
+        self.dropped = dropped
+
+
+class SampleFailedError(RewardloopError):
+    """A score was asked for of a sample that has none. ``result`` says why."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(f"sample {result.id!r} has no score: {result.why()}")
+        self.result = result

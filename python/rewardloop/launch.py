@@ -1,0 +1,118 @@
+"""Starting a reward loop from Python, for notebooks and tests."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections import deque
+from types import TracebackType
+from typing import IO
+
+from .errors import RewardloopError
+
+#: Lines of the server's log that are kept for error messages.
+_LOG_LINES = 200
+
+
+class Server:
+    """A `rewardloop serve` of this process. Ends with close(), a with block, or the interpreter."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        #: For connect() and Client().
+        self.url = ""
+        self._pid = os.getpid()
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._known = threading.Event()  # the address is, or the log has ended
+        assert process.stderr is not None  # noqa: S101 - it was asked for
+        self._reader = threading.Thread(target=self._read, args=(process.stderr,), name="rewardloop serve log", daemon=True)
+        self._reader.start()
+        atexit.register(self.close)
+
+    def _read(self, log: IO[str]) -> None:
+        for line in log:
+            self._log.append(line.rstrip("\n")[:4096])
+            if not self.url and '"serving"' in line:
+                try:
+                    self.url = f"ws://{json.loads(line)['address']}"
+                except (ValueError, KeyError):
+                    continue
+                self._known.set()
+        self._known.set()
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """The latest lines of its log."""
+        return tuple(self._log)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Lets it finish what it has, for at most timeout seconds, and stops it."""
+        atexit.unregister(self.close)
+        if os.getpid() != self._pid:
+            return
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """Stops it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(1.0)
+        if self.process.stderr is not None and not self._reader.is_alive():
+            self.process.stderr.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def find_binary() -> str:
+    """The binary REWARDLOOP_BIN names, else the one on PATH."""
+    named = os.environ.get("REWARDLOOP_BIN", "")
+    found = shutil.which(named or "rewardloop")
+    if found is None:
+        what = f"REWARDLOOP_BIN names {named!r}, which is no program" if named else "no rewardloop on PATH"
+        raise RewardloopError(f"{what}; build it with `make build` and name bin/rewardloop in REWARDLOOP_BIN")
+    return found
+
+
+def launch(
+    *overrides: str,
+    config: str | os.PathLike[str] | None = None,
+    listen: str = "127.0.0.1:0",
+    token_file: str | os.PathLike[str] | None = None,
+    binary: str | os.PathLike[str] | None = None,
+    timeout: float = 60.0,
+) -> Server:
+    """Starts `rewardloop serve` and returns when it accepts samples, or raises within timeout seconds.
+
+    overrides are those of the command line, such as "reward.custom_reward_function.path=builtin://ocr".
+    A server with server.tls_cert needs its url's ws replaced by wss.
+    """
+    args = [os.fspath(binary or find_binary()), "serve", "--listen", listen, "--log-format", "json"]
+    if config is not None:
+        args += ["-c", os.fspath(config)]
+    if token_file is not None:
+        args += ["--token-file", os.fspath(token_file)]
+    process = subprocess.Popen(  # noqa: S603 - the user's own binary
+        [*args, *overrides],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, errors="replace", start_new_session=True,
+    )
+    server = Server(process)
+    if server._known.wait(timeout) and server.url:
+        return server
+    server.kill()
+    last = "\n".join(server.log[-20:])
+    raise RewardloopError(f"`rewardloop serve` did not start (within {timeout:g} s, exit status {process.returncode}):\n{last}")

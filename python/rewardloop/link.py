@@ -1,0 +1,70 @@
+"""What the engine keeps: samples, lanes, and the live websocket of a lane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .dial import Connection
+from .errors import RewardloopError
+from .frame import Frame
+from .jsontext import text
+from .result import Result
+
+#: Takes the one outcome of a sample: its result, or why there is none.
+Done = Callable[[Result | RewardloopError], None]
+
+
+class Call:
+    """A sample without a result. Belongs to the Engine."""
+
+    __slots__ = ("done", "frame", "id", "link", "number", "resolved", "sent", "step", "taken_back", "timer")
+
+    def __init__(self, number: int, sample_id: str, frame: Frame, step: tuple[str, int], done: Done) -> None:
+        self.number = number
+        self.id = sample_id
+        self.frame = frame
+        self.step = step
+        self.done = done
+        self.link: Link | None = None  # it was sent on, if that lives
+        self.sent = False  # at least once: a server may know it
+        self.taken_back = False
+        self.resolved = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Lane:
+    """One connection of the client, through all its links. Belongs to the Engine."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.session = ""  # of the latest welcome
+        self.seq = 0  # every result of the session up to it is here
+        self.unconfirmed = 0
+        self.link: Link | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Link:
+    """One live websocket of a lane, with its credit."""
+
+    def __init__(self, lane: Lane, ws: Connection, credit: dict[str, Any]) -> None:
+        self.lane = lane
+        self.ws = ws
+        self.credit_samples = int(credit["samples"])
+        self.credit_bytes = int(credit["bytes"])
+        self.sent_samples = 0
+        self.sent_bytes = 0
+        self.over = False  # the server had no room for the latest
+        self.open: dict[str, Call] = {}  # sent on this link, not answered
+        self.texts: deque[str] = deque()
+        self.wake = asyncio.Event()
+        self.ticked = ws.loop.time()
+        self.ticker: asyncio.TimerHandle | None = None
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Queues a control message; it goes before the next sample."""
+        self.texts.append(text(message))
+        self.wake.set()

@@ -1,0 +1,215 @@
+"""The client of a trainer's own event loop: what submit() returns is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Generator, Iterable
+from types import TracebackType
+from typing import Any
+
+from .config import Config
+from .engine import Engine
+from .errors import ClosedError, RewardloopError, UnreadError
+from .result import Result
+from .sample import Sample
+
+#: Results kept for a reader of results().
+MAX_UNREAD = 4096
+
+
+class Pending(asyncio.Future[Result]):
+    """The result of one sample, once there is one; await it.
+
+    cancel() also takes the sample back at the server, and so does a wait_for() that runs out; put
+    asyncio.shield() around it to end only the waiting.
+    """
+
+    def __init__(self, sample_id: str, owner: Loop) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.id = sample_id
+        self._owner = owner
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Gives the result up and takes the sample back."""
+        did = super().cancel(msg)
+        if did:
+            self._owner._engine.take_back([self.id])
+        return did
+
+    def _settle(self, outcome: Result | RewardloopError) -> None:
+        if self.done():
+            return  # cancelled
+        if isinstance(outcome, Result):
+            self.set_result(outcome)
+        else:
+            self.set_exception(outcome)
+            self.exception()  # who reads results() instead need not see it again in the log
+
+
+class Loop:
+    """A connection to a reward loop. Made by connect(); not for use from other threads."""
+
+    def __init__(self, cfg: Config) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._engine = Engine(cfg, self._take, self._end)
+        self._unread: deque[Result] = deque()
+        self._dropped = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def submit(self, sample: Sample) -> Pending:
+        """Takes a sample and returns at once; await what it returns for the result.
+
+        Raises InputError for a sample that no server would take, before anything is sent, and
+        QueueFullError with max_pending samples unanswered: await room() before submitting many.
+        """
+        self._check()
+        self._engine.check()
+        frame = self._engine.encode(sample)
+        pending = Pending(sample.id, self)
+        self._engine.admit(sample, frame, pending._settle)
+        return pending
+
+    async def room(self) -> None:
+        """Returns when another sample may be submitted."""
+        self._check()
+        while self._engine.full and self._engine.err is None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def score(self, samples: Iterable[Sample]) -> list[Result]:
+        """Submits all and returns their results in the same order. Cancelled, it takes them back."""
+        waiting: list[Pending] = []
+        try:
+            for sample in samples:
+                await self.room()
+                waiting.append(self.submit(sample))
+            return [await p for p in waiting]
+        except BaseException:
+            for p in waiting:
+                p.cancel()
+            raise
+
+    def results(self, n: int | None = None) -> AsyncIterator[Result]:
+        """Yields results as they come, in the order of coming, each once: n of them, or until close().
+
+        What came before the call is yielded too, up to the latest 4096; UnreadError says when there
+        were more. Raises LostError once the connection is lost for good.
+        """
+        self._check()
+        return self._read_results(n)
+
+    def step(self, step: int, expected: int, *, split: str = "train", total: bool = False) -> None:
+        """Declares how many samples of a step this client will send, so that the loop knows the last one.
+
+        The counts of a run's clients add up; ``total`` says that this one counts them all.
+        """
+        self._check()
+        self._engine.declare(step, expected, split, total)
+
+    def end_of_step(self, step: int, *, split: str = "train") -> None:
+        """Says that this client sends no more samples of the step."""
+        self._check()
+        self._engine.end_of_step(step, split)
+
+    def cancel(self, *ids: str) -> None:
+        """Takes samples back. Each still gets its one result: cancelled, or what it had become by then."""
+        self._check()
+        self._engine.check()
+        self._engine.take_back(ids)
+
+    async def close(self) -> None:
+        """Ends the connection. What has no result fails with ClosedError. Bounded by some seconds."""
+        await self._engine.close()
+
+    @property
+    def epoch(self) -> int:
+        """The run's epoch: another client of the run names it to join."""
+        return self._engine.epoch
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the reward profiles the server has."""
+        return self._engine.profiles
+
+    @property
+    def pending(self) -> int:
+        """Samples without a result."""
+        return len(self._engine.calls)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server finishes what it has and takes nothing new."""
+        return self._engine.draining
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a live connection now; a lost one is being dialled again."""
+        return self._engine.connected
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The server's latest complaints that named no sample."""
+        return tuple(self._engine.problems)
+
+    def _check(self) -> None:
+        self._engine.check_fork()
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this connection belongs to another event loop; threads use rewardloop.Client")
+
+    def _take(self, r: Result) -> None:
+        if len(self._unread) >= MAX_UNREAD:
+            self._unread.popleft()
+            self._dropped += 1
+        self._unread.append(r)
+        self._news.set()
+        self._room.set()
+
+    def _end(self, err: RewardloopError) -> None:
+        self._news.set()
+        self._room.set()
+
+    async def _read_results(self, n: int | None) -> AsyncIterator[Result]:
+        for _ in itertools.count() if n is None else range(n):
+            while True:
+                if self._dropped:
+                    dropped, self._dropped = self._dropped, 0
+                    raise UnreadError(dropped, MAX_UNREAD)
+                if self._unread:
+                    yield self._unread.popleft()
+                    break
+                if self._engine.err is not None:
+                    if isinstance(self._engine.err, ClosedError):
+                        return
+                    raise self._engine.err
+                self._news.clear()
+                await self._news.wait()
+
+
+class connect:  # noqa: N801 - used like a function, as open() is
+    """``async with connect(url, run=...) as loop:``, or ``loop = await connect(url, run=...)``.
+
+    Fails within connect_timeout (10 s) with a hint. Config has the settings.
+    """
+
+    def __init__(self, url: str, *, run: str, **settings: Any) -> None:
+        self._cfg = Config(url=url, run=run, **settings)
+        self._made: Loop | None = None
+
+    def __await__(self) -> Generator[Any, None, Loop]:
+        return self._open().__await__()
+
+    async def _open(self) -> Loop:
+        loop = Loop(self._cfg)
+        await loop._engine.start()
+        return loop
+
+    async def __aenter__(self) -> Loop:
+        self._made = await self
+        return self._made
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        if self._made is not None:
+            await self._made.close()

@@ -1,0 +1,267 @@
+"""Pictures, videos, latents and audio, with their layout said and never guessed.
+
+Large data is not copied: a C-contiguous array or a tensor on the CPU is sent from where it lies, and
+must therefore not change until the sample has its result. ``copy=True`` takes a copy at once instead.
+What is not contiguous, not little-endian or not on the CPU is copied once.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError
+
+#: Bytes of one element of every dtype that media may have.
+DTYPE_BYTES = {"U8": 1, "I16": 2, "F16": 2, "BF16": 2, "F32": 4}
+
+_NUMPY = {"uint8": "U8", "int16": "I16", "float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+_LAYOUTS = {"image": ("HWC", "CHW"), "video": ("THWC", "TCHW", "CTHW"), "audio": ("T", "CT", "TC")}
+_DTYPES = {
+    "image": ("U8",),
+    "video": ("U8",),
+    "latent": ("F16", "BF16", "F32"),
+    "audio": ("I16", "F16", "BF16", "F32"),
+}
+_CAST = {
+    "image": "pixels are integers from 0 to 255: (x * 255).round().clip(0, 255) as uint8",
+    "video": "pixels are integers from 0 to 255: (x * 255).round().clip(0, 255) as uint8",
+    "latent": "cast it to float16, bfloat16 or float32",
+    "audio": "cast it to int16, float16, bfloat16 or float32",
+}
+_MAX_RANK = 8
+_MAX_SAMPLE_RATE = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Media:
+    """One medium of a sample. Make it with image(), video(), frames(), latent() or audio()."""
+
+    #: image, video, latent or audio.
+    kind: str
+    #: raw, jpeg, png, webp or frames.
+    encoding: str
+    #: The axes of a raw tensor, slowest first; empty for what is encoded.
+    layout: str
+    #: U8, I16, F16, BF16 or F32.
+    dtype: str
+    #: The tensor's axes; of frames and files the number of bytes is the only one.
+    shape: tuple[int, ...]
+    #: The bytes: one piece, or one for each frame.
+    parts: tuple[memoryview, ...]
+    fps: float | None = None
+    sample_rate: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.fps is not None:
+            object.__setattr__(self, "fps", _number(self.fps, "fps"))
+        check(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data."""
+        return sum(p.nbytes for p in self.parts)
+
+
+def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False) -> Media:
+    """A picture.
+
+    data is a uint8 array or tensor with ``layout`` HWC or CHW and C = 1, 3 or 4; a PIL image (sent raw,
+    its layout is HWC); or the bytes of a file with ``encoding`` jpeg, png or webp.
+    """
+    if isinstance(data, bytes | bytearray | memoryview):
+        return _file(data, layout, encoding, copy)
+    if encoding not in ("", "raw"):
+        raise InputError(f"{encoding!r} is for the bytes of a file, not for {_name(data)}", field="encoding")
+    if _is_pil(data):
+        return _from_pil(data, layout)
+    return _tensor("image", data, layout, copy)
+
+
+def video(data: Any, *, layout: str, fps: float | None = None, copy: bool = False) -> Media:
+    """A raw video: a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4."""
+    return _tensor("video", data, layout, copy, fps=fps)
+
+
+def frames(files: Sequence[bytes | bytearray | memoryview], *, fps: float | None = None, copy: bool = False) -> Media:
+    """A video as one JPEG, PNG or WebP file for each frame, in order."""
+    if isinstance(files, bytes | bytearray | memoryview | str) or not isinstance(files, Sequence):
+        raise InputError(f"want a list of files, one for each frame, not {_name(files)}", field="frames")
+    parts = []
+    for i, file in enumerate(files):
+        view = _bytes_view(file, f"frames[{i}]", copy)
+        if _sniff(view) == "":
+            raise InputError("is neither a JPEG nor a PNG nor a WebP file", field=f"frames[{i}]")
+        parts.append(view)
+    return Media("video", "frames", "", "U8", (sum(p.nbytes for p in parts),), tuple(parts), fps=fps)
+
+
+def latent(data: Any, *, layout: str, copy: bool = False) -> Media:
+    """A latent: a float16, bfloat16 or float32 array or tensor; layout is one letter A-Z for each axis."""
+    return _tensor("latent", data, layout, copy)
+
+
+def audio(data: Any, *, layout: str, sample_rate: int, copy: bool = False) -> Media:
+    """Audio: int16, float16, bfloat16 or float32 with layout T, CT or TC, where T counts sample frames."""
+    return _tensor("audio", data, layout, copy, sample_rate=sample_rate)
+
+
+def check(m: Media) -> None:
+    """Refuses, by name, what a server would refuse."""
+    if m.kind not in _DTYPES:
+        raise InputError(f"{m.kind!r}, want image, video, latent or audio", field="kind")
+    if m.fps is not None and (m.kind != "video" or not 1e-3 <= m.fps <= 1e6):
+        raise InputError(f"{m.fps!r} of a {m.kind}; a video has one, from 0.001 to 1000000", field="fps")
+    if m.sample_rate is not None and (
+        m.kind != "audio" or type(m.sample_rate) is not int or not 1 <= m.sample_rate <= _MAX_SAMPLE_RATE
+    ):
+        raise InputError(f"{m.sample_rate!r}; audio has an integer one, from 1 to {_MAX_SAMPLE_RATE}", field="sample_rate")
+    if m.kind == "audio" and m.sample_rate is None:
+        raise InputError("missing; audio needs one", field="sample_rate")
+    if not m.parts or any(p.nbytes == 0 for p in m.parts):
+        raise InputError("it has no data" if not m.parts else "a part of it is empty", field=m.kind)
+    if m.encoding == "raw":
+        _check_raw(m)
+    elif m.encoding not in ("jpeg", "png", "webp", "frames"):
+        raise InputError(f"{m.encoding!r}; known are raw, jpeg, png, webp and frames", field="encoding")
+    elif m.layout:
+        raise InputError(f"{m.layout!r} with encoding {m.encoding!r}; only raw media has a layout", field="layout")
+    elif m.kind != ("video" if m.encoding == "frames" else "image"):
+        raise InputError(f"{m.encoding!r} does not fit a {m.kind}", field="encoding")
+
+
+def _check_raw(m: Media) -> None:
+    known = _LAYOUTS.get(m.kind)
+    if known is not None and m.layout not in known:
+        raise InputError(f"{m.layout!r} of a raw {m.kind}; say which of {', '.join(known)} it is", field="layout")
+    if known is None and not (m.layout and all("A" <= c <= "Z" for c in m.layout) and len(set(m.layout)) == len(m.layout)):
+        raise InputError(f"{m.layout!r}; want another letter A to Z for each axis, such as CHW", field="layout")
+    if len(m.shape) != len(m.layout) or len(m.shape) > _MAX_RANK:
+        raise InputError(f"{m.layout!r} names {len(m.layout)} axes (at most {_MAX_RANK}), the data has {m.shape}", field="layout")
+    if m.dtype not in _DTYPES[m.kind]:
+        raise InputError(f"{m.dtype} of a raw {m.kind}, want {' or '.join(_DTYPES[m.kind])}", field="dtype")
+    if m.kind in ("image", "video") and (c := m.shape[m.layout.index("C")]) not in (1, 3, 4):
+        raise InputError(f"{c} channels in {m.layout} {m.shape}, want 1, 3 or 4; is the layout right?", field="layout")
+    want = math.prod(m.shape) * DTYPE_BYTES[m.dtype]
+    if len(m.parts) != 1 or m.nbytes != want:
+        raise InputError(f"{m.dtype} {m.shape} has {want} bytes, the data has {m.nbytes}", field="shape")
+
+
+def _file(data: bytes | bytearray | memoryview, layout: str, encoding: str, copy: bool) -> Media:
+    view = _bytes_view(data, "image", copy)
+    if encoding not in ("jpeg", "png", "webp"):
+        raise InputError(f"{encoding!r}; say jpeg, png or webp for the bytes of a file", field="encoding")
+    if (found := _sniff(view)) != encoding:
+        raise InputError(f"{encoding!r}, but the bytes are {found or 'none of jpeg, png and webp'}", field="encoding")
+    return Media("image", encoding, layout, "U8", (view.nbytes,), (view,))
+
+
+def _sniff(view: memoryview) -> str:
+    head = bytes(view[:12])
+    if head.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    return "webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
+
+
+def _bytes_view(data: object, field: str, copy: bool) -> memoryview:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InputError(f"want the bytes of a file, not {_name(data)}", field=field)
+    if len(data) == 0:
+        raise InputError("it is empty", field=field)
+    if isinstance(data, memoryview) and not data.c_contiguous:
+        return memoryview(data.tobytes())
+    return memoryview(bytes(data)) if copy else memoryview(data).cast("B").toreadonly()
+
+
+def _tensor(
+    kind: str, data: Any, layout: str, copy: bool, fps: float | None = None, sample_rate: int | None = None
+) -> Media:
+    if not isinstance(layout, str) or not layout:
+        known = ", ".join(_LAYOUTS.get(kind, ("CHW", "CTHW")))
+        raise InputError(f"missing; say which of {known} the axes are, it is never guessed", field="layout")
+    dtype, array = _array(kind, data, copy)
+    sample_rate = int(sample_rate) if isinstance(sample_rate, np.integer) else sample_rate
+    if array.size == 0:
+        raise InputError(f"an axis of {array.shape} is empty", field=kind)
+    view = array.reshape(-1).view(np.uint8).data.toreadonly()
+    return Media(kind, "raw", layout, dtype, tuple(array.shape), (view,), fps=fps, sample_rate=sample_rate)
+
+
+def _array(kind: str, data: Any, copy: bool) -> tuple[str, npt.NDArray[Any]]:
+    """Returns dtype and the data as a C-contiguous little-endian array, after one copy at most."""
+    if _is_torch(data):
+        return _from_torch(kind, data, copy)
+    if not isinstance(data, np.ndarray):
+        raise InputError(f"want a NumPy array or a torch tensor, not {_name(data)}", field=kind)
+    dtype = _NUMPY.get(data.dtype.name)
+    if dtype not in _DTYPES[kind]:
+        raise InputError(f"{data.dtype} of a raw {kind}; {_CAST[kind]}", field="dtype")
+    if data.dtype.byteorder == ">" or (data.dtype.byteorder == "=" and sys.byteorder == "big"):
+        return dtype, data.astype(data.dtype.newbyteorder("<"), order="C")
+    return dtype, np.array(data, order="C") if copy else np.ascontiguousarray(data)
+
+
+def _from_torch(kind: str, tensor: Any, copy: bool) -> tuple[str, npt.NDArray[Any]]:
+    torch = sys.modules["torch"]
+    name = str(tensor.dtype).removeprefix("torch.")
+    dtype = _NUMPY.get(name)
+    if dtype not in _DTYPES[kind]:
+        raise InputError(f"{tensor.dtype} of a raw {kind}; {_CAST[kind]}", field="dtype")
+    # to() brings it to the CPU and into order in one go, or returns the tensor itself.
+    host = tensor.detach().to("cpu", memory_format=torch.contiguous_format, copy=copy)
+    if not host.is_contiguous():
+        host = host.contiguous()
+    if name == "bfloat16":  # NumPy has none: the same two bytes under another name
+        host = host.view(torch.int16)
+    array: npt.NDArray[Any] = host.numpy()
+    return dtype, array
+
+
+def _from_pil(picture: Any, layout: str) -> Media:
+    if layout not in ("", "HWC"):
+        raise InputError(f"{layout!r}, but the axes of a PIL image are HWC", field="layout")
+    if picture.mode not in ("RGB", "RGBA", "L"):
+        raise InputError(f"PIL mode {picture.mode!r}; convert it to RGB, RGBA or L first", field="image")
+    array = np.asarray(picture)
+    return _tensor("image", array[:, :, np.newaxis] if array.ndim == 2 else array, "HWC", False)
+
+
+def encode(picture: Any, encoding: str = "jpeg", **options: Any) -> Media:
+    """A PIL image as a file, to save bandwidth: options are those of PIL's save(), such as quality=95."""
+    if not _is_pil(picture):
+        raise InputError(f"want a PIL image, not {_name(picture)}", field="image")
+    if encoding not in ("jpeg", "png", "webp"):
+        raise InputError(f"{encoding!r}; known are jpeg, png and webp", field="encoding")
+    out = io.BytesIO()
+    picture.save(out, format=encoding.upper(), **options)
+    return image(out.getbuffer(), encoding=encoding)
+
+
+def _number(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"want a number, not {_name(value)}", field=field)
+    return float(value)
+
+
+def _is_torch(data: object) -> bool:
+    torch = sys.modules.get("torch")  # who has a tensor has imported it
+    return torch is not None and isinstance(data, torch.Tensor)
+
+
+def _is_pil(data: object) -> bool:
+    pil = sys.modules.get("PIL.Image")
+    return pil is not None and isinstance(data, pil.Image)
+
+
+def _name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,121 @@
+"""What the tests share: a real server, a TCP proxy that can cut and stall, and pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import unittest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rewardloop
+from rewardloop import Sample
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+#: The reward of the tests: quick, deterministic, needs nothing but the binary.
+JPEG = "reward.custom_reward_function.path=builtin://jpeg_compressibility"
+
+#: No wait of a test is longer.
+PATIENCE = 60.0
+
+
+def serve(*overrides: str, **options: Any) -> rewardloop.Server:
+    """Starts the binary that REWARDLOOP_BIN names."""
+    if not os.environ.get("REWARDLOOP_BIN"):
+        raise unittest.SkipTest("SKIPPED: REWARDLOOP_BIN names no binary: nothing was tried against a real server")
+    return rewardloop.launch(JPEG, *overrides, **options)
+
+
+def noise(side: int, seed: int = 0) -> rewardloop.Media:
+    """A picture of side x side random pixels: no two seeds have the same score."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    return rewardloop.image(pixels, layout="HWC")
+
+
+def pictures(n: int, side: int = 16, **fields: Any) -> list[Sample]:
+    """n samples with small pictures, ids s0, s1 …"""
+    return [Sample(id=f"s{i}", media=noise(side, i), **fields) for i in range(n)]
+
+
+class Proxy:
+    """Forwards connections to a port that may change; cut() ends them all, as a network would."""
+
+    def __init__(self) -> None:
+        self.upstream = ""
+        self.accepted = 0
+        self.sent = 0  # bytes towards the server
+        self.stalled = False  # accepts, and forwards nothing
+        self.frozen = False  # swallows what comes, until somebody connects again
+        self.after: tuple[int, asyncio.Event] | None = None  # an event to set at so many bytes
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    def passed(self, more: int) -> asyncio.Event:
+        """An event that is set when so many more bytes have gone to the server."""
+        event = asyncio.Event()
+        self.after = (self.sent + more, event)
+        return event
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self.frozen = False
+        self._writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            if self.stalled:
+                await reader.read(-1)
+                return
+            host, port = self.upstream.removeprefix("ws://").split(":")
+            up_reader, up_writer = await asyncio.open_connection(host, int(port))
+            self._writers.add(up_writer)
+            await asyncio.gather(self._pump(reader, up_writer, True), self._pump(up_reader, writer, False))
+        except OSError:
+            pass
+        finally:
+            writer.transport.abort()
+            self._tasks.discard(task)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, up: bool) -> None:
+        try:
+            while data := await reader.read(64 << 10):
+                if self.frozen:
+                    continue
+                if up:
+                    self.sent += len(data)
+                    if self.after is not None and self.sent >= self.after[0]:
+                        self.after[1].set()
+                        self.after = None
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.transport.abort()
