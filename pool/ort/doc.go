@@ -10,7 +10,7 @@
 //     alone; each has loaded the library and run a model of 208 bytes, the canary,
 //     before it is used. A child is this same binary: main hands [Kinds] to
 //     slot.Main.
-//  3. Load has every free child of the device load a model, which makes it a
+//  3. Load has every child of the device load a model, which makes it a
 //     [Session], and answers what the model says about itself. A child that comes
 //     later loads a model when it is first asked to run it; that time does not
 //     count against the deadline of the run.
@@ -23,6 +23,6 @@
 //     outputs) is replaced; its batch is run once more elsewhere, then fails.
 //  6. Close ends the children.
 //
-// Everything that touches ONNX Runtime is in runtime.go and session.go. Built
-// without cgo the package compiles, and opening anything says so.
+// Everything that touches ONNX Runtime is in runtime.go, session.go and call.go.
+// Built without cgo the package compiles, and opening anything says so.
 package ort

@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed" // the canary
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -33,11 +34,12 @@ type handler struct {
 	cfg      childConfig
 	canary   *Session
 	sessions map[infer.Model]*Session
-	body     []byte // of the last answer
+	starved  map[infer.Model]int // runs in a row for which there was no memory
+	body     []byte              // of the last answer
 }
 
 func newHandler(init []byte) (slot.Handler, error) {
-	h := &handler{sessions: make(map[infer.Model]*Session)}
+	h := &handler{sessions: make(map[infer.Model]*Session), starved: make(map[infer.Model]int)}
 	if err := json.Unmarshal(init, &h.cfg); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -73,7 +75,9 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 			return nil, outgoing(err)
 		}
 		if r.Op == opRun {
-			return h.run(c, s, out, infer.Batch{Inputs: inputs, Reduce: r.Reduce})
+			body, err := h.run(c, s, out, infer.Batch{Inputs: inputs, Reduce: r.Reduce})
+			h.feed(r.Model, err)
+			return body, err
 		}
 		info := s.Info()
 		out.Info = &info
@@ -118,6 +122,22 @@ func (h *handler) run(c slot.Call, s *Session, out answer, b infer.Batch) ([]byt
 		h.body = body
 	}
 	return body, err
+}
+
+// feed gives a model up that has lacked memory twice in a row. The arena of a
+// session keeps what it has, in pieces that may fit nothing any more; the next run
+// loads the model anew.
+func (h *handler) feed(m infer.Model, err error) {
+	if !errors.Is(err, infer.ErrMemory) {
+		h.starved[m] = 0
+		return
+	}
+	if h.starved[m]++; h.starved[m] < 2 {
+		return
+	}
+	h.starved[m] = 0
+	_ = h.sessions[m].Close() // it cannot fail
+	delete(h.sessions, m)
 }
 
 // Close ends the sessions.

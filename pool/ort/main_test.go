@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 
 // library finds ONNX Runtime. Without it the test is skipped, or fails where
 // REQUIRE_ORT=1 says that it has to be there.
-func library(t testing.TB) ort.Library {
-	t.Helper()
+func library(tb testing.TB) ort.Library {
+	tb.Helper()
 	configured := ""
 	if os.Getenv(ort.LibraryEnv) == "" {
 		// The clone's own copy; go test runs in the package's folder.
@@ -32,10 +32,10 @@ func library(t testing.TB) ort.Library {
 	}
 	lib, err := ort.Find(configured)
 	if err != nil && os.Getenv("REQUIRE_ORT") == "1" {
-		t.Fatalf("REQUIRE_ORT=1: %v", err)
+		tb.Fatalf("REQUIRE_ORT=1: %v", err)
 	}
 	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
+		tb.Skipf("SKIPPED: %v", err)
 	}
 	return lib
 }

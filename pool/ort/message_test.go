@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -123,9 +124,7 @@ func FuzzRequests(f *testing.F) {
 			require.NoError(t, in.Check())
 			require.Equal(t, r.Inputs[i].Shape, in.Shape)
 			total += len(raw(in)) + padding(len(raw(in)))
-			for _, b := range raw(in) { // every byte can be read
-				total += int(b) & 0
-			}
+			require.LessOrEqual(t, len(bytes.Clone(raw(in))), len(data)) // every byte can be read
 		}
 		require.Equal(t, len(data), total)
 		_, err = json.Marshal(r)

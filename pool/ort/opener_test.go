@@ -27,24 +27,24 @@ type device struct {
 func (d *device) pids() []int { return d.opener.Stats()["cpu"].PIDs }
 
 // openCPU opens the CPU with some slots; it is closed at the end of the test.
-func openCPU(t testing.TB, cfg ort.Config) *device {
-	t.Helper()
-	cfg.Library = library(t).Path
+func openCPU(tb testing.TB, cfg ort.Config) *device {
+	tb.Helper()
+	cfg.Library = library(tb).Path
 	if cfg.Slots == 0 {
 		cfg.Slots = 1
 	}
 	o, err := ort.NewOpener(cfg)
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	require.NoError(tb, err)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	r, err := o.Open(ctx, "cpu")
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.NoError(t, r.Close(ctx))
+		require.NoError(tb, r.Close(ctx))
 	})
-	require.Equal(t, cfg.Slots, r.Slots())
+	require.Equal(tb, cfg.Slots, r.Slots())
 	return &device{r, o}
 }
 
@@ -72,6 +72,8 @@ func TestABatchIsAnsweredByEitherIsolation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a\nb\né", info.Metadata["character"])
 		require.Equal(t, []int{-1, 2}, info.Inputs[3].Shape)
+		require.True(t, ort.EveryoneHas(d.Runner, model("dtypes")))
+		require.False(t, ort.EveryoneHas(d.Runner, model("echo")))
 		again, err := d.Load(t.Context(), model("dtypes"))
 		require.NoError(t, err)
 		require.Equal(t, info, again)
@@ -135,6 +137,12 @@ func TestWhatGoesWrongHasItsClassInEitherIsolation(t *testing.T) {
 			_, err := d.Run(t.Context(), tt.m, tt.b)
 			require.ErrorIs(t, err, tt.want, name)
 		}
+		for range 5 { // the second in a row gives the model up, later ones load it again
+			_, err := d.Run(t.Context(), model("huge"), sizes(1<<44, 1))
+			require.ErrorIs(t, err, infer.ErrMemory)
+		}
+		_, err = d.Run(t.Context(), model("huge"), sizes(2, 1))
+		require.NoError(t, err)
 		require.Zero(t, d.opener.Stats()["cpu"].Crashes)
 		out, err := d.Run(t.Context(), model("echo"), rowsOf(1, 4))
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,38 +30,53 @@ type runner struct {
 // Slots is the number of processes.
 func (r *runner) Slots() int { return r.slots }
 
-// Load has as many processes as are free load the model at the same time, so that
-// later runs need not, and returns what the first says.
+// loadRounds bounds how often Load asks for processes that lack the model: in one
+// round a process that is done quickly may take the request of another.
+const loadRounds = 3
+
+// Load has every process load the model, so that later runs need not, and returns
+// what it says about itself. Those that are busy are waited for as long as ctx
+// allows; one that is enough is success.
 func (r *runner) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
-	if info, ok := r.known(m); ok && r.everyoneHas(m) {
-		return info, nil
-	}
-	meta, err := json.Marshal(request{Op: opLoad, Model: m})
-	if err != nil {
-		return infer.Info{}, fmt.Errorf("%w: %q: %w", infer.ErrModel, m.Name, err)
-	}
 	wait, cancel := r.patience(ctx, true)
 	defer cancel()
-	errs := make(chan error, r.slots)
-	for range r.slots { // each ends with Do, before this function does
-		go func() {
-			resp, err := r.procs.Do(wait, slot.Request{Name: "loading " + m.Name, Meta: meta})
-			if err == nil {
-				_, err = r.answered(m, resp.Body)
-			}
-			errs <- err
-		}()
-	}
 	var failed error
-	for range r.slots {
-		if err := <-errs; err != nil && failed == nil {
-			failed = err
+	for range loadRounds {
+		if r.isKnown(m) && r.everyoneHas(m) {
+			break
+		}
+		if failed = r.loadEach(wait, m); failed != nil {
+			break
 		}
 	}
-	if info, ok := r.known(m); ok {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if info, ok := r.infos[m]; ok {
 		return info, nil
 	}
 	return infer.Info{}, incoming(ctx, 1, failed)
+}
+
+// loadEach asks for the model as often as there are processes, at the same time,
+// and returns the first error.
+func (r *runner) loadEach(ctx context.Context, m infer.Model) error {
+	meta, err := json.Marshal(request{Op: opLoad, Model: m})
+	if err != nil {
+		return err
+	}
+	errs := make([]error, r.slots)
+	var all sync.WaitGroup // of goroutines that end with Do
+	for i := range r.slots {
+		all.Go(func() {
+			resp, err := r.procs.Do(ctx, slot.Request{Name: "loading " + m.Name, Meta: meta})
+			if err == nil {
+				_, err = r.answered(m, resp.Body)
+			}
+			errs[i] = err
+		})
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // Run has a free process run the batch.
@@ -144,23 +160,22 @@ func (r *runner) answered(m infer.Model, body []byte) ([]infer.Tensor, error) {
 	return out, nil
 }
 
-// known returns what a model said about itself, if it was loaded.
-func (r *runner) known(m infer.Model) (infer.Info, bool) {
+// isKnown reports whether the model has said what it is.
+func (r *runner) isKnown(m infer.Model) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	info, ok := r.infos[m]
-	return info, ok
+	_, ok := r.infos[m]
+	return ok
 }
 
 // everyoneHas reports whether no process has to load the model any more. Inline
 // there is one process, and no harm in a deadline that passes while it loads.
 func (r *runner) everyoneHas(m infer.Model) bool {
+	if r.cfg.Isolation == Inline {
+		return r.isKnown(m)
+	}
 	st := r.procs.Stats()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cfg.Isolation == Inline {
-		_, ok := r.infos[m]
-		return ok
-	}
 	return st.Alive == st.Slots && !slices.ContainsFunc(st.PIDs, func(pid int) bool { return !slices.Contains(r.has[pid], m) })
 }

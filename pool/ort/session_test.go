@@ -25,26 +25,26 @@ import (
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
-func openModel(t testing.TB, m infer.Model, want infer.Info) (*ort.Session, error) {
-	t.Helper()
+func openModel(tb testing.TB, m infer.Model, want infer.Info) (*ort.Session, error) {
+	tb.Helper()
 	m.Device = "cpu"
-	return ort.OpenSession(ort.SessionConfig{Library: library(t), Model: m, Want: want})
+	return ort.OpenSession(ort.SessionConfig{Library: library(tb), Model: m, Want: want})
 }
 
 // open opens a model of testdata.
-func open(t testing.TB, name string) *ort.Session {
-	t.Helper()
-	s, err := openModel(t, infer.Model{Name: name, Path: fixture(name)}, infer.Info{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+func open(tb testing.TB, name string) *ort.Session {
+	tb.Helper()
+	s, err := openModel(tb, infer.Model{Name: name, Path: fixture(name)}, infer.Info{})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	return s
 }
 
 // outputs runs a batch and returns what came out.
-func outputs(t testing.TB, s *ort.Session, reduce infer.Reduction, inputs ...infer.Tensor) []infer.Tensor {
-	t.Helper()
-	a, err := s.Run(t.Context(), infer.Batch{Names: []string{"a"}, Inputs: inputs, Reduce: reduce})
-	require.NoError(t, err)
+func outputs(tb testing.TB, s *ort.Session, reduce infer.Reduction, inputs ...infer.Tensor) []infer.Tensor {
+	tb.Helper()
+	a, err := s.Run(tb.Context(), infer.Batch{Names: []string{"a"}, Inputs: inputs, Reduce: reduce})
+	require.NoError(tb, err)
 	return a.Outputs
 }
 
@@ -237,26 +237,26 @@ func TestAnOutputThatCannotBePassedOnIsNamedAtLoad(t *testing.T) {
 }
 
 // badFiles are models that are none, with what is said of them.
-func badFiles(t testing.TB) map[string]infer.Model {
-	t.Helper()
-	dir := t.TempDir()
+func badFiles(tb testing.TB) map[string]infer.Model {
+	tb.Helper()
+	dir := tb.TempDir()
 	whole, err := os.ReadFile(fixture("conv"))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	var picture bytes.Buffer
-	require.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 64, 64))))
+	require.NoError(tb, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 64, 64))))
 	damaged := bytes.Clone(whole)
 	for i := 10; i < len(damaged); i += 7 {
 		damaged[i] ^= 0x5a
 	}
 	write := func(name string, data []byte) infer.Model {
 		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, data, 0o600))
+		require.NoError(tb, os.WriteFile(path, data, 0o600))
 		return infer.Model{Name: name, Path: path, Device: "cpu"}
 	}
 	enormous := write("enormous.onnx", nil)
-	require.NoError(t, os.Truncate(enormous.Path, 3<<30)) // a hole: it takes no space
+	require.NoError(tb, os.Truncate(enormous.Path, 3<<30)) // a hole: it takes no space
 	pipe := filepath.Join(dir, "pipe.onnx")
-	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(tb, syscall.Mkfifo(pipe, 0o600))
 	wrong := infer.Model{Name: "conv", Path: fixture("conv"), SHA256: strings.Repeat("0", 64), Device: "cpu"}
 	return map[string]infer.Model{
 		"there is no such file":        {Name: "missing", Path: filepath.Join(dir, "missing.onnx"), Device: "cpu"},
@@ -390,15 +390,15 @@ func TestCloseWaitsForRunsAndRefusesLaterOnes(t *testing.T) {
 }
 
 // status reads a number of /proc/self/status.
-func status(t testing.TB, field string) int {
-	t.Helper()
+func status(tb testing.TB, field string) int {
+	tb.Helper()
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		t.Skipf("SKIPPED: no /proc: %v", err)
+		tb.Skipf("SKIPPED: no /proc: %v", err)
 	}
 	_, rest, _ := strings.Cut(string(data), field+":")
 	n, err := strconv.Atoi(strings.Fields(rest)[0])
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return n
 }
 

@@ -23,14 +23,18 @@ type Config struct {
 	Profile Profile
 	// Mode is "parity" (default) or "fast".
 	Mode Mode
-	// FastSide is the smaller side, in pixels, of the picture that the detector gets
-	// in fast mode; smaller pictures are not made larger than it. Default 384.
+	// FastSide is the smaller side, in pixels, of what the detector gets in fast mode
+	// of a picture, unless that is more than the reference would give it or the picture
+	// is more than 2.5 times as long as wide. Default 512: pictures of 512x512, which
+	// RapidOCR makes 736x736 of, are detected as they are.
 	FastSide int
 	// FastShrink is the most by which fast mode makes a picture smaller for the
 	// detector, whatever FastSide says: small print in a large picture stays
 	// legible. Default 2.
 	FastShrink float64
-	// WidthStep is what widths of crops are a multiple of in fast mode; default 32.
+	// WidthStep is what widths of crops are a multiple of in fast mode, up to 16 times
+	// it, and of its double beyond that, and so on; default 32. A larger one makes for
+	// fewer shapes, which a GPU likes, and for more padding.
 	WidthStep int
 	// SwapRB gives the models red, green, blue instead of blue, green, red: what
 	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
@@ -66,7 +70,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	fill(&c.Profile, RapidOCR)
 	fill(&c.Mode, Parity)
-	fill(&c.FastSide, 384)
+	fill(&c.FastSide, 512)
 	fill(&c.FastShrink, 2)
 	fill(&c.WidthStep, 32)
 	fill(&c.ClassifierSize, [2]int{192, 48})

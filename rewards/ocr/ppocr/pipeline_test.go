@@ -47,6 +47,33 @@ func TestGoldenSizesAreRapidOCRs(t *testing.T) {
 	}
 }
 
+func TestFastSizesAreSmallerButForLongPictures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		profile    Profile
+		w, h       int
+		wantW      int
+		wantH      int
+		whatItIsOf string
+	}{
+		{RapidOCR, 512, 512, 512, 512, "as it is"},
+		{RapidOCR, 256, 256, 512, 512, "larger, though not 736"},
+		{RapidOCR, 768, 768, 512, 512, "smaller"},
+		{RapidOCR, 1024, 1024, 512, 512, "half"},
+		{RapidOCR, 2000, 2000, 992, 992, "not less than half: 1000 is no multiple of 32"},
+		{RapidOCR, 832, 480, 896, 512, "832/480*512 = 887"},
+		{RapidOCR, 700, 250, 2048, 736, "long: the reference's"},
+		{RapidOCR, 250, 700, 736, 2048, "tall: the reference's"},
+		{Paddle2, 512, 512, 512, 512, "the reference's"},
+		{Paddle2, 256, 256, 256, 256, "no more than the reference's"},
+		{Paddle2, 1024, 1024, 512, 512, "smaller"},
+		{RapidOCR, 2000, 1990, 992, 992, "half"},
+	} {
+		w, h := c.profile.constants().fastSize(c.w, c.h, 512, 2)
+		require.Equal(t, [2]int{c.wantW, c.wantH}, [2]int{w, h}, "%s %dx%d: %s", c.profile, c.w, c.h, c.whatItIsOf)
+	}
+}
+
 func TestSidesAreRoundedWithHalvesToEven(t *testing.T) {
 	t.Parallel()
 	for side, want := range map[int]int{16: 0, 48: 64, 80: 64, 752: 768, 784: 768, 15: 0, 17: 32} {
@@ -102,14 +129,19 @@ func TestGoldenWidthsOfCropsAreRapidOCRs(t *testing.T) {
 
 func TestFastWidthsAreFewAndHoldTheCrop(t *testing.T) {
 	t.Parallel()
-	c := RapidOCR.constants()
-	for w := 1; w < 3000; w += 7 {
+	c, widths := RapidOCR.constants(), map[int]bool{}
+	for w := 1; w < 14000; w++ {
 		s := cropSize{w, 20}
-		width := c.fastWidth(s, 32)
+		need, width := s.fill(48, maxRecWidth), c.fastWidth(s, 32)
+		require.GreaterOrEqual(t, width, need)
+		require.LessOrEqual(t, width-need, max(63, width/8), "%d for %d", width, need)
 		require.Zero(t, width%32)
-		require.GreaterOrEqual(t, width, s.fill(48, maxRecWidth))
-		require.LessOrEqual(t, width-s.fill(48, maxRecWidth), 63)
+		require.LessOrEqual(t, width, maxRecWidth)
+		widths[width] = true
 	}
+	require.LessOrEqual(t, len(widths), 72)
+	require.Equal(t, 64, c.fastWidth(cropSize{5, 48}, 32))
+	require.Equal(t, 576, c.fastWidth(cropSize{513, 48}, 32))
 }
 
 func TestAFlatPictureGetsBlackBars(t *testing.T) {
@@ -182,7 +214,10 @@ func FuzzSizes(f *testing.F) {
 			}
 			full := ph + 2*c.bars(pw, ph)
 			dw, dh := c.detectorSize(pw, full)
-			fw, fh := fastSize(pw, full, 384, 2)
+			fw, fh := c.fastSize(pw, full, 384, 2)
+			if fw*fh > dw*dh {
+				t.Fatalf("%s: %dx%d: fast %dx%d is more than %dx%d", p, w, h, fw, fh, dw, dh)
+			}
 			if dw%stride != 0 || dh%stride != 0 || fw%stride != 0 || fh%stride != 0 || dw < 1 || dh < 1 || fw < 1 || fh < 1 {
 				t.Fatalf("%s: %dx%d: detector %dx%d, fast %dx%d", p, w, h, dw, dh, fw, fh)
 			}

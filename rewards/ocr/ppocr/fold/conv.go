@@ -183,7 +183,7 @@ const (
 // others, whose padding would have to be -b/a and not 0, it becomes a normalisation,
 // which the runtime does in one pass and in the layout of its convolutions.
 func (g *graph) affine(n *node) fate {
-	if n.gone || n.op != "Mul" || n.domain != "" {
+	if n.gone || n.op != "Mul" || n.domain != "" || len(n.out) != 1 {
 		return unchanged
 	}
 	a, x, ok := g.number(n)
@@ -277,8 +277,11 @@ func (g *graph) makerOfMaps(x string) *node {
 				x = other
 				break
 			}
+			if len(n.in) != 2 {
+				return nil
+			}
 			h := g.maker(n.in[1])
-			if h == nil || h.op != "HardSigmoid" || h.in[0] != n.in[0] {
+			if h == nil || h.op != "HardSigmoid" || !slices.Equal(h.in, n.in[:1]) {
 				return nil
 			}
 			x = n.in[0]

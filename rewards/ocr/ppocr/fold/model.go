@@ -24,7 +24,6 @@ const (
 
 	nodeInput  = 1
 	nodeOutput = 2
-	nodeName   = 3
 	nodeOp     = 4
 	nodeAttr   = 5
 	nodeDomain = 7
@@ -56,6 +55,8 @@ type node struct {
 	domain  string
 	in, out []string
 	attrs   []attr
+	// rest are its other fields: name, domain, text.
+	rest []byte
 	// raw is the node as it was read; nil once something is changed.
 	raw []byte
 	// gone says that the node is no more.
@@ -95,9 +96,10 @@ type graph struct {
 	flushed map[string]bool
 	// fresh are constants that a rule has made, in their order.
 	fresh []string
-	// fixed are names that a node outside of the rules' sight may use: inputs, outputs.
-	fixed map[string]bool
-	opset int64
+	// fixed are names that a node outside of the rules' sight may use: inputs and
+	// outputs, and the latter alone.
+	fixed, outputs map[string]bool
+	opset          int64
 
 	// model and rest are the other fields of model and graph.
 	model, rest  []byte
@@ -115,7 +117,7 @@ var errUnknown = errors.New("no model that is known here")
 // parse takes a model apart. It wraps errUnknown for one with parts that the rules
 // cannot see through: graphs within nodes, weights in other files.
 func parse(data []byte) (*graph, error) {
-	g := &graph{consts: map[string]*tensor{}, flushed: map[string]bool{}, fixed: map[string]bool{}}
+	g := &graph{consts: map[string]*tensor{}, flushed: map[string]bool{}, fixed: map[string]bool{}, outputs: map[string]bool{}}
 	var body []byte
 	err := fields(data, func(f field) error {
 		switch f.number {
@@ -147,16 +149,28 @@ func parse(data []byte) (*graph, error) {
 		delete(g.consts, name)
 		delete(g.flushed, name)
 	}
-	return g, g.single()
+	return g, g.ordered()
 }
 
-// single checks that no value is given twice, on which the rules build.
-func (g *graph) single() error {
-	given := map[string]bool{}
+// ordered checks what the rules build on: every value is given once, and before it is
+// used. ONNX asks for both.
+func (g *graph) ordered() error {
+	given := map[string]bool{"": true}
+	for name := range g.fixed {
+		given[name] = !g.outputs[name]
+	}
+	for _, i := range g.initializers {
+		given[i.name] = true
+	}
 	for _, n := range g.nodes {
+		for _, name := range n.in {
+			if !given[name] {
+				return fmt.Errorf("%w: %q is used before it is given", errUnknown, name)
+			}
+		}
 		for _, name := range n.out {
 			if given[name] && name != "" {
-				return fmt.Errorf("%w: two nodes give %q", errUnknown, name)
+				return fmt.Errorf("%w: %q is given twice", errUnknown, name)
 			}
 			given[name] = true
 		}
@@ -208,6 +222,9 @@ func (g *graph) read(f field) error {
 		err := fields(f.data, func(v field) error {
 			if v.number == valueName {
 				g.fixed[string(v.data)] = true
+				if f.number == graphOutput {
+					g.outputs[string(v.data)] = true
+				}
 			}
 			return nil
 		})
@@ -229,14 +246,17 @@ func parseNode(msg []byte) (*node, error) {
 			n.out = append(n.out, string(f.data))
 		case nodeOp:
 			n.op = string(f.data)
-		case nodeDomain:
-			n.domain = string(f.data)
 		case nodeAttr:
 			a, err := parseAttr(f.data)
 			if err != nil {
 				return err
 			}
 			n.attrs = append(n.attrs, a)
+		default:
+			if f.number == nodeDomain {
+				n.domain = string(f.data)
+			}
+			n.rest = append(n.rest, f.raw...)
 		}
 		return nil
 	})
@@ -403,12 +423,11 @@ func (g *graph) encodeNode(n *node) []byte {
 	for _, name := range n.out {
 		b = appendBytes(b, nodeOutput, name)
 	}
-	b = appendBytes(b, nodeName, "fold:"+n.out[0])
 	b = appendBytes(b, nodeOp, n.op)
 	for _, a := range n.attrs {
 		b = appendBytes(b, nodeAttr, a.raw)
 	}
-	return b
+	return append(b, n.rest...)
 }
 
 func (t *tensor) encode(name string) []byte {

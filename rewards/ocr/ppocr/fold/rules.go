@@ -70,7 +70,7 @@ func (g *graph) each(rule func(n *node) bool) int {
 	for again := true; again; {
 		again = false
 		for _, n := range slices.Clone(g.nodes) {
-			if !n.gone && n.domain == "" && rule(n) {
+			if !n.gone && n.domain == "" && len(n.out) == 1 && rule(n) {
 				count++
 				again = true
 			}
@@ -207,7 +207,7 @@ func (g *graph) hardSwish(n *node) bool {
 
 // scale: x + x·s with s a HardSigmoid after a pooled convolution.
 func (g *graph) scale(n *node) bool {
-	if n.op != "Add" || len(n.in) != 2 || len(n.out) != 1 {
+	if n.op != "Add" || len(n.in) != 2 {
 		return false
 	}
 	for i := range 2 {
@@ -236,7 +236,7 @@ func (g *graph) scale(n *node) bool {
 
 // pool: the mean over the last two of four axes.
 func (g *graph) pool(n *node) bool {
-	if n.op != "ReduceMean" || len(n.in) != 1 || len(n.out) != 1 {
+	if n.op != "ReduceMean" || len(n.in) != 1 {
 		return false
 	}
 	four := false

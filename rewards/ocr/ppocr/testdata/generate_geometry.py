@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Golden data for the geometry of package ppocr, from the libraries it follows.
 
-    generate_geometry.py --rapidocr DIR [--out DIR] [--seed N] [--times N] [--inputs DIR]
+    generate_geometry.py [--rapidocr DIR] [--out DIR] [--seed N] [--times N] [--inputs DIR]
     generate_geometry.py --compare DIR DIR
 
-DIR after --rapidocr is the folder of an installed rapidocr package (3.10.0 was used):
-its own DBPostProcess, get_rotate_crop_image and sorted_boxes are run, taken out of the
+DIR after --rapidocr is the folder of a rapidocr package (3.10.0 was used), by default
+the one that is installed: its own DBPostProcess, get_rotate_crop_image and sorted_boxes are run, taken out of the
 files so that nothing else of the package is needed. --times N makes N times as many
 cases, for a look beyond what is kept in the repository. --inputs takes the pictures
 that everything starts from out of another folder, made with the same seed; --compare
@@ -27,6 +27,7 @@ NumPy 1.24.2 (Debian 12). They differ so:
 """
 import argparse
 import ast
+import importlib.util
 import json
 import math
 import os
@@ -52,6 +53,12 @@ def take(path, names):
     space = dict(np=np, cv2=cv2, pyclipper=pyclipper, Polygon=Polygon, List=List, Tuple=Tuple)
     exec(compile(ast.Module(body=found, type_ignores=[]), path, "exec"), space)
     return space
+
+
+def installed():
+    """The folder of the installed rapidocr, which is not imported."""
+    spec = importlib.util.find_spec("rapidocr")
+    return os.path.dirname(spec.origin) if spec else None
 
 
 def blur(a, sigma):
@@ -298,7 +305,7 @@ def compare(a, b):
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--rapidocr")
+    ap.add_argument("--rapidocr", default=installed())
     ap.add_argument("--out", default=os.path.join(here, "geometry"))
     ap.add_argument("--seed", type=int, default=7)
     ap.add_argument("--times", type=int, default=1)

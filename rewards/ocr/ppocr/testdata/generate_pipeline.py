@@ -1,31 +1,32 @@
-"""Writes the golden files of the pipeline with numpy, OpenCV and RapidOCR.
+#!/usr/bin/env python3
+"""Golden data for the pipeline of package ppocr, from RapidOCR's own functions.
 
-    python golden.py [--det M.onnx --rec M.onnx --pictures FOLDER]
+    generate_pipeline.py [--out DIR]
 
-sizes.json, tables.json, widths.json and ctc.json hold what RapidOCR's own
-functions return. With models and pictures it also writes replay_<name>.json, .png
-and .map.png: a picture, the detector's map of it in 256 levels, what the recogniser
-answers for every crop, and what RapidOCR makes of exactly these. paddle2's sizes
-and tables follow PaddleOCR 2.9's formulas (ppocr/data/imaug/operators.py).
+sizes.json, tables.json, widths.json and ctc.json hold what DetPreProcess,
+resize_image_within_bounds, apply_vertical_padding and CTCLabelDecode return, and
+versions.json what they ran on. paddle2's sizes and tables follow PaddleOCR 2.9's
+formulas (ppocr/data/imaug/operators.py), the widths of crops those of RapidOCR's
+TextRecognizer.
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
 import random
 import zlib
 
-import cv2
 import numpy as np
 from rapidocr.ch_ppocr_det.utils import DetPreProcess
 from rapidocr.ch_ppocr_rec.utils import CTCLabelDecode
 from rapidocr.utils.process_img import apply_vertical_padding, resize_image_within_bounds
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pipeline")
 
 
 def dump(name, value):
-    with open(os.path.join(HERE, name), "w", encoding="utf-8") as f:
+    with open(os.path.join(OUT, name), "w", encoding="utf-8") as f:
         f.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("],[", "],\n[").replace("},{", "},\n{") + "\n")
 
 
@@ -104,55 +105,15 @@ def ctc():
     dump("ctc.json", {"characters": characters, "cases": cases})
 
 
-def replay(args):
-    import logging
-
-    from rapidocr import RapidOCR
-
-    logging.disable(logging.WARNING)
-    reader = RapidOCR(params={"Global.use_cls": False, "Det.model_path": args.det, "Rec.model_path": args.rec})
-    det, rec = reader._load_det_model(), reader._load_rec_model()
-    det_session, rec_session, state = det.session, rec.session, {}
-
-    def quantised(x):
-        state["map"] = np.rint(det_session(x) * 255).astype(np.uint8)
-        return state["map"].astype(np.float32) / np.float32(255)
-
-    def recorded(x):
-        y = rec_session(x)
-        state["rec"] += [(x.shape[3], y[i].argmax(1), y[i].max(1)) for i in range(len(y))]
-        return y
-
-    def lines(rec_input):
-        state["rec"], state["crops"] = [], [list(i.shape[1::-1]) for i in rec_input.img]
-        state["order"] = np.argsort(np.array([i.shape[1] / float(i.shape[0]) for i in rec_input.img]))
-        return rec(rec_input)
-
-    recorded.have_key = rec_session.have_key
-    det.session, rec.session = quantised, recorded
-    reader.text_rec, reader._load_rec_model = lines, lambda: lines
-    for name in args.names.split(","):
-        file = os.path.join(args.pictures, name + ".png")
-        result = reader(file)
-        reads = [None] * len(state["order"])
-        used = sorted({int(v) for _, classes, _ in state["rec"] for v in classes})
-        for at, (width, classes, probs) in zip(state["order"], state["rec"]):
-            reads[at] = {"width": width, "classes": [used.index(int(v)) for v in classes], "probs": [float(p) for p in probs]}
-        with open(file, "rb") as f, open(os.path.join(HERE, f"replay_{name}.png"), "wb") as g:
-            g.write(f.read())
-        cv2.imwrite(os.path.join(HERE, f"replay_{name}.map.png"), state["map"][0, 0])
-        alphabet = [rec.postprocess_op.character[v] for v in used]
-        boxes = [[[float(v) for v in p] for p in b] for b in result.boxes]
-        dump(f"replay_{name}.json", {"alphabet": alphabet, "crops": state["crops"], "reads": reads, "boxes": boxes, "texts": list(result.txts), "scores": list(result.scores)})
+def versions():
+    names = ["rapidocr", "opencv-python-headless", "numpy"]
+    dump("versions.json", {n: importlib.metadata.version(n) for n in names})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--det")
-    parser.add_argument("--rec")
-    parser.add_argument("--pictures")
-    parser.add_argument("--names", default="")
-    args = parser.parse_args()
-    sizes(), tables(), widths(), ctc()
-    if args.names:
-        replay(args)
+    parser.add_argument("--out", default=OUT)
+    OUT = parser.parse_args().out
+    os.makedirs(OUT, exist_ok=True)
+    for make in (sizes, tables, widths, ctc, versions):
+        make()

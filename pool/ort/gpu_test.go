@@ -1,0 +1,165 @@
+//go:build cgo && gpu
+
+package ort_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/pool/ort"
+)
+
+// tolerance is how far a CUDA device may be from the CPU with TF32 off, in values
+// between 0 and 1.
+const tolerance = 1e-3
+
+// openCUDA opens the first device.
+func openCUDA(tb testing.TB) (pool.Runner, *ort.Opener) {
+	tb.Helper()
+	lib := library(tb)
+	if !lib.CUDA && os.Getenv("REQUIRE_ORT") == "1" {
+		tb.Fatalf("REQUIRE_ORT=1: no CUDA provider beside %s", lib.Path)
+	}
+	if !lib.CUDA {
+		tb.Skipf("SKIPPED: no CUDA provider beside %s", lib.Path)
+	}
+	o, err := ort.NewOpener(ort.Config{Library: lib.Path})
+	require.NoError(tb, err)
+	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
+	defer cancel()
+	r, err := o.Open(ctx, "cuda:0")
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(tb, r.Close(ctx))
+	})
+	require.Equal(tb, 1, r.Slots())
+	return r, o
+}
+
+// onCUDA is the same model on the first device.
+func onCUDA(m infer.Model) infer.Model {
+	m.Device = "cuda:0"
+	return m
+}
+
+// usedMB is the memory in use on the first device.
+func usedMB(tb testing.TB) int {
+	tb.Helper()
+	out, err := exec.CommandContext(tb.Context(), "nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
+	if err != nil {
+		tb.Skipf("SKIPPED: no nvidia-smi: %v", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(tb, err)
+	return n
+}
+
+// farthest is the largest difference of two outputs of one shape.
+func farthest(tb testing.TB, a, b infer.Tensor) float64 {
+	tb.Helper()
+	require.Equal(tb, a.Shape, b.Shape)
+	most := 0.0
+	for i := range a.F32 {
+		most = max(most, math.Abs(float64(a.F32[i])-float64(b.F32[i])))
+	}
+	return most
+}
+
+func TestADeviceAgreesWithTheCPU(t *testing.T) { //nolint:paralleltest // one device
+	cuda, _ := openCUDA(t)
+	cpu := openCPU(t, ort.Config{})
+	rng := rand.New(rand.NewPCG(3, 4))
+	for name, m := range map[string]infer.Model{"conv": model("conv"), "detector": ocrModel(t, "ch_PP-OCRv4_det_mobile")} {
+		info, err := cuda.Load(t.Context(), onCUDA(m))
+		require.NoError(t, err)
+		require.Equal(t, "CUDAExecutionProvider", info.Provider)
+		for range 5 {
+			b := picture(rng, 320, 736)
+			got, err := cuda.Run(t.Context(), onCUDA(m), b)
+			require.NoError(t, err)
+			want, err := cpu.Run(t.Context(), m, b)
+			require.NoError(t, err)
+			most := farthest(t, got[0], want[0])
+			t.Logf("%s %v: at most %.2g apart", name, b.Inputs[0].Shape, most)
+			require.LessOrEqual(t, most, tolerance)
+		}
+	}
+}
+
+func TestADevicesMemoryStaysFlatOverManyRuns(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	m := onCUDA(ocrModel(t, "ch_PP-OCRv4_det_mobile"))
+	_, err := cuda.Load(t.Context(), m)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(5, 6))
+	var shapes []infer.Batch
+	for range 20 {
+		shapes = append(shapes, picture(rng, 320, 736))
+	}
+	var device, host []int
+	var elapsed time.Duration
+	for range 3 {
+		began := time.Now()
+		for i := range 100 {
+			_, err := cuda.Run(t.Context(), m, shapes[i%len(shapes)])
+			require.NoError(t, err)
+		}
+		elapsed = time.Since(began)
+		device = append(device, usedMB(t))
+		host = append(host, residentMB(t, o.Stats()["cuda:0"].PIDs[0]))
+	}
+	t.Logf("after 100, 200 and 300 runs: device %v MB, process %v MB; %.1f images/s", device, host, 100/elapsed.Seconds())
+	require.Less(t, device[2], device[0]+256)
+	require.Less(t, host[2], host[0]+128)
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}
+
+func TestADeviceEndsARunAtItsDeadlineAndGoesOn(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	m := onCUDA(model("slow"))
+	_, err := cuda.Load(t.Context(), m)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = cuda.Run(ctx, m, slowBatch(1, 10_000_000))
+	require.ErrorIs(t, err, infer.ErrTimeout)
+	out, err := cuda.Run(t.Context(), m, slowBatch(1, 3))
+	require.NoError(t, err)
+	require.InDelta(t, 4, out[0].F32[0], tolerance)
+	t.Logf("%+v", o.Stats()["cuda:0"])
+}
+
+func TestTooLargeABatchIsToldAndTheDeviceGoesOn(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	m := onCUDA(model("huge"))
+	_, err := cuda.Run(t.Context(), m, sizes(1<<38, 1)) // 1 TiB
+	require.ErrorIs(t, err, infer.ErrMemory)
+	out, err := cuda.Run(t.Context(), m, sizes(2, 1))
+	require.NoError(t, err)
+	require.Equal(t, []float32{0.5, 0.5}, out[0].F32)
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}
+
+func TestAProbeFindsCUDAToWork(t *testing.T) { //nolint:paralleltest // one device
+	lib := library(t)
+	if !lib.CUDA {
+		t.Skipf("SKIPPED: no CUDA provider beside %s", lib.Path)
+	}
+	rep, err := ort.Probe(t.Context(), lib)
+	require.NoError(t, err)
+	require.Empty(t, rep.CUDA)
+	require.Contains(t, rep.Providers, "CUDAExecutionProvider")
+}
