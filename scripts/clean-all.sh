@@ -3,7 +3,7 @@
 # packages and the caches of Go and pip stay, as do crashers that fuzzing found.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-made=(bin out .cache .venv .tools)
+made=(bin out .cache .venv .tools python/build)
 
 # An image build that was killed may leave mounts behind; nothing is removed
 # through one.
@@ -18,5 +18,5 @@ for path in "${made[@]}"; do
 	chmod -R u+w "$path" 2>/dev/null || true
 	rm -rf --one-file-system "$path"
 done
-find . -type d -name '.?*' -prune -o -type d -name __pycache__ -print0 | xargs -0r rm -rf
+find . -type d -name '.?*' -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -print0 | xargs -0r rm -rf
 find . -type d -name '.?*' -prune -o -type f \( -name '*.test' -o -name '*.prof' \) -print0 | xargs -0r rm -f
