@@ -1,0 +1,19 @@
+"""Two reward functions: a plain one, and one that awaits. Both see what verl's functions see.
+
+    rewardloop serve -c examples/python_reward/cfg.yaml
+"""
+
+import asyncio
+
+
+def compute_score(solution_str, ground_truth, bonus=0.0):
+    """1 where the last word is the ground truth; bonus is a key of the configuration."""
+    words = solution_str.split()
+    right = bool(words) and words[-1] == ground_truth
+    return {"score": float(right) + bonus, "acc": right, "words": len(words)}
+
+
+async def judge(solution_str, extra_info):
+    """Stands for a call of a judge over HTTP: many run at the same time in one process."""
+    await asyncio.sleep(extra_info.get("seconds", 0.1))
+    return min(len(solution_str) / 100, 1.0)

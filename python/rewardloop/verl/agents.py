@@ -1,0 +1,203 @@
+"""Agent loop managers that hand finished rollouts to a reward loop.
+
+They take the place that ``++actor_rollout_ref.rollout.agent.agent_loop_manager_class`` names and give the agent
+loop workers handles of their own instead of verl's reward loop workers.
+
+Facts relied on: ``AgentLoopManager(config, llm_client, teacher_client, reward_loop_worker_handles)``
+(verl/experimental/agent_loop/agent_loop.py) passes the handles to Ray actors, whose ``_compute_score`` does
+``await random.choice(handles).compute_score.remote(data)``; ``generate_sequences(prompts)`` splits the batch
+over ``rollout.agent.num_workers`` workers, and every column of ``non_tensor_batch`` reaches the row that is
+scored. A given class of workers stands in ``agent_loop_workers_class`` (verl-omni sets it for its own,
+verl_omni/trainer/diffusion/ray_diffusion_trainer.py and agent_loop/diffusion_agent_loop_tq.py);
+``CompositeAgentLoopWorker`` wants exactly two handles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+from verl.utils.ray_utils import auto_await  # type: ignore[import-not-found]
+
+from ..errors import RewardloopError
+from . import rows
+from .outcome import ERROR, VALID, RewardFailedError, too_many
+from .session import session
+from .settings import Settings, get
+
+_LOG = logging.getLogger("rewardloop")
+
+
+class Handle:
+    """Stands for a reward loop worker. Plain values only: each process it comes to makes its own connection."""
+
+    def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str) -> None:
+        self.settings = settings
+        self.sizes = sizes
+        self.tokenizer_path = tokenizer_path
+
+    @property
+    def compute_score(self) -> Method:
+        """Called as ``handle.compute_score.remote(data)``."""
+        return Method(self)
+
+    async def score(self, data: Any) -> dict[str, Any]:
+        """The reward of one trajectory."""
+        item = data[-1:][0]
+        decode = None
+        if rows.is_tokens(item.batch["responses"]):
+            tokenizer = await asyncio.to_thread(load_tokenizer, self.tokenizer_path)
+            decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
+        sample = rows.to_sample(item, self.settings, decode=decode, sizes=self.sizes)
+        share = int(rows.first(item.non_tensor_batch.get("rewardloop_rows"), 0))
+        value, info = await session(self.settings).score(sample, share)
+        return {"reward_score": value, "reward_extra_info": info}
+
+
+class Method:
+    """What a Ray actor's method looks like to its caller."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def remote(self, data: Any) -> asyncio.Task[dict[str, Any]]:
+        """Starts scoring and returns what can be awaited."""
+        scoring: Coroutine[Any, Any, dict[str, Any]] = self._handle.score(data)
+        return asyncio.get_running_loop().create_task(scoring)
+
+
+@functools.lru_cache(maxsize=4)
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer, as verl's RewardLoopWorker loads it."""
+    local = importlib.import_module("verl.utils.fs").copy_to_local(path)
+    return importlib.import_module("verl.utils").hf_tokenizer(local, trust_remote_code=True)
+
+
+class Streaming:
+    """Mixed into an agent loop manager: our handles, our columns, and the steps declared."""
+
+    #: module and name of the workers' class, where it is not the manager's own.
+    workers: tuple[str, str] | None = None
+
+    def __init__(
+        self, config: Any, llm_client: Any, teacher_client: Any = None, reward_loop_worker_handles: Any = None, **more: Any
+    ) -> None:
+        self.rewardloop = Settings.from_config(config)
+        n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
+        self.group_sizes = (int(n or 1), int(val or 1))
+        model = get(config, "actor_rollout_ref.model")
+        path = str(get(model, "tokenizer_path") or get(model, "path") or "")
+        handle = Handle(self.rewardloop, self.group_sizes, path)
+        # Exactly two: composite workers take the first for pictures and the second for text.
+        super().__init__(config, llm_client, teacher_client, [handle, handle], **more)  # type: ignore[call-arg]
+        if self.workers is not None:
+            self.agent_loop_workers_class = workers_class(*self.workers)
+
+    @auto_await  # type: ignore[untyped-decorator]
+    async def generate_sequences(self, prompts: Any) -> Any:
+        """Adds the columns, tells the loop what comes, generates, and raises if too many samples failed."""
+        await asyncio.to_thread(self.announce, prompts)
+        output = await super().generate_sequences(prompts)  # type: ignore[misc]
+        self.check(output, prompts.non_tensor_batch)
+        return output
+
+    def check(self, output: Any, columns: Any) -> None:
+        """Raises where more than max_failed_fraction of a step failed, in whatever processes."""
+        valid, reasons = output.non_tensor_batch.get(VALID), output.non_tensor_batch.get(ERROR)
+        if valid is None or reasons is None:
+            return
+        failed = np.asarray(valid, np.float64) != 1
+        if failed.sum() > self.rewardloop.max_failed_fraction * len(failed):
+            where = f"the {len(failed)} samples of {columns['rewardloop_split'][0]} step {columns['rewardloop_step'][0]}"
+            said = "; ".join(dict.fromkeys(str(r) for r in reasons[failed][:8]))
+            raise RewardFailedError(too_many(int(failed.sum()), where, self.rewardloop.max_failed_fraction, said))
+
+    def announce(self, prompts: Any) -> None:
+        """Adds rewardloop_step, _index, _split, _group_size and _rows, and declares the step."""
+        step = max(int(prompts.meta_info.get("global_steps", 0)), 0)
+        split = "val" if prompts.meta_info.get("validate", False) else "train"
+        columns, n = prompts.non_tensor_batch, len(prompts)
+        columns["rewardloop_step"] = np.full(n, step, np.int64)
+        columns["rewardloop_index"] = np.arange(n, dtype=np.int64)
+        columns["rewardloop_split"] = np.array([split] * n, dtype=object)
+        columns["rewardloop_rows"] = np.full(n, n, np.int64)
+        if "uid" in columns:
+            # As they are in this batch: groups may be unequal, and validation repeats rows to fill it.
+            counts = Counter(columns["uid"].tolist())
+            columns["rewardloop_group_size"] = np.array([counts[u] for u in columns["uid"].tolist()], np.int64)
+        self.declare(step, n, split)
+
+    def declare(self, step: int, expected: int, split: str) -> None:
+        """Tells the loop how many samples of the step will come. Without it the loop works, and waits longer for batches."""
+        try:
+            session(self.rewardloop).client().step(step, expected, split=split, total=True)
+        except RewardloopError as err:
+            _LOG.warning("%s step %d: could not be declared: %s", split, step, err)
+
+
+class StreamingTQ(Streaming):
+    """The same for managers whose batch is a TensorDict of prompts, each rolled out n times."""
+
+    def generate_sequences(self, prompts: Any) -> Any:
+        """Adds the columns, tells the loop what comes, and starts the generation. Its rows go to TransferQueue."""
+        self.announce(prompts)
+        return super(Streaming, self).generate_sequences(prompts)  # type: ignore[misc]
+
+    def announce(self, prompts: Any) -> None:
+        """Adds rewardloop_step, _split and _group_size to the prompts, and declares the step."""
+        tu = importlib.import_module("verl.utils.tensordict_utils")
+        step = max(int(unwrapped(prompts, "global_steps", 0)), 0)
+        split = "val" if unwrapped(prompts, "validate", False) else "train"
+        n = self.group_sizes[split == "val"]
+        tu.assign_non_tensor_data(prompts, "rewardloop_step", step)
+        tu.assign_non_tensor_data(prompts, "rewardloop_split", split)
+        tu.assign_non_tensor_data(prompts, "rewardloop_group_size", n)
+        self.declare(step, len(prompts) * n, split)
+
+
+def unwrapped(batch: Any, name: str, default: Any) -> Any:
+    """A value of a TensorDict without its NonTensorData."""
+    value = batch[name] if name in batch else default
+    return getattr(value, "data", value)
+
+
+def workers_class(module: str, name: str) -> Any:
+    """A class of agent loop workers as a Ray actor class."""
+    ray = importlib.import_module("ray")
+    cls = getattr(importlib.import_module(module), name)
+    return cls if isinstance(cls, ray.actor.ActorClass) else ray.remote(cls)
+
+
+#: name → module and name of the base, the mixin, and the workers' class.
+_CLASSES: dict[str, tuple[str, str, type[Streaming], tuple[str, str] | None]] = {
+    "AgentLoopManager": ("verl.experimental.agent_loop", "AgentLoopManager", Streaming, None),
+    "AgentLoopManagerTQ": ("verl.trainer.ppo.v1", "AgentLoopManagerTQ", StreamingTQ, None),
+    "DiffusionAgentLoopManager": (
+        "verl.experimental.agent_loop", "AgentLoopManager", Streaming, ("verl_omni.agent_loop", "DiffusionAgentLoopWorker"),
+    ),
+    "CompositeAgentLoopManager": (
+        "verl.experimental.agent_loop", "AgentLoopManager", Streaming, ("verl_omni.agent_loop", "CompositeAgentLoopWorker"),
+    ),
+    "DiffusionAgentLoopManagerTQ": (
+        "verl.trainer.ppo.v1", "AgentLoopManagerTQ", StreamingTQ, ("verl_omni.agent_loop", "DiffusionAgentLoopWorkerTQ"),
+    ),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, base, mixin, workers = _CLASSES[name]
+    made = type(
+        name,
+        (mixin, getattr(importlib.import_module(module), base)),
+        {"__module__": __name__, "__doc__": f"{base} of {module} with rewards from a reward loop.", "workers": workers},
+    )
+    globals()[name] = made
+    return made

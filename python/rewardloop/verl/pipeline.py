@@ -1,0 +1,166 @@
+"""Rewards of a batch in mini-batches of complete groups, for pipelines and one step off.
+
+The interface of the recipe async_reward_agent (haolinyan/verl dcd8dc31): ``compute_reward_pipeline(batch,
+group_size)`` returns how many rows it took, at once; ``get(n, hook)`` returns the rows of finished groups.
+Two of its defects do not exist here: an exception on the way ends ``get`` instead of leaving it waiting,
+and each reward lies on the last valid token of its own row in whatever order groups finish.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import rows
+from .outcome import ExtraInfo
+from .session import session
+from .settings import Settings
+
+#: What get returns, or hands to the hook: the rows' indices, their rm_scores, and their columns.
+Rewards = tuple[list[int], Any, dict[str, Any]]
+
+
+class Row(NamedTuple):
+    """A row that has its reward."""
+
+    at: int  # in the batch
+    tokens: int  # of the response, without padding; 0: the row is no text
+    value: float
+    info: ExtraInfo
+
+
+class Request:
+    """A batch on its way. Guarded by the agent's condition."""
+
+    def __init__(self, length: int, groups: dict[Any, int]) -> None:
+        self.length = length  # of the responses, padding included; 0: no text
+        self.missing = groups  # rows without a reward, by group
+        self.partial: dict[Any, list[Row]] = {group: [] for group in groups}
+        self.finished: deque[list[Row]] = deque()  # complete groups, in the order of their ends
+        self.left = sum(groups.values())  # rows that get has not returned
+        self.error: BaseException | None = None
+
+
+class AsyncRewardAgent:
+    """Scores batches in the background. Any thread may call; requests are served in their order.
+
+    tokenizer is needed for text. Settings come as keyword arguments: url, run, on_failed, ….
+    """
+
+    def __init__(self, tokenizer: Any = None, **settings: Any) -> None:
+        self.settings = Settings.read(settings)
+        self._tokenizer = tokenizer
+        self._session = session(self.settings)
+        self._news = threading.Condition()
+        self._requests: deque[Request] = deque()  # guarded by _news
+        self._steps = 0  # guarded by _news; requests so far
+
+    def compute_reward_pipeline(self, data: Any, group_size: int = 1) -> int:
+        """Takes a DataProto and returns its number of rows; a thread of its own sends them.
+
+        Groups are the rows of one uid, of whatever number; without uids, group_size rows in a row.
+        """
+        n = len(data)
+        uids = data.non_tensor_batch.get("uid")
+        groups = [i // max(group_size, 1) for i in range(n)] if uids is None else [str(u) for u in uids]
+        responses = data.batch["responses"]
+        request = Request(int(responses.shape[-1]) if rows.is_tokens(responses) else 0, dict(Counter(groups)))
+        with self._news:
+            self._steps += 1
+            step = self._steps
+            if n:
+                self._requests.append(request)
+        sizes = Counter(groups)
+        send = functools.partial(self._send, request, data, groups, sizes, step)
+        threading.Thread(target=send, name="rewardloop-pipeline", daemon=True).start()
+        return n
+
+    def get(
+        self, chunk_size: int, hook_func: Callable[..., Any] | None = None, *, timeout: float | None = None, **kwargs: Any
+    ) -> Any:
+        """Waits for chunk_size rows of the oldest batch, or more where the last group has more, and returns
+        them in the order of the batch: (indices, rm_scores, columns), or what
+        ``hook_func(indices, rm_scores, columns, **kwargs)`` makes of them.
+
+        rm_scores is [rows, L] with each score at its row's last valid token, [rows, 1] for pictures. Raises
+        what went wrong on the way, ValueError for more rows than are left, TimeoutError after timeout
+        seconds (None: the deadlines of the samples bound the wait).
+        """
+        with self._news:
+            if not self._requests:
+                raise ValueError("no batch is on its way: call compute_reward_pipeline first")
+            request = self._requests[0]
+            if not 0 < chunk_size <= request.left:
+                raise ValueError(f"chunk_size {chunk_size}: {request.left} rows of the oldest batch are left")
+
+            def ready() -> bool:
+                return request.error is not None or sum(map(len, request.finished)) >= chunk_size
+
+            if not self._news.wait_for(ready, timeout):
+                raise TimeoutError(f"no {chunk_size} rows of complete groups within {timeout} s")
+            if request.error is not None:
+                self._requests.popleft()
+                raise request.error
+            taken: list[Row] = []
+            while len(taken) < chunk_size:
+                taken.extend(request.finished.popleft())
+            request.left -= len(taken)
+            if not request.left:
+                self._requests.popleft()
+        found = assemble(sorted(taken, key=lambda r: r.at), request.length)
+        return found if hook_func is None else hook_func(*found, **kwargs)
+
+    def _send(self, request: Request, data: Any, groups: list[Any], sizes: Counter[Any], step: int) -> None:
+        """Submits all rows. Runs in a thread of its own; whatever it raises goes to get."""
+        try:
+            client = self._session.client()
+            decode = None
+            if self._tokenizer is not None:
+                decode = functools.partial(self._tokenizer.decode, skip_special_tokens=True)
+            client.step(step, len(data), total=True)
+            for index, group in enumerate(groups):
+                item = data[index]
+                sample = rows.to_sample(item, self.settings, decode=decode)
+                sample.step, sample.index = step, index
+                sample.uid, sample.group_size = f"{step}/{group}", sizes[group]
+                tokens = len(rows.valid_tokens(item)) if request.length else 0
+                take = functools.partial(self._take, request, group, index, tokens, sample, len(data))
+                client.submit(sample).add_done_callback(take)
+        except BaseException as err:
+            self._fail(request, err)
+
+    def _take(self, request: Request, group: Any, index: int, tokens: int, sample: Any, n: int, done: Any) -> None:
+        """Takes the result of a row. Runs in the client's thread."""
+        try:
+            value, info = self._session.judge(sample, done.result(0), n)
+        except BaseException as err:
+            self._fail(request, err)
+            return
+        with self._news:
+            request.partial[group].append(Row(index, tokens, value, info))
+            request.missing[group] -= 1
+            if not request.missing[group]:
+                request.finished.append(request.partial.pop(group))
+                self._news.notify_all()
+
+    def _fail(self, request: Request, err: BaseException) -> None:
+        with self._news:
+            request.error = request.error or err
+            self._news.notify_all()
+
+
+def assemble(found: list[Row], length: int) -> Rewards:
+    """The tensor and the columns of rows."""
+    torch = importlib.import_module("torch")
+    scores = torch.zeros(len(found), length or 1, dtype=torch.float32)
+    for i, row in enumerate(found):
+        scores[i, row.tokens - 1 if length else 0] = row.value
+    names = sorted({name for row in found for name in row.info})
+    columns = {name: np.array([row.info[name] for row in found]) for name in names}
+    return [row.at for row in found], scores, columns

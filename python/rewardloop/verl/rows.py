@@ -1,0 +1,206 @@
+"""One row of verl's DataProto as a Sample.
+
+Facts relied on (verl 0.9.0, verl-omni a1139ba): ``DataProto[i]`` is a ``DataProtoItem`` with ``batch`` (a
+TensorDict of one row), ``non_tensor_batch`` and ``meta_info`` (verl/protocol.py); text rows have
+``responses`` (token ids) and ``attention_mask`` over prompt and response, visual rows a uint8 CHW or TCHW
+or a floating-point latent as ``responses`` (verl_omni/reward_loop/reward_manager/visual.py);
+``reward_model["ground_truth"]``, ``data_source``, ``extra_info``, ``uid``, ``raw_prompt``,
+``__num_turns__``, ``tool_extra_fields`` and ``reward_scores`` stand in ``non_tensor_batch``
+(verl/experimental/reward_loop/reward_manager/naive.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import media as media_of
+from ..errors import InputError
+from ..media import Media
+from ..sample import Sample
+from .settings import Settings
+
+_LOG = logging.getLogger("rewardloop")
+
+#: Bytes of JSON that extra_info may have; what is largest is left out first.
+MAX_EXTRA_BYTES = 64 << 10
+#: Elements of a NumPy array that counts as a list; parquet files give lists as arrays.
+_MAX_LIST = 4096
+_MAX_DEPTH = 16
+_LAYOUTS = {1: "L", 2: "LD", 3: "CHW", 4: "TCHW", 5: "NTCHW"}
+
+_DROP = object()
+
+
+def to_sample(
+    item: Any, settings: Settings, *, decode: Callable[[Any], str] | None = None, sizes: tuple[int, int] = (0, 0)
+) -> Sample:
+    """A DataProtoItem as a sample with a fresh id: validation pads batches by repeating rows.
+
+    decode turns token ids into text; sizes are the members of a training and of a validation group.
+    """
+    row: Mapping[str, Any] = item.non_tensor_batch
+    meta: Mapping[str, Any] = getattr(item, "meta_info", None) or {}
+    split = str(_scalar(row.get("rewardloop_split")) or ("val" if meta.get("validate") else "train"))
+    size = _scalar(row.get("rewardloop_group_size"))
+    uid = row.get("uid")
+    sample = Sample(
+        prompt=last_user_turn(row.get("raw_prompt")),
+        data_source=str(row.get("data_source") or ""),
+        step=max(int(first(row.get("rewardloop_step"), meta.get("global_steps"), row.get("global_steps"), 0)), 0),
+        split=split,
+        index=_index(row),
+        uid="" if uid is None else str(uid),
+        group_size=int(size if size is not None else sizes[split == "val"]) if uid is not None else 0,
+        reward=settings.profile,
+        deadline=settings.deadline,
+    )
+    truth = row.get("reward_model")
+    if isinstance(truth, Mapping):
+        truth = plain(truth.get("ground_truth"))
+        if truth is _DROP:
+            raise InputError("it is not JSON; reward functions get it as JSON", field="reward_model.ground_truth")
+        sample.ground_truth = truth
+    extra = merged_extra(row)
+    attached, names = attachments(extra, settings.send_tensors)
+    responses = item.batch["responses"]
+    if is_tokens(responses):
+        if decode is None:
+            raise InputError("token ids without a tokenizer", field="responses")
+        sample.response = decode(valid_tokens(item))
+    else:
+        attached.insert(0, visual(responses))
+    sample.media = tuple(attached)
+    sample.extra_info = json_leaves(extra, leave=set(names))
+    if names:
+        sample.extra_info["rewardloop_tensors"] = names
+    return sample
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
+
+
+def first(*values: Any) -> Any:
+    """The first value that is there."""
+    return next((_scalar(v) for v in values if v is not None), None)
+
+
+def _index(row: Mapping[str, Any]) -> int | None:
+    index, session = _scalar(row.get("rewardloop_index")), _scalar(row.get("session_id"))
+    return None if index is None else int(index) + int(session or 0)
+
+
+def is_tokens(responses: Any) -> bool:
+    """Whether a response is token ids: integers, and not the bytes of a picture."""
+    name = str(responses.dtype).removeprefix("torch.")
+    return name in ("int32", "int64")
+
+
+def valid_tokens(item: Any) -> Any:
+    """The token ids of a response without its padding, as verl's NaiveRewardManager takes them."""
+    ids = item.batch["responses"]
+    mask = item.batch["attention_mask"]
+    return ids[: int(mask[-ids.shape[-1] :].sum())]
+
+
+def visual(responses: Any) -> Media:
+    """A picture (CHW), a video (TCHW) or a latent, by verl-omni's contract: never guessed from sizes."""
+    kind = str(responses.dtype).removeprefix("torch.")
+    if kind == "uint8" and responses.ndim == 3:
+        return media_of.image(responses, layout="CHW")
+    if kind == "uint8" and responses.ndim == 4:
+        return media_of.video(responses, layout="TCHW")
+    if kind in ("float16", "bfloat16", "float32", "float64") and responses.ndim in _LAYOUTS:
+        return media_of.latent(_floats(responses), layout=_LAYOUTS[responses.ndim])
+    raise InputError(f"{kind} with {responses.ndim} axes; want uint8 CHW or TCHW, or a floating-point latent", field="responses")
+
+
+def _floats(tensor: Any) -> Any:
+    """A tensor or array in a dtype the wire has."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name in ("float16", "bfloat16", "float32"):
+        return tensor
+    return tensor.float() if hasattr(tensor, "float") else np.asarray(tensor, np.float32)
+
+
+def last_user_turn(raw: Any) -> str:
+    """The text of the last user turn of a raw_prompt; a plain string is the prompt itself."""
+    if isinstance(raw, str):
+        return raw
+    if raw is None:
+        return ""
+    turns = [t for t in np.asarray(raw, dtype=object).reshape(-1) if isinstance(t, Mapping) and t.get("role") == "user"]
+    content = turns[-1].get("content", "") if turns else ""
+    if isinstance(content, str):
+        return content
+    parts = [p for p in content if isinstance(p, Mapping) and p.get("type", "text") == "text"]
+    return "".join(str(p.get("text", "")) for p in parts)
+
+
+def merged_extra(row: Mapping[str, Any]) -> dict[str, Any]:
+    """extra_info as verl's managers build it: with the tools' fields, num_turns and rollout_reward_scores."""
+    extra = dict(row.get("extra_info") or {})
+    extra.update(row.get("tool_extra_fields") or {})
+    extra["num_turns"] = row.get("__num_turns__")
+    extra["rollout_reward_scores"] = row.get("reward_scores", {})
+    return extra
+
+
+def attachments(extra: Mapping[str, Any], names: tuple[str, ...]) -> tuple[list[Media], list[str]]:
+    """The tensors of extra_info that are to be sent, and the names of those that are latents, in their order."""
+    media, sent = [], []
+    for name in names:
+        tensor: Any = extra.get(name)
+        if not hasattr(tensor, "dtype") or not getattr(tensor, "ndim", 0) or tensor.ndim not in _LAYOUTS:
+            continue
+        if name == "audio" and tensor.ndim <= 2:
+            rate = int(first(extra.get("audio_sample_rate"), 0))
+            media.append(media_of.audio(_floats(tensor), layout="T" if tensor.ndim == 1 else "CT", sample_rate=rate))
+            continue
+        media.append(media_of.latent(_floats(tensor), layout=_LAYOUTS[tensor.ndim]))
+        sent.append(name)
+    return media, sent
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value as JSON has it, without what JSON has not; _DROP if nothing is left."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else _DROP
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _DROP
+    if depth >= _MAX_DEPTH:
+        return _DROP
+    if isinstance(value, Mapping):
+        items = {str(k): plain(v, depth + 1) for k, v in value.items()}
+        return {k: v for k, v in items.items() if v is not _DROP}
+    if isinstance(value, np.ndarray):
+        if value.size > _MAX_LIST:
+            return _DROP
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        made = [plain(v, depth + 1) for v in value]
+        return _DROP if any(v is _DROP for v in made) else made
+    return _DROP
+
+
+def json_leaves(extra: Mapping[str, Any], leave: set[str]) -> dict[str, Any]:
+    """The JSON of extra_info, at most MAX_EXTRA_BYTES of it."""
+    made = {str(k): plain(v) for k, v in extra.items() if k not in leave}
+    made = {k: v for k, v in made.items() if v is not _DROP}
+    sizes = {k: len(json.dumps(v)) + len(k) + 4 for k, v in made.items()}
+    for name in sorted(made, key=lambda k: -sizes[k]):
+        if sum(sizes.values()) <= MAX_EXTRA_BYTES:
+            break
+        _LOG.warning("extra_info[%r] (%d bytes) is left out: extra_info may have %d bytes", name, sizes.pop(name), MAX_EXTRA_BYTES)
+        del made[name]
+    return made

@@ -1,0 +1,57 @@
+"""A custom reward function for verl and verl-omni that asks a reward loop.
+
+Facts relied on: ``get_custom_reward_fn`` (verl/trainer/ppo/reward.py) loads ``path: pkg://rewardloop.verl``,
+``name: compute_score``, sees that it is a coroutine function and merges ``reward_kwargs`` into each call;
+``MultiVisualRewardManager`` (verl_omni/reward_loop/reward_manager/multi.py) hands the extra keys of its
+entry over by keyword. Both call it with data_source, solution_str or solution_image, ground_truth,
+extra_info and nothing else: no uid, no step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..errors import InputError
+from ..sample import Sample
+from . import rows
+from .session import session
+from .settings import Settings
+
+_FIELDS = {f.name for f in dataclasses.fields(Settings)}
+
+
+async def compute_score(
+    data_source: str = "",
+    solution_str: str = "",
+    solution_image: Any = None,
+    ground_truth: Any = None,
+    extra_info: dict[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Scores one sample; ``score`` and the columns of the reward profile.
+
+    url and the other fields of Settings come as keyword arguments (``reward_kwargs``); others, such as
+    reward_router_address, are not looked at. on_failed is raise (default) or value:<x>: without a group
+    there is no mean to take.
+    """
+    chosen = Settings.read({k: v for k, v in settings.items() if k in _FIELDS or k == "token"}, on_failed="raise")
+    if chosen.on_failed == "group_mean":
+        raise InputError("group_mean: a reward function sees no group; use raise, value:<x> or a reward manager", field="on_failed")
+    extra = dict(extra_info or {})
+    attached, names = rows.attachments(extra, chosen.send_tensors)
+    if solution_image is not None:
+        attached.insert(0, rows.visual(solution_image))
+    truth = rows.plain(ground_truth)
+    sample = Sample(
+        data_source=str(data_source),
+        response=solution_str or "",
+        prompt=str(extra.get("prompt") or rows.last_user_turn(extra.get("raw_prompt"))),
+        media=tuple(attached),
+        ground_truth=truth,
+        extra_info=rows.json_leaves(extra, set(names)) | ({"rewardloop_tensors": names} if names else {}),
+        reward=chosen.profile,
+        deadline=chosen.deadline,
+    )
+    value, info = await session(chosen).score(sample)
+    return {**info, "score": value}

@@ -1,0 +1,108 @@
+"""What a plug-in is told: plain values, so that they travel to every worker process."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import InputError
+
+#: Where the configuration names the URL: reward.rewardloop.url.
+SECTION = "reward.rewardloop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings under ``reward.rewardloop``. Hashable and picklable; holds no secret."""
+
+    #: ws://host:port of the reward loop; else the environment's REWARDLOOP_URL.
+    url: str = ""
+    #: The training run; all processes of a trainer share it.
+    run: str = "verl"
+    #: File with the bearer token; else REWARDLOOP_TOKEN_FILE, else REWARDLOOP_TOKEN. Trainers print their
+    #: configuration, so the token itself has no setting.
+    token_file: str = ""
+    #: The reward profile; empty: the server's default.
+    profile: str = ""
+    #: What stands for a failed sample: group_mean (advantage 0), raise, or value:<x>.
+    on_failed: str = "group_mean"
+    #: More failed samples than this fraction of a step raise; where the step is not known, of the process's last 512.
+    max_failed_fraction: float = 0.05
+    #: Rollout tensors that are sent besides the response, by name; verl-omni merges all of them into extra_info.
+    send_tensors: tuple[str, ...] = ()
+    #: Seconds for a sample, from its arrival at the server.
+    deadline: float = 900.0
+    #: Seconds for a connection to be made.
+    connect_timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            object.__setattr__(self, "url", os.environ.get("REWARDLOOP_URL", ""))
+        if not self.url:
+            raise InputError(f"missing; say +{SECTION}.url=ws://host:port, or set REWARDLOOP_URL", field=f"{SECTION}.url")
+        object.__setattr__(self, "send_tensors", tuple(str(n) for n in self.send_tensors))
+        self.fallback()
+        if not isinstance(self.max_failed_fraction, int | float) or not 0 <= self.max_failed_fraction <= 1:
+            raise InputError(f"{self.max_failed_fraction!r}, want 0 to 1", field=f"{SECTION}.max_failed_fraction")
+
+    def fallback(self) -> float | None:
+        """The value of value:<x>; None for the other policies."""
+        if self.on_failed in ("group_mean", "raise"):
+            return None
+        try:
+            value = float(self.on_failed.removeprefix("value:")) if self.on_failed.startswith("value:") else math.nan
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"{self.on_failed!r}, want group_mean, raise or value:<x>", field=f"{SECTION}.on_failed")
+        return value
+
+    def connection(self) -> dict[str, Any]:
+        """Arguments of rewardloop.Client."""
+        made: dict[str, Any] = {"url": self.url, "run": self.run, "connect_timeout": float(self.connect_timeout)}
+        token_file = self.token_file or os.environ.get("REWARDLOOP_TOKEN_FILE", "")
+        if token_file:
+            made["token_file"] = token_file
+        elif os.environ.get("REWARDLOOP_TOKEN"):
+            made["token"] = os.environ["REWARDLOOP_TOKEN"]
+        if self.profile:
+            made["profile"] = self.profile
+        if self.on_failed == "group_mean":
+            made["on_sample_failure"] = "group_mean"
+        return made
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], **defaults: Any) -> Settings:
+        """Settings from a mapping; unknown names and tokens are refused."""
+        known = {f.name for f in fields(cls)}
+        if "token" in values:
+            raise InputError("trainers print their configuration; use token_file or REWARDLOOP_TOKEN", field=f"{SECTION}.token")
+        unknown = sorted(set(map(str, values)) - known)
+        if unknown:
+            raise InputError(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))}", field=SECTION)
+        return cls(**{**defaults, **{str(k): v for k, v in values.items() if v is not None}})
+
+    @classmethod
+    def from_config(cls, config: Any) -> Settings:
+        """Settings from a trainer's configuration (an omegaconf DictConfig, or nested mappings)."""
+        section = dict(get(config, SECTION) or {})
+        run = "/".join(str(p) for p in (get(config, "trainer.project_name"), get(config, "trainer.experiment_name")) if p)
+        if get(config, "reward.reward_model.enable"):
+            raise InputError(
+                "the reward loop scores every sample, so the trainer must not start a reward model of its own; "
+                "say reward.reward_model.enable=False",
+                field="reward.reward_model.enable",
+            )
+        return cls.read(section, **({"run": run} if run else {}))
+
+
+def get(config: Any, path: str) -> Any:
+    """The value at a dotted path, None where there is none."""
+    for name in path.split("."):
+        if config is None:
+            return None
+        config = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
+    return config

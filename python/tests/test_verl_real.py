@@ -1,0 +1,177 @@
+"""The plug-ins driven by verl's own code, with Ray: generation is a stub, everything after it is verl's.
+
+Needs verl 0.9.0 (make test-verl installs it) and a binary that runs Python reward functions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import harness
+
+MISSING = [m for m in ("verl", "ray", "torch", "tensordict", "transformers") if importlib.util.find_spec(m) is None]
+PLAIN = ["reward.custom_reward_function.path=pkg://verl.utils.reward_score", "reward.custom_reward_function.name=default_compute_score"]
+
+#: gsm8k by verl's own function, except where the answer is 5: that sample fails.
+FAILS_AT_FIVE = """
+from verl.utils.reward_score import default_compute_score
+
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    if solution_str.endswith(" 5"):
+        raise ValueError("five is right out")
+    return default_compute_score(data_source, solution_str, ground_truth, extra_info)
+"""
+
+
+@unittest.skipIf(MISSING, f"SKIPPED: not installed: {', '.join(MISSING)}; make test-verl does")
+class WithVerl(unittest.TestCase):
+    folder: tempfile.TemporaryDirectory[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if not os.environ.get("REWARDLOOP_BIN"):
+            raise unittest.SkipTest("SKIPPED: REWARDLOOP_BIN names no binary")
+        import ray
+
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        path = os.pathsep.join([str(harness.REPOSITORY / "python"), os.environ.get("PYTHONPATH", "")])
+        os.environ.setdefault("REWARDLOOP_PYTHON", sys.executable)
+        ray.init(
+            num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False,
+            runtime_env={"env_vars": {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}},
+        )  # fmt: skip
+        cls.addClassCleanup(ray.shutdown)
+        from . import verl_stub
+
+        cls.stub = verl_stub
+        cls.tokenizer = verl_stub.save_tokenizer(Path(cls.folder.name))
+
+    def serve(self, *overrides: str) -> str:
+        import rewardloop
+
+        server = rewardloop.launch(*overrides, "loop.workers.slots=16")
+        self.addCleanup(server.close)
+        return server.url
+
+    def config(self, **settings: Any) -> Any:
+        return self.stub.configuration(self.tokenizer, Path(self.folder.name) / "agents.yaml", **settings)
+
+    def by_manager(self, config: Any, rows: Any) -> Any:
+        """The batch as verl's RewardLoopManager scores it after generation (colocated)."""
+        from verl.experimental.reward_loop import RewardLoopManager
+
+        manager = RewardLoopManager(config)
+        try:
+            return manager.compute_rm_score(self.stub.generated(rows))
+        finally:
+            self.end(manager.reward_loop_workers)
+
+    def by_agents(self, config: Any, rows: Any, streaming: bool = True) -> Any:
+        """The batch as verl's agent loop workers score it while they generate."""
+        from verl.experimental.agent_loop import AgentLoopManager
+        from verl.experimental.reward_loop import RewardLoopManager
+        from verl.utils.import_utils import load_class_from_fqn
+
+        workers = None
+        if streaming:
+            manager = load_class_from_fqn("rewardloop.verl.AgentLoopManager")
+        else:
+            workers, manager = RewardLoopManager(config).reward_loop_workers, AgentLoopManager
+        agents = manager.create(config=config, llm_client=None, teacher_client=None, reward_loop_worker_handles=workers)
+        try:
+            return agents.generate_sequences(rows)
+        finally:
+            self.end([*agents.agent_loop_workers, *(workers or [])])
+
+    @staticmethod
+    def end(actors: list[Any]) -> None:
+        import ray
+
+        for actor in actors:
+            ray.kill(actor)
+
+    def use_manager(self, config: Any, name: str = "RewardloopRewardManager") -> Any:
+        manager = config.reward.reward_manager
+        manager.source, manager.name, manager.module.path = "importlib", name, "pkg://rewardloop.verl"
+        return config
+
+    def assert_same(self, alone: Any, ours: Any) -> None:
+        np.testing.assert_array_equal(alone.batch["rm_scores"].numpy(), ours.batch["rm_scores"].numpy())
+        for key in alone.meta_info["reward_extra_keys"]:
+            np.testing.assert_array_equal(
+                alone.non_tensor_batch[key].astype(np.float64), ours.non_tensor_batch[key].astype(np.float64)
+            )
+        more = set(ours.meta_info["reward_extra_keys"]) - set(alone.meta_info["reward_extra_keys"])
+        self.assertTrue(all(k.startswith("rewardloop/") for k in more), more)
+        self.assertEqual(ours.non_tensor_batch["rewardloop/valid"].tolist(), [1.0] * len(ours))
+
+    def test_gsm8k_is_what_verl_alone_says(self) -> None:
+        url = self.serve(*PLAIN)
+        rows = self.stub.answers(64, [4] * 14 + [5, 3])  # two groups are unequal
+        alone = self.by_manager(self.config(), rows)
+        self.assertEqual(sorted(set(alone.batch["rm_scores"].sum(-1).tolist())), [0.0, 1.0])
+        self.assert_same(alone, self.by_manager(self.use_manager(self.config(url=url)), rows))
+        streamed_alone = self.by_agents(self.config(), rows, streaming=False)
+        streamed = self.by_agents(self.config(url=url), rows)
+        self.assert_same(streamed_alone, streamed)
+        np.testing.assert_array_equal(alone.batch["rm_scores"].numpy(), streamed.batch["rm_scores"].numpy())
+
+    def test_validation_that_repeats_rows_to_fill_the_batch(self) -> None:
+        from verl.protocol import pad_dataproto_to_divisor, unpad_dataproto
+
+        url = self.serve(*PLAIN)
+        rows = self.stub.answers(7, [1] * 7)
+        rows.meta_info["validate"] = True
+        padded, pad = pad_dataproto_to_divisor(rows, 2)
+        self.assertEqual(pad, 1)
+        alone = unpad_dataproto(self.by_agents(self.config(), padded, streaming=False), pad)
+        self.assert_same(alone, unpad_dataproto(self.by_agents(self.config(url=url), padded), pad))
+
+    def test_a_failed_sample_gets_the_mean_of_its_group_and_the_others_what_they_had(self) -> None:
+        function = Path(self.folder.name) / "fails_at_five.py"
+        function.write_text(FAILS_AT_FIVE)
+        url = self.serve(f"reward.custom_reward_function.path={function}")
+        # A manager knows rollout.n alone; the agent loop manager sees the batch, so groups may be unequal.
+        for name, groups in (("manager", [4] * 16), ("agents", [4] * 14 + [5, 3])):
+            rows = self.stub.answers(64, groups)
+            config = self.config(url=url, max_failed_fraction=1)
+            made = self.by_manager(self.use_manager(config), rows) if name == "manager" else self.by_agents(config, rows)
+            with self.subTest(name):
+                self.check_means(rows, made)
+        rows = self.stub.answers(16, [4] * 4)
+        with self.assertRaisesRegex(Exception, "five is right out"):
+            self.by_agents(self.config(url=url, on_failed="raise"), rows)
+        with self.assertRaisesRegex(Exception, "max_failed_fraction"):
+            self.by_agents(self.config(url=url), rows)
+
+    def check_means(self, rows: Any, made: Any) -> None:
+        scores = made.batch["rm_scores"].sum(-1).numpy()
+        valid = made.non_tensor_batch["rewardloop/valid"].astype(bool)
+        uids = rows.non_tensor_batch["uid"]
+        answers = np.arange(len(rows)) % 7
+        self.assertTrue(np.isfinite(scores).all())
+        np.testing.assert_array_equal(~valid, answers == 5)
+        np.testing.assert_array_equal(scores[valid], (answers == 3)[valid])
+        for i in np.flatnonzero(~valid):
+            self.assertAlmostEqual(scores[i], scores[(uids == uids[i]) & valid].mean(), 6)
+
+    def test_a_reward_model_beside_the_loop_is_refused_at_the_start(self) -> None:
+        from verl.trainer.ppo.reward import load_reward_manager
+
+        config = self.use_manager(self.config(url="ws://127.0.0.1:1"))
+        config.reward.reward_model.enable = True
+        with self.assertRaisesRegex(Exception, "reward.reward_model.enable=False"):
+            load_reward_manager(config, None, reward_router_address=None, reward_model_tokenizer=None)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,179 @@
+package python
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Config is what hosts are made from, for all functions of a process. The zero
+// value of a field means its default.
+type Config struct {
+	// Interpreter is the Python that runs the functions, 3.10 or newer, such as that
+	// of a virtual environment; default python3 on PATH.
+	Interpreter string
+	// Hosts is the number of processes for each function; default: one for each CPU
+	// for a plain function, one for an async one.
+	Hosts int
+	// Concurrency is how many calls of an async function one host runs at a time;
+	// default 64.
+	Concurrency int
+	// MemoryBytes bounds the address space of a host (RLIMIT_AS); default none,
+	// because CUDA reserves far more than it uses.
+	MemoryBytes int64
+	// FileBytes bounds each file a host writes (RLIMIT_FSIZE); default 1 GiB.
+	FileBytes int64
+	// Files bounds the descriptors of a host (RLIMIT_NOFILE); default 1024.
+	Files int
+	// StartTimeout bounds the start of a host, imports and constructor included;
+	// default 120 s.
+	StartTimeout time.Duration
+	// CallTimeout bounds one call besides the caller's context, which may only be
+	// shorter; default 120 s.
+	CallTimeout time.Duration
+	// CancelGrace is how long a cancelled call of an async host has to end before
+	// the host is killed; default 2 s.
+	CancelGrace time.Duration
+	// StallTimeout is how long a call of an async function may block the event loop
+	// of the others before its host is killed; default 10 s.
+	StallTimeout time.Duration
+	// BackoffMin and BackoffMax bound the pause before a host is started again that
+	// died before it answered anything; default 100 ms doubling up to 5 s.
+	BackoffMin, BackoffMax time.Duration
+}
+
+// WithDefaults fills what is not set, except Hosts, whose default depends on the
+// function.
+func (c Config) WithDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if c.Interpreter == "" {
+		c.Interpreter = "python3"
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
+	}
+	if c.FileBytes == 0 {
+		c.FileBytes = 1 << 30
+	}
+	if c.Files == 0 {
+		c.Files = 1024
+	}
+	def(&c.StartTimeout, 2*time.Minute)
+	def(&c.CallTimeout, rewards.DefaultTermTimeout)
+	def(&c.CancelGrace, 2*time.Second)
+	def(&c.StallTimeout, 10*time.Second)
+	def(&c.BackoffMin, 100*time.Millisecond)
+	def(&c.BackoffMax, 5*time.Second)
+	return c
+}
+
+// Validate names everything that is wrong with a configuration whose defaults
+// are filled.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("python: "+format, args...))
+		}
+	}
+	bad(c.Hosts < 0 || c.Hosts > 1024, "%d hosts, want 1 to 1024, or 0 for the default", c.Hosts)
+	bad(c.Concurrency < 1 || c.Concurrency > 65536, "%d calls at a time, want 1 to 65536", c.Concurrency)
+	bad(c.MemoryBytes < 0, "memory of %d bytes is negative", c.MemoryBytes)
+	bad(c.FileBytes < 0, "files of %d bytes are negative", c.FileBytes)
+	bad(c.Files < 16, "%d descriptors, want 16 or more", c.Files)
+	bad(c.StartTimeout < 0 || c.CallTimeout < 0 || c.CancelGrace < 0 || c.StallTimeout < 0, "a timeout is negative")
+	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
+	return errors.Join(errs...)
+}
+
+// Options names one function: the options of the scorer "python".
+type Options struct {
+	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module).
+	Path string `json:"path"`
+	// Name is the function or class in it; default compute_score. A class is made
+	// once in each host, without arguments; its compute_score is called, else the
+	// object itself, and its log, where it has one, after each call.
+	Name string `json:"name,omitempty"`
+	// Kwargs are handed to every call by keyword; they win over the sample's own.
+	Kwargs map[string]any `json:"kwargs,omitempty"`
+	// ExtraKeys declares the scalars besides score that the function returns, name to
+	// number, bool or string; nil: those of the first success.
+	ExtraKeys map[string]rewards.FieldKind `json:"extra_keys,omitempty"`
+	// Pixels is numpy, torch or auto (default): torch if the function's module has
+	// imported it.
+	Pixels string `json:"pixels,omitempty"`
+}
+
+// functionName is the default of Options.Name.
+const functionName = "compute_score"
+
+// WithDefaults fills what is not set.
+func (o Options) WithDefaults() Options {
+	if o.Name == "" {
+		o.Name = functionName
+	}
+	if o.Pixels == "" {
+		o.Pixels = "auto"
+	}
+	return o
+}
+
+// Validate names everything that is wrong with options whose defaults are filled.
+// A file must exist; a module is looked for by the host.
+func (o Options) Validate() error {
+	var errs []error
+	if problem := checkPath(o.Path); problem != "" {
+		errs = append(errs, fmt.Errorf("python: path %q: %s", o.Path, problem))
+	}
+	if !slices.Contains([]string{"auto", "numpy", "torch"}, o.Pixels) {
+		errs = append(errs, fmt.Errorf("python: pixels %q, want auto, numpy or torch", o.Pixels))
+	}
+	for name, kind := range o.ExtraKeys {
+		if kind != rewards.Number && kind != rewards.Bool && kind != rewards.String {
+			errs = append(errs, fmt.Errorf("python: extra_keys: %s is %q, want number, bool or string", name, kind))
+		}
+	}
+	if _, err := json.Marshal(o.Kwargs); err != nil {
+		errs = append(errs, fmt.Errorf("python: kwargs: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func checkPath(path string) string {
+	if module, ok := strings.CutPrefix(path, "pkg://"); ok {
+		if module == "" {
+			return "want pkg:// and the name of a module"
+		}
+		return ""
+	}
+	file := strings.TrimPrefix(path, "file://")
+	if filepath.Ext(file) != ".py" {
+		return "want a .py file or pkg:// and the name of a module"
+	}
+	if info, err := os.Stat(file); err != nil {
+		return "cannot be read: " + err.Error()
+	} else if info.IsDir() {
+		return "is a folder"
+	}
+	return ""
+}
+
+// label stands for the function in messages: its file or module, and its name.
+func (o Options) label() string {
+	path := o.Path
+	if !strings.HasPrefix(path, "pkg://") {
+		path = filepath.Base(path)
+	}
+	return path + ":" + o.Name
+}

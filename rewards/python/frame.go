@@ -1,0 +1,115 @@
+package python
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Bounds of a frame. A sample's header is at most 1 MiB on the wire; escapes may
+// write it longer here. A host's answer is at most 1 MiB and has no body.
+const (
+	maxCallHeader = 8 << 20
+	maxAnswer     = 1 << 20
+	maxBody       = 1 << 30
+)
+
+// protocol is the version that both sides must speak. Both are in one binary; the
+// number catches a host.py that was changed alone.
+const protocol = 1
+
+var errFrame = errors.New("malformed frame")
+
+// load is the first frame to a host.
+type load struct {
+	Protocol int              `json:"protocol"`
+	Path     string           `json:"path"`
+	Name     string           `json:"name"`
+	Pixels   string           `json:"pixels"`
+	Kwargs   map[string]any   `json:"kwargs,omitempty"`
+	Limits   map[string]int64 `json:"limits"`
+	Stall    float64          `json:"stall_seconds"`
+}
+
+// call is a frame to a host: a sample to score, or a word to give one up.
+type call struct {
+	Op     string          `json:"op"` // "call" or "cancel"
+	ID     uint64          `json:"id"`
+	Sample *rewards.Sample `json:"sample,omitempty"`
+	Media  []tensor        `json:"media,omitempty"`
+}
+
+// tensor describes a piece of a call's body.
+type tensor struct {
+	Kind       rewards.Kind   `json:"kind"`
+	Layout     rewards.Layout `json:"layout,omitempty"`
+	DType      string         `json:"dtype"`
+	Shape      []int          `json:"shape"`
+	At         int            `json:"at"` // bytes from the start of the body
+	Size       int            `json:"size"`
+	FPS        float64        `json:"fps,omitempty"`
+	SampleRate int            `json:"sample_rate,omitempty"`
+}
+
+// reply is a frame from a host.
+type reply struct {
+	Op      string         `json:"op"` // "ready", "refused", "result", "error" or "stuck"
+	ID      uint64         `json:"id"`
+	Async   bool           `json:"async"`
+	Python  string         `json:"python"`
+	Score   *json.Number   `json:"score"`
+	Extra   map[string]any `json:"extra"`
+	Details map[string]any `json:"details"`
+	Class   rewards.Class  `json:"class"`
+	Message string         `json:"message"`
+	Output  string         `json:"output"`
+}
+
+// encodeFrame returns a frame up to its body.
+func encodeFrame(header any, body int) ([]byte, error) {
+	js, err := json.Marshal(header)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if len(js) > maxCallHeader || body > maxBody {
+		return nil, fmt.Errorf("%w: %d bytes of text and %d of tensors, the limits are %d and %d", rewards.TooLarge, len(js), body, maxCallHeader, maxBody)
+	}
+	buf := make([]byte, 8, 8+len(js))
+	binary.LittleEndian.PutUint32(buf, uint32(len(js)))  //nolint:gosec // bounded above
+	binary.LittleEndian.PutUint32(buf[4:], uint32(body)) //nolint:gosec // bounded above
+	return append(buf, js...), nil
+}
+
+// writeFrame sends a frame; the parts of its body are not copied. It reports how
+// many bytes left, since a frame cut short spoils the connection.
+func writeFrame(w net.Conn, head []byte, body [][]byte) (int64, error) {
+	buffers := append(net.Buffers{head}, body...)
+	return buffers.WriteTo(w)
+}
+
+// readReply reads a frame from a host and allocates only after its lengths are
+// within the bounds.
+func readReply(r io.Reader) (reply, error) {
+	var sizes [8]byte
+	if _, err := io.ReadFull(r, sizes[:]); err != nil {
+		return reply{}, err
+	}
+	hl, bl := binary.LittleEndian.Uint32(sizes[:4]), binary.LittleEndian.Uint32(sizes[4:])
+	if hl > maxAnswer || bl != 0 {
+		return reply{}, fmt.Errorf("%w: it announces %d bytes of header and %d of body, the limits are %d and 0", errFrame, hl, bl, maxAnswer)
+	}
+	js := make([]byte, hl)
+	if _, err := io.ReadFull(r, js); err != nil {
+		return reply{}, fmt.Errorf("%w: cut short: %w", errFrame, err)
+	}
+	var out reply
+	if err := decodeNumbers(js, &out); err != nil {
+		return reply{}, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	return out, nil
+}

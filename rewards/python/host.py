@@ -1,0 +1,530 @@
+"""The host process of Python reward functions.
+
+The Go package beside this file starts it as ``python3 -`` with this text on
+standard input and a socket as descriptor 3. It needs the standard library only;
+numpy or torch are imported when a sample carries pixels.
+
+Protocol: one frame is a little-endian uint32 length of the header, a uint32
+length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
+unpickled. The parent sends ``load`` once, then ``call`` and ``cancel``; the host
+answers ``ready`` or ``refused`` to the first and ``result`` or ``error`` to every
+call, and says ``stuck`` of an async call that blocks the event loop. A plain function runs on the main thread, one call at a time, so that code
+using signals for its own time limits works; an ``async def`` runs as many calls
+at a time as the parent sends.
+"""
+
+import asyncio
+import contextvars
+import datetime
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import math
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+
+PROTOCOL = 1
+MAX_ANSWER = 1 << 20  # bytes of a reply's header
+MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
+MAX_OUTPUT = 2048  # characters kept of what a call printed
+
+# What a function may ask for besides the keys of its own configuration.
+ALWAYS = ("data_source", "ground_truth", "extra_info")
+OFFERED = ALWAYS + ("solution_str", "solution_image", "prompt", "media")
+ROUTER = ("reward_router_address", "model_name")
+
+
+class Refused(Exception):
+    """The function cannot be used; the text says why and what to do."""
+
+
+class BadResult(Exception):
+    """The function returned something that is no score."""
+
+
+class BadSample(Exception):
+    """The sample lacks what the function needs."""
+
+
+# --- frames -----------------------------------------------------------------
+
+
+def read_exactly(sock, size):
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        n = sock.recv_into(view[at:])
+        if n == 0:
+            raise EOFError
+        at += n
+    return data
+
+
+def read_frame(sock):
+    head, body = struct.unpack("<II", read_exactly(sock, 8))
+    header = json.loads(read_exactly(sock, head).decode("utf-8"))
+    return header, read_exactly(sock, body)
+
+
+def write_frame(sock, header):
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_ANSWER:
+        raise BadResult(f"an answer of {len(data)} bytes is over the limit of {MAX_ANSWER}")
+    sock.sendall(struct.pack("<II", len(data), 0) + data)
+
+
+# --- output -----------------------------------------------------------------
+
+_printed = contextvars.ContextVar("printed", default=None)
+
+
+class Output:
+    """The first and the last characters a call printed."""
+
+    def __init__(self):
+        self.head, self.tail, self.cut = "", "", False
+
+    def add(self, text):
+        room = MAX_OUTPUT // 2 - len(self.head)
+        if room > 0:
+            self.head, text = self.head + text[:room], text[room:]
+        joined = self.tail + text
+        self.cut = self.cut or len(joined) > MAX_OUTPUT // 2
+        self.tail = joined[-(MAX_OUTPUT // 2) :]
+
+    def text(self):
+        return self.head + (" … " if self.cut else "") + self.tail
+
+
+class Tee(io.TextIOBase):
+    """Standard output and error: to the call that prints, and to the descriptor."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.descriptor
+
+    def write(self, text):
+        printed = _printed.get()
+        if printed is not None:
+            printed.add(text)
+        data = text.encode("utf-8", "replace")[: 1 << 16]
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+        return len(text)
+
+
+# --- loading ----------------------------------------------------------------
+
+
+def limit(limits):
+    """Sets the resource limits that the configuration names, in bytes or counts."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in limits.items():
+        which = getattr(resource, "RLIMIT_" + name)
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, hard))
+
+
+def load_module(path):
+    if path.startswith("pkg://"):
+        return importlib.import_module(path[len("pkg://") :].replace("/", "."))
+    path = path[len("file://") :] if path.startswith("file://") else path
+    if not os.path.isfile(path):
+        raise Refused(f"no file {path}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    name = os.path.splitext(os.path.basename(path))[0]
+    if not name.isidentifier() or name in sys.modules:
+        name = "rewardloop_user_function"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Function:
+    """The user's function, or an object of the user's class, ready to be called."""
+
+    def __init__(self, spec):
+        self.options = spec.get("kwargs") or {}
+        self.pixels = spec.get("pixels") or "auto"
+        self.log = None
+        target = self.find(load_module(spec["path"]), spec["path"], spec["name"])
+        self.target = target
+        self.is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+            getattr(target, "__call__", None)
+        )
+        self.check()
+
+    def find(self, module, path, name):
+        target = getattr(module, name, None)
+        if target is None:
+            raise Refused(f"{path} has no {name!r}")
+        if inspect.isclass(target):
+            made = target()
+            if hasattr(made, "post_process_scores"):
+                raise Refused(
+                    f"{name}.post_process_scores works on a finished group, which is not supported; "
+                    "remove it and let failed samples take the group's mean (on_failure: group_mean)"
+                )
+            self.log = getattr(made, "log", None)
+            target = getattr(made, "compute_score", made)
+        if not callable(target):
+            raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
+        return target
+
+    def check(self):
+        """Refuses a signature that no sample can satisfy."""
+        try:
+            parameters = inspect.signature(self.target).parameters.values()
+        except (TypeError, ValueError):  # built in; it gets everything
+            self.names, self.everything = set(), True
+            return
+        self.everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.needed = {p.name for p in parameters if p.name in self.names and p.default is p.empty}
+        if [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]:
+            raise Refused("the function takes positional-only arguments; it is called by keyword")
+        missing = self.needed - set(OFFERED) - set(self.options)
+        if missing:
+            raise Refused(
+                f"the function needs {', '.join(sorted(missing))}, which nobody gives; "
+                f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
+            )
+
+    def arguments(self, header, body):
+        sample = header["sample"]
+        values = {
+            "data_source": sample.get("data_source", ""),
+            "ground_truth": sample.get("ground_truth"),
+            "extra_info": dict(sample.get("extra_info") or {}),
+        }
+        extra = values["extra_info"]
+        tensors, names = self.tensors(header, body), list(extra.pop("rewardloop_tensors", None) or [])
+        media = []
+        for entry, tensor in tensors:
+            media.append({**entry, "data": tensor})
+            kind = entry["kind"]
+            if kind == "audio":
+                extra["audio"], extra["audio_sample_rate"] = tensor, entry.get("sample_rate")
+            elif kind == "latent" and "solution_image" in values and names:
+                extra[names.pop(0)] = tensor
+            else:
+                values.setdefault("solution_image", tensor)
+        if sample.get("response") or not media:
+            values["solution_str"] = sample.get("response", "")
+        if "prompt" in self.names:
+            values["prompt"] = sample.get("prompt", "")
+        if "media" in self.names:
+            values["media"] = media
+        values.update(self.options)
+        lacking = sorted(getattr(self, "needed", set()) - set(values))
+        if lacking:
+            raise BadSample(f"the function needs {', '.join(lacking)}, which the sample does not have")
+        return values if self.everything else {k: v for k, v in values.items() if k in self.names}
+
+    def tensors(self, header, body):
+        entries = header.get("media") or []
+        if not entries:
+            return []
+        use_torch = self.pixels == "torch" or (self.pixels == "auto" and "torch" in sys.modules)
+        make = torch_tensor if use_torch else numpy_array
+        view = memoryview(body)
+        return [(e, make(e, view[e["at"] : e["at"] + e["size"]])) for e in entries]
+
+
+# --- tensors ----------------------------------------------------------------
+
+# Axes of a raw picture or video to those the trainers use: CHW and TCHW.
+ORDER = {"HWC": (2, 0, 1), "THWC": (0, 3, 1, 2), "CTHW": (1, 0, 2, 3)}
+NUMPY = {"U8": "uint8", "I16": "<i2", "F16": "<f2", "F32": "<f4"}
+TORCH = {"U8": "uint8", "I16": "int16", "F16": "float16", "BF16": "bfloat16", "F32": "float32"}
+
+
+def axes(entry):
+    return ORDER.get(entry.get("layout")) if entry["kind"] in ("image", "video") else None
+
+
+def numpy_array(entry, data):
+    import numpy
+
+    if entry["dtype"] == "BF16":  # the upper half of a float32
+        array = (numpy.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    else:
+        array = numpy.frombuffer(data, NUMPY[entry["dtype"]])
+    array, order = array.reshape(entry["shape"]), axes(entry)
+    return numpy.ascontiguousarray(array.transpose(order)) if order else array
+
+
+def torch_tensor(entry, data):
+    import torch
+
+    tensor = torch.frombuffer(data, dtype=getattr(torch, TORCH[entry["dtype"]]))
+    tensor, order = tensor.reshape(entry["shape"]), axes(entry)
+    return tensor.permute(order).contiguous() if order else tensor
+
+
+# --- results ----------------------------------------------------------------
+
+
+def plain(value):
+    """A NumPy scalar or a tensor of one element as Python's own; else the value itself."""
+    if hasattr(value, "item") and (getattr(value, "size", None) == 1 or getattr(value, "ndim", None) == 0):
+        return value.item()
+    if callable(getattr(value, "numel", None)) and value.numel() == 1:
+        return value.item()
+    return value
+
+
+def number(value):
+    value = plain(value)
+    if value is None:
+        raise BadResult("the function returned None; it must return a number, or raise")
+    if isinstance(value, list):
+        raise BadResult("the function returned a list; rewards of single steps are not supported, return one number")
+    if not isinstance(value, (bool, int, float)):
+        raise BadResult(f"the score is a {type(value).__name__}; want a number")
+    value = float(value)
+    if not math.isfinite(value):
+        raise BadResult(f"the score is {value}")
+    return value
+
+
+def scalar(value):
+    """(True, value) for what may stand in reward_extra_info."""
+    value = plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return True, None
+    return isinstance(value, (bool, int, float, str)) or value is None, value
+
+
+def showable(value):
+    """What JSON can say of a value; else how Python prints it."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:MAX_TEXT]
+
+
+def answer(result):
+    """A number, a dict with a score, or (one of them, query, answer) as a reply."""
+    details, extra = {}, {}
+    if isinstance(result, tuple):
+        if not result:
+            raise BadResult("the function returned an empty tuple")
+        rest = result[1:]
+        names = ("query", "answer") if len(rest) == 2 else [f"item{i}" for i in range(1, len(result))]
+        details = {name: showable(v) for name, v in zip(names, rest)}
+        result = result[0]
+    if isinstance(result, dict):
+        if "score" not in result:
+            raise BadResult(f"the dict has no 'score'; its keys are {', '.join(map(str, result))[:200] or 'none'}")
+        for key, value in result.items():
+            if key == "score":
+                continue
+            ok, value = scalar(value)
+            (extra if ok else details)[str(key)] = value if ok else showable(value)
+        result = result["score"]
+    return {"op": "result", "score": number(result), "extra": extra, "details": details}
+
+
+# Exceptions of HTTP clients that mean "not now", by their names.
+PASSING = ("ConnectionError", "ConnectError", "TimeoutException", "ServerDisconnectedError", "ClientConnectorError")
+
+
+def class_of(error):
+    names = [c.__name__ for c in type(error).__mro__]
+    if isinstance(error, BadResult):
+        return "invalid_score"
+    if isinstance(error, BadSample):
+        return "bad_input"
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) or any(n in PASSING for n in names):
+        return "unavailable"
+    return "internal" if isinstance(error, Exception) else "panic"
+
+
+def describe(error):
+    """The exception's name and text, then the user's part of the traceback."""
+    if isinstance(error, (BadResult, BadSample, Refused)):
+        return str(error)[:MAX_TEXT]
+    try:
+        said = str(error)
+    except Exception as second:  # an exception's own __str__ is user code too
+        said = f"(its text raised {type(second).__name__})"
+    first = f"{type(error).__name__}: {said}"[: MAX_TEXT // 2]
+    if isinstance(error, SystemExit):
+        first = f"the function called sys.exit({error.code!r})"[: MAX_TEXT // 2]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != "<stdin>"]
+    lines = "".join(traceback.format_list(frames[-12:]))
+    return first + ("\n" + lines[-MAX_TEXT // 2 :] if lines else "")
+
+
+def failure(error):
+    return {"op": "error", "class": class_of(error), "message": describe(error)}
+
+
+# --- the host ---------------------------------------------------------------
+
+
+class Host:
+    def __init__(self, sock, function):
+        self.sock, self.function = sock, function
+        self.tasks = {}  # of calls, by id; only the event loop's thread changes it
+        self.beat = 0
+        self.writing = threading.Lock()
+
+    def reply(self, call, header, printed):
+        header["id"] = call
+        if printed.text():
+            header["output"] = printed.text()
+        with self.writing:
+            try:
+                write_frame(self.sock, header)
+            except (BadResult, ValueError, RecursionError) as error:
+                write_frame(self.sock, {"id": call, **failure(BadResult(str(error)))})
+
+    def record(self, header, result, began):
+        """Calls the class's log, if it has one; its faults are printed, not the sample's."""
+        if self.function.log is None:
+            return
+        parts = result if isinstance(result, tuple) and len(result) == 3 else (result, "", "")
+        try:
+            when = datetime.datetime.now().isoformat()
+            self.function.log([when], [parts[1]], [parts[2]], [time.time() - began], [header["sample"].get("uid", "")])
+        except Exception as error:
+            print("log:", describe(error), file=sys.stderr)
+
+    # One call after the other on the main thread.
+
+    def serve_plain(self):
+        while True:
+            header, body = read_frame(self.sock)
+            if header["op"] != "call":
+                continue
+            printed = Output()
+            _printed.set(printed)
+            began = time.time()
+            try:
+                result = self.function.target(**self.function.arguments(header, body))
+                if inspect.isawaitable(result):
+                    result = asyncio.run(awaited(result))
+                reply = answer(result)
+                self.record(header, result, began)
+            except BaseException as error:  # sys.exit and KeyboardInterrupt as well
+                reply = failure(error)
+            _printed.set(None)
+            del body
+            self.reply(header["id"], reply, printed)
+
+    # As many calls at a time as the parent sends.
+
+    async def serve_async(self, stall):
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        threading.Thread(target=self.watch, args=(loop, stall), name="rewardloop-watch", daemon=True).start()
+
+        def read():
+            try:
+                while True:
+                    header, body = read_frame(self.sock)
+                    loop.call_soon_threadsafe(self.receive, header, body)
+            except (EOFError, OSError, RuntimeError):
+                pass
+            try:
+                loop.call_soon_threadsafe(gone.set)
+            except RuntimeError:
+                pass
+
+        threading.Thread(target=read, name="rewardloop-reader", daemon=True).start()
+        await gone.wait()
+
+    def watch(self, loop, stall):
+        """Names the call that blocks the event loop of all for too long. The parent ends the host."""
+        seen, task, since = -1, None, time.monotonic()
+        while True:
+            time.sleep(stall / 8)
+            now = asyncio.current_task(loop)
+            if now is None or now is not task or self.beat != seen:
+                seen, task, since = self.beat, now, time.monotonic()
+                try:
+                    loop.call_soon_threadsafe(self.tick)
+                except RuntimeError:
+                    return  # the loop has ended
+            elif time.monotonic() - since > stall:
+                call = next((i for i, t in list(self.tasks.items()) if t is task), 0)
+                with self.writing:
+                    write_frame(self.sock, {"op": "stuck", "id": call})
+                return
+
+    def tick(self):
+        self.beat += 1
+
+    def receive(self, header, body):
+        if header["op"] == "call":
+            task = asyncio.get_running_loop().create_task(self.one(header, body))
+            self.tasks[header["id"]] = task
+            task.add_done_callback(lambda _: self.tasks.pop(header["id"], None))
+        elif header["op"] == "cancel" and header["id"] in self.tasks:
+            self.tasks[header["id"]].cancel()
+
+    async def one(self, header, body):
+        printed = Output()
+        _printed.set(printed)  # each task has a context of its own
+        began = time.time()
+        try:
+            result = await self.function.target(**self.function.arguments(header, body))
+            reply = answer(result)
+            self.record(header, result, began)
+        except BaseException as error:
+            reply = failure(error)
+        self.reply(header["id"], reply, printed)
+
+
+async def awaited(value):
+    return await value
+
+
+def main():
+    sock = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    sys.stdout, sys.stderr = Tee(1), Tee(2)
+    try:
+        spec, _ = read_frame(sock)
+        if spec.get("protocol") != PROTOCOL:
+            raise Refused(f"protocol {spec.get('protocol')}, this host speaks {PROTOCOL}")
+        limit(spec.get("limits") or {})
+        function = Function(spec)
+    except EOFError:
+        return
+    except BaseException as error:
+        write_frame(sock, {"op": "refused", "message": describe(error)})
+        return
+    write_frame(sock, {"op": "ready", "async": function.is_async, "python": sys.version.split()[0]})
+    host = Host(sock, function)
+    try:
+        if function.is_async:
+            asyncio.run(host.serve_async(spec.get("stall_seconds") or 10))
+        else:
+            host.serve_plain()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    os._exit(0)  # threads and exit handlers of the user's code have no say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+package python
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Scorer is a user's function. It is safe for concurrent use.
+type Scorer struct {
+	opts   Options
+	fields []rewards.Field
+	pool   *pool
+}
+
+var (
+	_ rewards.Scorer = (*Scorer)(nil)
+	_ rewards.Warmer = (*Scorer)(nil)
+	_ rewards.Closer = (*Scorer)(nil)
+)
+
+// declared is a Scorer whose extra fields are known at load.
+type declared struct{ *Scorer }
+
+var _ rewards.ExtraFielder = declared{}
+
+// ExtraFields returns Options.ExtraKeys by name.
+func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) }
+
+// New makes the scorer of one function without starting anything: Warm or the
+// first Score does. The result implements rewards.ExtraFielder if the options
+// declare extra keys, always rewards.Warmer and rewards.Closer.
+func New(cfg Config, opts Options) (rewards.Scorer, error) {
+	cfg, opts = cfg.WithDefaults(), opts.WithDefaults()
+	if err := errors.Join(cfg.Validate(), opts.Validate()); err != nil {
+		return nil, err
+	}
+	s := &Scorer{opts: opts, pool: newPool(cfg, opts)}
+	for _, name := range slices.Sorted(maps.Keys(opts.ExtraKeys)) {
+		s.fields = append(s.fields, rewards.Field{Name: name, Kind: opts.ExtraKeys[name]})
+	}
+	if opts.ExtraKeys != nil {
+		return declared{s}, nil
+	}
+	return s, nil
+}
+
+// Spec describes the scorer "python" for a registry; cfg is the same for all its
+// functions.
+func Spec(cfg Config) rewards.Spec {
+	return rewards.Spec{
+		Name:    "python",
+		Summary: "a reward function in Python, in processes of its own",
+		Options: []rewards.Option{
+			{Name: "path", Type: "string", Doc: "my_reward.py, or pkg:// and the name of a module"},
+			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},
+			{Name: "kwargs", Type: "object", Doc: "handed to every call by keyword"},
+			{Name: "extra_keys", Type: "object", Doc: "the scalars it returns besides score: name to number, bool or string"},
+			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, or auto: torch if the module imports it"},
+		},
+		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+			var opts Options
+			if err := rewards.DecodeOptions(raw, &opts); err != nil {
+				return nil, err
+			}
+			return New(cfg, opts)
+		},
+	}
+}
+
+// Warm starts the hosts. A function that cannot be imported fails it with the
+// traceback.
+func (s *Scorer) Warm(ctx context.Context) error { return s.pool.warm(ctx) }
+
+// Close kills the hosts; calls under way fail.
+func (s *Scorer) Close() error {
+	s.pool.stop()
+	return nil
+}
+
+// Stats returns a snapshot of the hosts.
+func (s *Scorer) Stats() Stats { return s.pool.snapshot() }
+
+// Score calls the function. Its errors are of class Timeout (deadline), Crashed (the
+// host died), Unavailable (no host starts, or a connection or time-out error of
+// the function's own), InvalidScore (None, NaN, a list, a wrong type), BadInput
+// (the sample lacks what the function needs), Panicked (sys.exit) and Internal
+// (any other exception), with the exception's name and the traceback.
+func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	media, body, size, err := tensors(ctx, sample)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	s.pool.begin()
+	for alone := false; ; {
+		c, err := s.pool.acquire(ctx, alone)
+		if err != nil {
+			return rewards.Score{}, err
+		}
+		r, err := c.call(ctx, sample, media, body, size)
+		switch {
+		case (errors.Is(err, errGone) || errors.Is(err, errBystander)) && ctx.Err() == nil:
+			continue // ctx bounds how often
+		case errors.Is(err, errShared) && !alone:
+			alone = true // perhaps it was another's fault
+			continue
+		case err != nil:
+			return rewards.Score{}, err
+		}
+		return s.score(r)
+	}
+}
+
+// tensors describes the media of a sample and returns their bytes: a raw tensor as
+// it came, a picture or video in any other encoding as 8-bit RGB.
+func tensors(ctx context.Context, sample *rewards.Sample) (media []tensor, body [][]byte, size int, err error) {
+	for _, m := range sample.Media {
+		t := tensor{Kind: m.Kind, Layout: m.Layout, DType: m.DType, Shape: m.Shape, FPS: m.FPS, SampleRate: m.SampleRate}
+		data := m.Data
+		if visual := m.Kind == rewards.Image || m.Kind == rewards.Video; visual && m.Encoding != rewards.Raw {
+			px, err := m.Pixels(ctx)
+			if err != nil {
+				return nil, nil, 0, err
+			}
+			t.DType, t.Layout, t.Shape, data = "U8", rewards.THWC, []int{px.Count, px.Height, px.Width, 3}, px.RGB
+			if m.Kind == rewards.Image {
+				t.Layout, t.Shape = rewards.HWC, t.Shape[1:]
+			}
+		}
+		if pad := -size & 15; pad > 0 { // tensors begin at multiples of 16 bytes
+			body, size = append(body, make([]byte, pad)), size+pad
+		}
+		t.At, t.Size = size, len(data)
+		media, body, size = append(media, t), append(body, data), size+len(data)
+	}
+	return media, body, size, nil
+}
+
+// score reads a host's answer.
+func (s *Scorer) score(r reply) (rewards.Score, error) {
+	if r.Op == "error" {
+		class := r.Class
+		if !slices.Contains(classes, class) {
+			class = rewards.Internal
+		}
+		message := r.Message
+		if r.Output != "" {
+			message += "\nit printed: " + r.Output
+		}
+		return rewards.Score{}, fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+	}
+	if r.Op != "result" || r.Score == nil {
+		return rewards.Score{}, fmt.Errorf("%w: %s: the host answered %q", rewards.Internal, s.opts.label(), r.Op)
+	}
+	value, err := r.Score.Float64()
+	if err != nil || math.IsInf(value, 0) {
+		return rewards.Score{}, fmt.Errorf("%w: %s: the score is %s", rewards.InvalidScore, s.opts.label(), *r.Score)
+	}
+	out := rewards.Score{Value: value, Extra: r.Extra, Details: r.Details}
+	for name, v := range out.Extra {
+		if n, ok := v.(json.Number); ok {
+			out.Extra[name] = number(n)
+		}
+	}
+	if r.Output != "" {
+		if out.Details == nil {
+			out.Details = map[string]any{}
+		}
+		out.Details["printed"] = r.Output
+	}
+	return out, nil
+}
+
+// classes are what a host may say of a failure.
+//
+//nolint:gochecknoglobals // a table
+var classes = []rewards.Class{rewards.InvalidScore, rewards.BadInput, rewards.Unavailable, rewards.Internal, rewards.Panicked}
+
+func number(n json.Number) any {
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	if f, err := n.Float64(); err == nil {
+		return f
+	}
+	return nil
+}
+
+// decodeNumbers decodes JSON and keeps integers exact.
+func decodeNumbers(js []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(js))
+	d.UseNumber()
+	return d.Decode(into)
+}
