@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
+	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr/fold"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
@@ -181,7 +183,25 @@ func (r *Readers) model(m models.Model, role, device string) (*pool.Model, error
 		return nil, err
 	}
 	f, _ := m.File(role)
-	return r.pool.Model(infer.Model{Name: m.Name + "/" + role, Path: path, SHA256: f.SHA256, Device: device}, pool.ModelOptions{})
+	path, sum := r.folded(path, f.SHA256)
+	return r.pool.Model(infer.Model{Name: m.Name + "/" + role, Path: path, SHA256: sum, Device: device}, pool.ModelOptions{})
+}
+
+// folded is the file to load for a model, and its sum: one that computes the same in
+// less time (package fold), beside the models or, where those cannot be written to, in
+// the user's cache. A file that cannot be folded is loaded as it is; whatever is wrong
+// with it the loading then says.
+func (r *Readers) folded(path, sum string) (use, useSum string) {
+	folders := []string{filepath.Join(r.store.Dir, "folded")}
+	if cache, err := os.UserCacheDir(); err == nil {
+		folders = append(folders, filepath.Join(cache, "rewardloop", "folded"))
+	}
+	for _, folder := range folders {
+		if use, useSum, _, err := fold.File(path, sum, folder); err == nil {
+			return use, useSum
+		}
+	}
+	return path, sum
 }
 
 func (r *Readers) devices() error {

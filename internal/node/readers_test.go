@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
@@ -127,4 +130,40 @@ func get(t *testing.T, url string) string {
 	body, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	return string(body)
+}
+
+func TestModelsAreFoldedBesideTheirFilesOnce(t *testing.T) {
+	t.Parallel()
+	if err := ppocrHere(t); err != nil {
+		missing(t, err)
+	}
+	store, err := models.FromEnvironment(os.LookupEnv)
+	require.NoError(t, err)
+	m, err := models.Find(ocr.DefaultModel)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, f := range m.Files {
+		data, err := os.ReadFile(filepath.Join(store.Dir, f.Name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), data, 0o600))
+	}
+	files := func() []os.FileInfo {
+		_, err := readers(t, "pool.models_dir="+dir).Reader(ocr.DefaultReader())
+		require.NoError(t, err)
+		entries, err := os.ReadDir(filepath.Join(dir, "folded"))
+		require.NoError(t, err)
+		var out []os.FileInfo
+		for _, e := range entries {
+			info, err := e.Info()
+			require.NoError(t, err)
+			out = append(out, info)
+		}
+		return out
+	}
+	first := files()
+	require.Len(t, first, 2, "detector and recogniser")
+	for i, again := range files() {
+		require.Equal(t, first[i].Name(), again.Name())
+		require.Equal(t, first[i].ModTime(), again.ModTime(), "it was right already")
+	}
 }
