@@ -61,7 +61,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// FromEnvironment returns the store that REWARDLOOP_MODELS names, else the one
+// FromEnvironment returns the store that REWARDLOOP_MODELS names, else that of the
+// clone the program was built in (.cache/models, where make puts them), else the one
 // below the user's cache folder, with HF_ENDPOINT and HF_TOKEN as they are set.
 func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	var s Store
@@ -70,12 +71,31 @@ func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	if s.Dir, _ = getenv("REWARDLOOP_MODELS"); s.Dir != "" {
 		return s, nil
 	}
+	if s.Dir = ofClone(os.Executable()); s.Dir != "" {
+		return s, nil
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return s, fmt.Errorf("no folder for models: set REWARDLOOP_MODELS: %w", err)
 	}
 	s.Dir = filepath.Join(cache, "rewardloop", "models")
 	return s, nil
+}
+
+// ofClone returns the folder where make puts models if the program is bin/<name> of a
+// clone that has one, else "".
+func ofClone(program string, err error) string {
+	if err != nil {
+		return ""
+	}
+	if target, err := filepath.EvalSymlinks(program); err == nil {
+		program = target
+	}
+	dir := filepath.Join(filepath.Dir(program), "..", ".cache", "models")
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 // Path returns where a file of a model lies, or would lie. file is a role or a name.

@@ -21,8 +21,8 @@ import (
 
 const modelsText = `
 Brings the model files that rewards need, and looks after them. They lie in one
-folder: --dir, else REWARDLOOP_MODELS, else rewardloop/models in the user's cache
-folder.
+folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the program
+was built in, else rewardloop/models in the user's cache folder.
 
   models list             what is known and what is here; reads no contents
   models pull NAME...     makes them be here, whole and with the right sum

@@ -54,6 +54,7 @@ const pythonHead = `
 
 For the Python client, tests and benchmarks. None is part of the binary or of the image. Licences are
 those that the packages state of themselves; wheels with libraries of others list those in their metadata.
+verl (Apache-2.0, https://github.com/verl-project/verl), which some tests run against, is installed by hand.
 
 `
 
