@@ -41,7 +41,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu lint fmt bench bench-ocr fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-verl lint fmt bench bench-ocr bench-python fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ test-gpu: ## the tests that need an NVIDIA card, where there is one
 	@scripts/deps.sh compiler go
 	@scripts/test-gpu.sh
 
+test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI
+	@scripts/test-verl.sh
+
 lint: ## golangci-lint at its pinned version, built into .tools on first use
 	@scripts/deps.sh debian go
 	@scripts/lint.sh
@@ -79,6 +82,10 @@ bench: ## measure every promised figure; fails on a miss that bench/misses.yml d
 bench-ocr: build ort models ## read pictures with PP-OCR here and with RapidOCR in Python, and compare texts and times
 	bench/ocr/venv.sh
 	$(GO) run ./bench/ocr $(BENCHFLAGS)
+
+bench-python: build ## the figures of the Python client and of reward functions in Python, into docs/results
+	@scripts/deps.sh python
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite python $(BENCHFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/deps.sh debian go

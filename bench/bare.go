@@ -22,6 +22,7 @@ const bareBuffer = 64 << 10
 // pooled buffer and writes a small JSON answer.
 type bare struct {
 	srv     *http.Server
+	addr    string
 	served  chan struct{} // closed when the listener has ended
 	pool    sync.Pool     // *bytes.Buffer
 	clients []*bareClient
@@ -42,6 +43,7 @@ func newBare(ctx context.Context, lanes int) (*bare, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bare: %w", err)
 	}
+	b.addr = l.Addr().String()
 	b.srv = &http.Server{Handler: http.HandlerFunc(b.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func() { // ends with Close
 		defer close(b.served)
@@ -49,7 +51,7 @@ func newBare(ctx context.Context, lanes int) (*bare, error) {
 	}()
 	d := websocket.Dialer{ReadBufferSize: bareBuffer, WriteBufferSize: bareBuffer}
 	for range lanes {
-		conn, resp, err := d.DialContext(ctx, "ws://"+l.Addr().String(), nil)
+		conn, resp, err := d.DialContext(ctx, "ws://"+b.addr, nil)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("bare: %w", err), b.Close())
 		}

@@ -13,6 +13,9 @@
 // commit, and a table of all. A miss that bench/misses.yml does not list, with its
 // value and reason, ends the run with exit code 1.
 //
+// The suite python needs a Python with websockets and NumPy, so that it stands apart:
+// make bench-python, or -suite python.
+//
 // To add a figure: write a Row in its area's file, or a new experiment, or a new
 // suite and its name in suites. Nothing else needs to know.
 package main

@@ -109,10 +109,30 @@ func TestTheTableShowsTargetMachineLoadAndCommit(t *testing.T) {
 func TestRowsAreChosenByTheirFullName(t *testing.T) {
 	t.Parallel()
 	all := suites()
-	assert.Equal(t, names(all), names(chosen(all, regexp.MustCompile(""))))
-	assert.Equal(t, []string{"raw786k/cpu", "jpeg25k/cpu"}, names(chosen(all, regexp.MustCompile("k/cpu$"))))
-	assert.Empty(t, chosen(all, regexp.MustCompile("nothing")))
+	everything := regexp.MustCompile("")
+	assert.Equal(t, append(names(chosen(all, "transport", everything)), names(chosen(all, "jpeg", everything))...), names(chosen(all, "", everything)))
+	assert.Contains(t, names(chosen(all, "python", everything)), "pyfunction/calls")
+	assert.Empty(t, chosen(all, "nothing", everything))
+	assert.Equal(t, []string{"raw786k/cpu", "jpeg25k/cpu", "pyclient786k/cpu"}, names(chosen(all, "", regexp.MustCompile("k/cpu$"))))
+	assert.Empty(t, chosen(all, "", regexp.MustCompile("nothing")))
 	assert.Equal(t, names(suites()), names(all), "choosing leaves the suites alone")
+}
+
+func TestAShareOfTheCalibrationIsEnoughWhereTheRateIsNot(t *testing.T) {
+	t.Parallel()
+	for bare, want := range map[float64]Bound{
+		1000: {Value: 400},
+		500:  {Value: 300, Note: "0.6 of bare_per_s, which is less than 400/s"},
+	} {
+		got, err := orShare(400, 0.6, "bare_per_s")(Readings{"bare_per_s": bare}, nil)
+		require.NoError(t, err)
+		assert.InDelta(t, want.Value, got.Value, 1e-9)
+		assert.Equal(t, want.Note, got.Note)
+	}
+	for _, bad := range []Readings{{}, {"bare_per_s": 0}} {
+		_, err := orShare(400, 0.6, "bare_per_s")(bad, nil)
+		require.Error(t, err)
+	}
 }
 
 func TestAClosedLoopKeepsItsWindow(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // suites is every area, in the order it is measured.
-func suites() []Suite { return []Suite{transport(), jpegSize()} }
+func suites() []Suite { return []Suite{transport(), jpegSize(), inPython()} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,6 +35,7 @@ type settings struct {
 	Options
 
 	rows           *regexp.Regexp
+	only           string // this suite
 	all, list      bool
 	out            string
 	root           string
@@ -45,6 +46,7 @@ const helpText = `Measures every promised figure; prints the rows that miss and 
 Exit code 1: a row missed its target and bench/misses.yml does not list it.
 
   go run ./bench                                   everything, into docs/results
+  go run ./bench -suite python                     what needs Python (make bench-python)
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -58,6 +60,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, which needs Python with websockets and NumPy")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
@@ -78,8 +81,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if s.Repetitions < 1 || s.Lasting <= 0 {
 		return s, fmt.Errorf("-n is %d and -t %v, both must be above 0", s.Repetitions, s.Lasting)
 	}
-	if s.writeReference && (s.Quick || *rows != "") {
-		return s, errors.New("-write-reference measures everything: leave -quick and -rows away")
+	if s.writeReference && (s.Quick || *rows != "" || s.only != "") {
+		return s, errors.New("-write-reference measures everything: leave -quick, -rows and -suite away")
 	}
 	var err error
 	if s.rows, err = regexp.Compile(*rows); err != nil {
@@ -178,9 +181,9 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 			return false, err
 		}
 	}
-	picked := chosen(all, s.rows)
+	picked := chosen(all, s.only, s.rows)
 	if len(picked) == 0 {
-		return false, fmt.Errorf("no row matches %q; rows are listed by -list", s.rows)
+		return false, fmt.Errorf("no row of suite %q matches %q; rows are listed by -list", s.only, s.rows)
 	}
 	if s.writeReference {
 		reference.Machine, reference.Date, reference.Load = thisMachine(), today(), loadAverage()

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -235,7 +237,7 @@ func TestTheCommittedListsFitTheRows(t *testing.T) {
 
 func TestFlagsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-n", "0"}, {"-t", "0s"}, {"-rows", "("}, {"-quick", "-write-reference"}, {"-write-reference", "-rows", "x"}, {"row"}, {"-nosuch"}, {"-rows", "nosuchrow"}} {
+	for _, args := range [][]string{{"-n", "0"}, {"-t", "0s"}, {"-rows", "("}, {"-quick", "-write-reference"}, {"-write-reference", "-rows", "x"}, {"row"}, {"-nosuch"}, {"-rows", "nosuchrow"}, {"-suite", "nosuch"}, {"-write-reference", "-suite", "python"}} {
 		var stderr bytes.Buffer
 		assert.Equal(t, exitUsage, run(t.Context(), suites(), args, new(bytes.Buffer), &stderr), args)
 		assert.NotEmpty(t, stderr.String(), args)
@@ -286,4 +288,26 @@ func TestAQuickRunOfRealRowsWorks(t *testing.T) {
 	assert.Contains(t, out.String(), "jpeg512/time")
 	assert.FileExists(t, filepath.Join(dir, "jpeg.json"))
 	assert.FileExists(t, filepath.Join(dir, "p", "allocs.pprof"))
+}
+
+// TestAQuickRunOfTheRowsInPythonWorks starts the client and the functions.
+func TestAQuickRunOfTheRowsInPythonWorks(t *testing.T) {
+	t.Parallel()
+	root, err := repository()
+	require.NoError(t, err)
+	if err := exec.CommandContext(t.Context(), interpreter(root), "-c", "import websockets, numpy").Run(); err != nil || runtime.GOOS != "linux" {
+		t.Skipf("SKIPPED: %s has no websockets or NumPy (%v): the benchmarks in Python were not tried; make deps, or name one in REWARDLOOP_PYTHON", interpreter(root), err)
+	}
+	dir := t.TempDir()
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), suites(), []string{"-quick", "-suite", "python", "-out", dir}, &out, &stderr)
+	require.Equal(t, exitHeld, code, stderr.String())
+	text, err := os.ReadFile(filepath.Join(dir, "python.json"))
+	require.NoError(t, err)
+	var r Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.Len(t, r.Rows, len(names([]Suite{inPython()})))
+	for _, f := range r.Rows {
+		assert.Positive(t, f.Value, f.Row)
+	}
 }

@@ -28,6 +28,7 @@ type node struct {
 	sources []*fabric.Source
 	workers []*workers.Worker
 	srv     *http.Server
+	addr    string
 	served  chan struct{}  // closed when the listener has ended
 	streams sync.WaitGroup // connections being served
 	clients []*client.Client
@@ -73,8 +74,9 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n.addr = addr.String()
 	for lane := range cfg.lanes {
-		c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr.String(), Run: "bench", Lane: lane})
+		c, err := client.Dial(ctx, client.Config{URL: "ws://" + n.addr, Run: "bench", Lane: lane})
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,10 @@ import (
 type Suite struct {
 	Name string
 	// About is the suite's paragraph in the table.
-	About       string
+	About string
+	// Apart is true for a suite that is measured only where it is asked for by -suite
+	// or by its rows, because it needs more than Go.
+	Apart       bool
 	Experiments []Experiment
 }
 
@@ -185,10 +188,14 @@ func median(values []float64) float64 {
 	return s[len(s)/2]
 }
 
-// chosen returns the suites with the rows whose full name matches.
-func chosen(suites []Suite, rows *regexp.Regexp) []Suite {
+// chosen returns the suites with the rows whose full name matches: of the suite
+// that is named, or of all but those that stand apart unless rows are named.
+func chosen(suites []Suite, suite string, rows *regexp.Regexp) []Suite {
 	var out []Suite
 	for _, s := range suites {
+		if suite != "" && s.Name != suite || suite == "" && s.Apart && rows.String() == "" {
+			continue
+		}
 		var experiments []Experiment
 		for _, e := range s.Experiments {
 			e.Rows = slices.DeleteFunc(slices.Clone(e.Rows), func(r Row) bool { return !rows.MatchString(e.Name + "/" + r.Name) })

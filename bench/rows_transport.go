@@ -122,18 +122,23 @@ func newTransportTrial(ctx context.Context, p payload, o Options) (_ Trial, err 
 			err = errors.Join(err, t.Close())
 		}
 	}()
-	noop := rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil })
-	t.node, err = newNode(ctx, nodeConfig{
-		workers: 8, slots: max(1, (4*runtime.NumCPU()+7)/8), lanes: lanes, // what serve does by default
-		profile: rewards.ManagerConfig{Terms: []rewards.Term{{Key: "noop", Weight: 1, Required: true, Scorer: noop}}},
-	})
-	if err != nil {
+	if t.node, err = newNode(ctx, noopNode(lanes)); err != nil {
 		return nil, err
 	}
 	if t.bare, err = newBare(ctx, lanes); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// noopNode has the workers and slots that serve has by default, and a reward that
+// touches nothing.
+func noopNode(lanes int) nodeConfig {
+	noop := rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil })
+	return nodeConfig{
+		workers: 8, slots: max(1, (4*runtime.NumCPU()+7)/8), lanes: lanes,
+		profile: rewards.ManagerConfig{Terms: []rewards.Term{{Key: "noop", Weight: 1, Required: true, Scorer: noop}}},
+	}
 }
 
 // warm fills the side's pools of buffers, which the garbage collector has emptied

@@ -23,8 +23,9 @@ func writeTable(folder string) error {
 // table is the Markdown page of all results.
 func table(reports []Report) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench` from the JSON files beside it. Figures are medians of the repetitions; a bare figure is that of the\n" +
-		"calibration, measured in turn with ours. A target that is scaled held its absolute number on the reference machine\n(`bench/reference.json`).\n")
+	b.WriteString("# Measured\n\nWritten by `make bench` and `make bench-python` from the JSON files beside it. Figures are medians of the repetitions; a bare\n" +
+		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
+		"reference machine (`bench/reference.json`).\n")
 	for _, r := range reports {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s\n\n", r.Suite, r.About, r.origin())
 		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")

@@ -41,7 +41,7 @@ func buildManager(p *Profile, l Loop, reg *rewards.Registry) (*rewards.Manager, 
 	}
 	var faults FaultsError
 	for _, t := range p.Terms {
-		scorer, err := reg.Build(t.Scorer, t.Options)
+		scorer, err := reg.Build(t.Scorer, t.scorerOptions())
 		if err != nil {
 			message := err.Error()
 			if errors.Is(err, rewards.ErrUnknownScorer) {

@@ -44,11 +44,19 @@ type Profile struct {
 // TermConfig is one entry of reward_functions, or the custom_reward_function.
 type TermConfig struct {
 	Key string
-	// Path is what the file says, "builtin://ocr"; Scorer is the part that names
-	// the scorer in the registry, "ocr".
+	// Path is what the file says, "builtin://ocr"; of a Python file it is absolute.
+	// Scorer names the scorer in the registry: "ocr", and "python" for Python.
 	Path, Scorer string
-	// Options is a JSON object with whatever else the entry holds; nil: nothing.
+	// Options is a JSON object with whatever else the entry holds; nil: nothing. A
+	// Python function is called with it, by keyword.
 	Options json.RawMessage
+	// Function is the Python function or class; "" for other scorers.
+	Function string
+	// ExtraKeys are the scalars besides the score that a Python function returns;
+	// nil: those of its first success.
+	ExtraKeys map[string]rewards.FieldKind
+	// Pixels says in what a Python function gets them: auto, numpy or torch.
+	Pixels string
 	// Weight defaults to 1.
 	Weight float64
 	// Required defaults to false, as in verl-omni; of a single function to true.
@@ -102,10 +110,11 @@ type Workers struct {
 type Pool struct {
 	// Isolation is IsolationProcess or IsolationInline.
 	Isolation string
-	// ModelsDir holds model files; "": REWARDLOOP_MODELS, else the user's cache.
+	// ModelsDir holds model files; "": where models.FromEnvironment looks.
 	ModelsDir string
 	ONNX      ONNX
 	Tesseract Tesseract
+	Python    Python
 	Decode    Decode
 }
 
@@ -129,6 +138,21 @@ type Tesseract struct {
 	PSM      int
 	Language string
 	Timeout  time.Duration
+}
+
+// Python holds the settings of pool.python. A zero that has a meaning of its own
+// is explained in the table of settings.
+type Python struct {
+	// Interpreter is a program; "": REWARDLOOP_PYTHON, else python3 on PATH.
+	Interpreter  string
+	Hosts        int
+	Concurrency  int
+	MemoryBytes  int64
+	FileBytes    int64
+	Files        int
+	StartTimeout time.Duration
+	CallTimeout  time.Duration
+	StallTimeout time.Duration
 }
 
 // Decode holds the settings of pool.decode.
@@ -177,7 +201,10 @@ func Default() *Config {
 			Isolation: IsolationProcess,
 			ONNX:      ONNX{MaxBatch: 32, Timeout: time.Minute},
 			Tesseract: Tesseract{PSM: 11, Language: "eng", Timeout: 30 * time.Second},
-			Decode:    Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
+			Python: Python{
+				Concurrency: 64, FileBytes: 1 << 30, Files: 1024, StartTimeout: 2 * time.Minute, StallTimeout: 10 * time.Second,
+			},
+			Decode: Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
 		},
 		Server: Server{Listen: "127.0.0.1:8080", BodyBytes: 128 << 20},
 	}

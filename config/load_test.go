@@ -85,6 +85,12 @@ func TestAFullFileIsReadCompletely(t *testing.T) {
 	assert.JSONEq(t, `{"api_key":"k-123","greeting":"hello world","nested":{"password":"hunter2",
 		"url":"https://user:pw@example.com/x","depth":[1,2.5,null,true]}}`, string(text.Terms[0].Options))
 
+	answer := c.Profiles["answer"].Terms[0]
+	assert.Equal(t, []string{"python", "default_compute_score"}, []string{answer.Scorer, answer.Function})
+	assert.JSONEq(t, `{"format_score":0.1}`, string(answer.Options))
+	assert.Equal(t, int64(4<<30), c.Pool.Python.MemoryBytes)
+	assert.Equal(t, ".venv/bin/python", c.Pool.Python.Interpreter)
+
 	assert.Equal(t, int64(2<<30), c.Loop.MaxBytes)
 	assert.Equal(t, 10*time.Minute, c.Loop.SampleTimeout)
 	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.RunWeights)
@@ -154,7 +160,17 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"no scorer":        {"reward: {reward_functions: {a: {path: \"builtin://\"}}}\n", "want builtin:// and the name of a scorer"},
 		"onnx":             {"reward: {reward_functions: {a: {path: \"onnx://clip\"}}}\n", "ONNX models are not built yet"},
 		"http":             {"reward: {reward_functions: {a: {path: \"http://localhost:1\"}}}\n", "HTTP scorers are not built yet"},
-		"python":           {"reward: {reward_functions: {a: {path: mine/reward.py}}}\n", "Python reward functions are not built yet; write builtin://"},
+		"no file":          {"reward: {reward_functions: {a: {path: mine/reward.py}}}\n", "config/mine/reward.py; a relative path starts at the folder of this file"},
+		"folder":           {"reward: {reward_functions: {a: {path: testdata}}}\n", "want builtin:// before"},
+		"no python":        {"reward: {reward_functions: {a: {path: mine/reward}}}\n", "want a Python file, whose name ends in .py"},
+		"no python file":   {"reward: {reward_functions: {a: {path: \"file:///etc/passwd\"}}}\n", "want a Python file, whose name ends in .py"},
+		"no module":        {"reward: {reward_functions: {a: {path: \"pkg://a b\"}}}\n", "want pkg:// and the name of a module"},
+		"ourselves":        {"reward: {reward_functions: {a: {path: \"pkg://rewardloop.verl\"}}}\n", "a trainer reaches this server, which would only ask itself"},
+		"python itself":    {"reward: {reward_functions: {a: {path: \"builtin://python\"}}}\n", "write the Python file itself"},
+		"python function":  {"reward: {reward_functions: {a: {path: pkg://a, name: a.b}}}\n", `"a.b" cannot name a Python function`},
+		"python pixels":    {"reward: {reward_functions: {a: {path: pkg://a, pixels: jax}}}\n", "want one of auto, numpy, torch"},
+		"python kinds":     {"reward: {reward_functions: {a: {path: pkg://a, extra_keys: {acc: float}}}}\n", "extra_keys.acc: want one of number, bool, string"},
+		"kinds of one":     {"reward: {custom_reward_function: {path: pkg://a, extra_keys: {acc: int}}}\n", "custom_reward_function.extra_keys.acc: want one of"},
 		"scheme":           {"reward: {reward_functions: {a: {path: \"s3://x\"}}}\n", "no such kind of path"},
 		"function name":    {"reward: {reward_functions: {a: {path: \"builtin://ocr\", name: main}}}\n", `builtin://ocr holds no function "main"`},
 		"policy":           {"reward: {reward_functions: {a: {path: \"builtin://a\", on_failure: mean}}}\n", `policy "mean": want one of`},
@@ -164,7 +180,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"weights":          {"reward: {reward_functions: {a: {path: \"builtin://a\", weight: -1}}}\n", "reward.reward_functions: the weights sum to -1; weighted_sum needs a positive sum"},
 		"aggregation":      {"reward: {aggregation: median, reward_functions: {a: {path: \"builtin://a\"}}}\n", "want one of weighted_sum, weighted_mean, min, max, product"},
 		"invalid values":   {"reward: {reward_functions: {a: {path: \"builtin://a\", invalid_values: [.nan]}}}\n", "invalid_values[0]: want a finite number"},
-		"extra keys":       {"reward: {reward_functions: {a: {path: \"builtin://a\", extra_keys: [b]}}}\n", "extra_keys: is for Python and HTTP scorers"},
+		"extra keys":       {"reward: {reward_functions: {a: {path: \"builtin://a\", extra_keys: [b]}}}\n", "extra_keys: is for Python functions"},
 		"infinite option":  {"reward: {reward_functions: {a: {path: \"builtin://a\", x: .inf}}}\n", "reward.reward_functions.a.x: want a finite number"},
 		"long term":        {"reward: {reward_functions: {a: {path: \"builtin://a\", timeout: 1000}}}\n", "want at most 600s, which is loop.claim_timeout"},
 		"both kinds":       {"reward: {custom_reward_function: {path: \"builtin://a\"}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "are both given; keep one"},
@@ -172,7 +188,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"manager":          {"reward: {reward_manager: {name: dapo}, custom_reward_function: {path: \"builtin://a\"}}\n", `the reward manager "dapo" is not built; leave reward_manager out`},
 		"manager of one":   {"reward: {reward_manager: {name: naive}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "naive scores one function"},
 		"manager of many":  {"reward: {reward_manager: {name: MultiVisualRewardManager}, custom_reward_function: {path: \"builtin://a\"}}\n", "MultiVisualRewardManager needs reward.reward_functions"},
-		"manager module":   {"reward: {reward_manager: {module: {path: pkg://mine}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_manager.module.path: reward managers of your own are Python"},
+		"manager module":   {"reward: {reward_manager: {module: {path: pkg://mine}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_manager.module.path: reward managers of your own are not run here"},
 		"sandbox":          {"reward: {sandbox_fusion: {url: \"http://a\"}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.sandbox_fusion.url: running code in a sandbox is not built yet"},
 		"engine key":       {"reward: {reward_model: {rollout: {tensor_parallel: 2}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.tensor_parallel: no such key"},
 		"sandbox memory":   {"reward: {sandbox_fusion: {memory_limit_mb: lots}, custom_reward_function: {path: \"builtin://a\"}}\n", "memory_limit_mb: want a whole number"},

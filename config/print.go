@@ -75,6 +75,7 @@ func (p *printer) profile(depth int, r *Profile) {
 		for _, t := range r.Terms {
 			p.line(depth, "custom_reward_function:")
 			p.line(depth+1, "path: %s", quote(t.Path))
+			p.python(depth+1, t)
 			p.term(depth+1, t)
 			if t.shown != nil {
 				p.line(depth+1, "reward_kwargs: %s", printable(t.shown))
@@ -85,6 +86,7 @@ func (p *printer) profile(depth int, r *Profile) {
 		for _, t := range r.Terms {
 			p.line(depth+1, "%s:", quote(t.Key))
 			p.line(depth+2, "path: %s", quote(t.Path))
+			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)
 			p.line(depth+2, "required: %v", t.Required)
 			if !t.Required {
@@ -106,6 +108,17 @@ func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
 		return
 	}
 	p.line(depth, "on_failure: %s", policy(f.Policy, f.Value))
+}
+
+func (p *printer) python(depth int, t TermConfig) {
+	if t.Scorer != PythonScorer {
+		return
+	}
+	p.line(depth, "name: %s", quote(t.Function))
+	p.line(depth, "pixels: %s", t.Pixels)
+	if t.ExtraKeys != nil {
+		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
+	}
 }
 
 func (p *printer) term(depth int, t TermConfig) {

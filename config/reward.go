@@ -46,7 +46,8 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		}
 	}
 	if v, ok := o.take("compute_score_kwargs"); ok && len(r.mapping(v).rest()) > 0 {
-		r.fault(v, "the built-in choice by data_source is not built; name the scorer in custom_reward_function.path and write these as its reward_kwargs")
+		r.fault(v, "the built-in choice by data_source is not built; name the function that makes it in custom_reward_function, "+
+			"such as path: pkg://verl.utils.reward_score with name: default_compute_score, and write these as its reward_kwargs")
 		r.incomplete = true
 	}
 	single, singlePath := r.customFunction(c, o)
@@ -99,6 +100,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	ignored := hasName && nameValue.node.Value == placeholder
 	t := TermConfig{Weight: 1, Required: true, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
+	python := takePython(o)
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	if hasKwargs {
 		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
@@ -112,6 +114,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		return nil, v.path
 	}
 	r.scorer(&t, pathValue, nameValue)
+	r.python(&t, python)
 	t.Key = t.Scorer
 	return []TermConfig{t}, v.path
 }
@@ -161,17 +164,16 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		}
 	}
 	r.common(o, &t, c.Loop.ClaimTimeout)
-	if v, ok := o.take("extra_keys"); ok {
-		r.fault(v, "is for Python and HTTP scorers, which are not built yet; leave it out: a built-in scorer declares its own")
-	}
+	python := takePython(o)
 	pathValue, ok := o.take("path")
 	nameValue, _ := o.take("name")
 	switch {
 	case !ok && (r.incomplete || e.node.Kind != yaml.MappingNode && !e.null()):
 	case !ok || pathValue.null():
-		r.fault(e.value, "has no path: write builtin:// and the name of a scorer")
+		r.fault(e.value, "has no path: write builtin:// and the name of a scorer, or a Python file")
 	default:
 		r.scorer(&t, pathValue, nameValue)
+		r.python(&t, python)
 	}
 	rest := o.rest()
 	if _, missing := notBuilt(t.Path); missing {
@@ -210,18 +212,27 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 }
 
 // scorer reads path and name. With builtin:// the path says all, and a name can
-// only be what a recipe of verl-omni left behind.
+// only be what a recipe of verl-omni left behind; in Python it is the function.
 func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 	p, ok := r.text(pathValue)
 	if !ok {
 		return
 	}
 	t.Path = p
+	if isPython(p) {
+		t.Scorer = PythonScorer
+		r.pythonPath(t, pathValue, nameValue)
+		return
+	}
 	if problem, _ := notBuilt(p); problem != "" {
 		r.fault(pathValue, "%s", problem)
 		return
 	}
 	t.Scorer = strings.TrimPrefix(p, "builtin://")
+	if t.Scorer == PythonScorer {
+		r.fault(pathValue, "write the Python file itself, such as my_reward.py, or pkg:// and the name of a module")
+		return
+	}
 	if t.Scorer == "" || strings.ContainsAny(t.Scorer, "/?# \t\n") {
 		r.fault(pathValue, "want builtin:// and the name of a scorer, got %q", shorten(p))
 	}
@@ -281,7 +292,7 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 		const ours = "pkg://verl_omni.reward_loop.reward_manager"
 		if v, ok := m.take("path"); ok && !v.null() {
 			if s, ok := r.text(v); ok && s != ours && !strings.HasPrefix(s, ours+".") {
-				r.fault(v, "reward managers of your own are Python, which is not built yet; leave it out and combine scorers with reward_functions")
+				r.fault(v, "reward managers of your own are not run here; leave it out and combine functions with reward_functions")
 			}
 		}
 		if v, ok := m.take("name"); ok && !v.null() {

@@ -38,7 +38,7 @@ func rewardKeys() keys {
 		"num_workers": nil,
 		"custom_reward_function": {
 			"path": nil, "name": nil, "reward_kwargs?": nil,
-			"timeout?": nil, "retries?": nil, "invalid_values?": nil,
+			"timeout?": nil, "retries?": nil, "invalid_values?": nil, "extra_keys?": nil, "pixels?": nil,
 		},
 		"reward_functions":      nil,
 		"aggregation":           nil,

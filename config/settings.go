@@ -64,7 +64,7 @@ func (c *Config) sections() []section {
 		settings: []setting{
 			choice("isolation", &p.Isolation, []string{IsolationProcess, IsolationInline},
 				"process: engines that can crash run in child processes. inline: in this one, for debugging."),
-			text("models_dir", &p.ModelsDir, "Folder of model files. Empty: REWARDLOOP_MODELS, else rewardloop/models in the user's cache folder."),
+			text("models_dir", &p.ModelsDir, "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder."),
 		},
 		sections: []section{{
 			name: "onnx", doc: "ONNX Runtime, which runs models such as PP-OCR.",
@@ -81,6 +81,19 @@ func (c *Config) sections() []section {
 				integer("psm", &p.Tesseract.PSM, 0, 13, "Page segmentation mode: 11 sparse text, 6 one block, 7 one line."),
 				text("language", &p.Tesseract.Language, "Language data, such as eng or eng+chi_sim."),
 				period("timeout", &p.Tesseract.Timeout, time.Millisecond, "One picture; a process that takes longer is killed and replaced."),
+			},
+		}, {
+			name: "python", doc: "Processes that run Python reward functions (Linux only).",
+			settings: []setting{
+				text("interpreter", &p.Python.Interpreter, "Python 3.10 or newer, such as .venv/bin/python. Empty: REWARDLOOP_PYTHON, else python3 on PATH."),
+				integer("hosts", &p.Python.Hosts, 0, 1024, "Processes for each function. 0: one for each CPU; one for an async function."),
+				integer("concurrency", &p.Python.Concurrency, 1, 65536, "Calls of an async function that one process runs at a time."),
+				size("memory_bytes", &p.Python.MemoryBytes, 0, "Address space of a process. 0: no limit; CUDA reserves far more than it uses."),
+				size("file_bytes", &p.Python.FileBytes, 1<<10, "The largest file that a function may write."),
+				integer("files", &p.Python.Files, 16, 1<<20, "Files and sockets that a process may have open."),
+				period("start_timeout", &p.Python.StartTimeout, time.Millisecond, "One start, with what the module imports and what its class loads."),
+				period("call_timeout", &p.Python.CallTimeout, 0, "One call; a process that takes longer is killed and replaced. 0: the timeout of its reward."),
+				period("stall_timeout", &p.Python.StallTimeout, time.Millisecond, "How long a call of an async function may keep the others waiting before its process is killed."),
 			},
 		}, {
 			name: "decode", doc: "Pictures and videos on their way to pixels.",

@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"path"
 	"slices"
 	"strings"
 )
@@ -77,11 +76,10 @@ func legacyAdvice(key string) string {
 }
 
 // replacements are the built-in scorers that do what a reward function of
-// verl-omni or flow_grpo does, by the function's file or module.
+// verl-omni does, by the function's module in verl_omni.utils.reward_score.
 func replacements() map[string]string {
 	return map[string]string{
 		"genrm_ocr":            "ocr",
-		"ocr":                  "ocr",
 		"jpeg_compressibility": "jpeg_compressibility",
 	}
 }
@@ -97,14 +95,14 @@ func Suggested() []string {
 	return slices.Compact(names)
 }
 
-// notBuilt says why a path cannot be used; "" for builtin://. Missing is true
-// where the path is right and what it asks for is not built.
+// notBuilt says why a path that is not Python cannot be used; "" for builtin://.
+// Missing is true where the path is right and what it asks for is not built.
 func notBuilt(p string) (problem string, missing bool) {
-	const listed = "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them)"
-	scheme, rest, hasScheme := strings.Cut(p, "://")
+	const listed = "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them), or a Python file"
+	scheme, _, hasScheme := strings.Cut(p, "://")
 	switch {
-	case !hasScheme && (strings.HasSuffix(p, ".py") || strings.Contains(p, "/")):
-		return python(strings.TrimSuffix(path.Base(p), ".py")), true
+	case !hasScheme && strings.ContainsAny(p, `/\`):
+		return "want a Python file, whose name ends in .py", false
 	case !hasScheme:
 		return "want builtin:// before the name of a built-in scorer: builtin://" + p, false
 	}
@@ -115,21 +113,8 @@ func notBuilt(p string) (problem string, missing bool) {
 		return "ONNX models are not built yet" + listed, true
 	case "http", "https":
 		return "HTTP scorers are not built yet" + listed, true
-	case "pkg":
-		if strings.HasSuffix(rest, "http_scorer_client") {
-			return "HTTP scorers are not built yet; write builtin://ocr for what an OCR server does", true
-		}
-		return python(rest[strings.LastIndexByte(rest, '.')+1:]), true
 	}
 	return "no such kind of path" + listed, false
-}
-
-func python(module string) string {
-	const why = "Python reward functions are not built yet"
-	if scorer, ok := replacements()[module]; ok {
-		return why + "; write builtin://" + scorer + ", which does what " + module + " does, and leave name out"
-	}
-	return why + "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them)"
 }
 
 // noEngines is what is said of every key of a reward_model that is enabled.

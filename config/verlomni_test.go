@@ -47,7 +47,7 @@ func TestRewardLinesOfVerlOmniRecipesAreUnderstood(t *testing.T) {
 				"reward.reward_model.rollout.free_cache_engine":          "leave it out",
 				"reward.reward_model.rollout.tensor_model_parallel_size": "leave it out",
 				"reward.reward_model.rollout.enforce_eager":              "leave it out",
-				"reward.custom_reward_function.path":                     "write builtin://ocr",
+				"reward.custom_reward_function.path":                     "builtin://ocr does what genrm_ocr does",
 			},
 		},
 		"run_qwen_image_ocr_multi_reward.sh": {
@@ -74,8 +74,8 @@ func TestRewardLinesOfVerlOmniRecipesAreUnderstood(t *testing.T) {
 				"reward.reward_model.model_path":                         "leave it out",
 				"reward.reward_model.rollout.name":                       "leave it out",
 				"reward.reward_model.rollout.tensor_model_parallel_size": "leave it out",
-				"reward.reward_functions.ocr.path":                       "write builtin://ocr",
-				"reward.reward_functions.jpeg.path":                      "write builtin://jpeg_compressibility",
+				"reward.reward_functions.ocr.path":                       "builtin://ocr does what genrm_ocr does",
+				"reward.reward_functions.jpeg.path":                      "builtin://jpeg_compressibility does what",
 			},
 		},
 		"reward model that runs already": {
@@ -89,23 +89,6 @@ func TestRewardLinesOfVerlOmniRecipesAreUnderstood(t *testing.T) {
 				"reward.reward_model.enable":            "write false",
 				"reward.reward_model.rollout.name":      "neither vllm, sglang nor external",
 				"reward.reward_model.rollout.base_urls": "leave it out",
-			},
-		},
-		"run_qwen_image_ocr_reward_server.sh": {
-			overrides: []string{
-				"reward.reward_model.enable=False",
-				"reward.custom_reward_function.path=pkg://verl_omni.reward_loop.reward_manager.multi",
-				"reward.custom_reward_function.name=_multi_reward_placeholder",
-				"reward.reward_manager.name=MultiVisualRewardManager",
-				"reward.reward_manager.module.path=pkg://verl_omni.reward_loop.reward_manager",
-				"+reward.reward_functions.ocr.path=pkg://verl_omni.utils.reward_score.http_scorer_client",
-				"+reward.reward_functions.ocr.name=compute_score",
-				"+reward.reward_functions.ocr.weight=1.0",
-				"+reward.reward_functions.ocr.server_url=http://localhost:19082",
-			},
-			missing: map[string]string{
-				"reward.reward_functions.ocr.path":       "write builtin://ocr",
-				"reward.reward_functions.ocr.server_url": "leave it out",
 			},
 		},
 	} {
@@ -124,6 +107,26 @@ func TestRewardLinesOfVerlOmniRecipesAreUnderstood(t *testing.T) {
 			assert.Len(t, all, len(c.missing), "%v", err)
 		})
 	}
+}
+
+// run_qwen_image_ocr_reward_server.sh asks an OCR server through a Python function.
+func TestARecipeThatAsksAnotherServerIsAConfiguration(t *testing.T) {
+	t.Parallel()
+	c := parse(t, "",
+		"reward.reward_model.enable=False",
+		"reward.custom_reward_function.path=pkg://verl_omni.reward_loop.reward_manager.multi",
+		"reward.custom_reward_function.name=_multi_reward_placeholder",
+		"reward.reward_manager.name=MultiVisualRewardManager",
+		"reward.reward_manager.module.path=pkg://verl_omni.reward_loop.reward_manager",
+		"+reward.reward_functions.ocr.path=pkg://verl_omni.utils.reward_score.http_scorer_client",
+		"+reward.reward_functions.ocr.name=compute_score",
+		"+reward.reward_functions.ocr.weight=1.0",
+		"+reward.reward_functions.ocr.server_url=http://localhost:19082",
+	)
+	term := c.Profiles["default"].Terms[0]
+	assert.Equal(t, config.PythonScorer, term.Scorer)
+	assert.JSONEq(t, `{"server_url": "http://localhost:19082"}`, string(term.Options))
+	assert.Contains(t, notes(c), "reward.reward_functions.ocr.path: runs in Python and asks another server: server_url must not be this one's")
 }
 
 // With the lines that are named followed, the same recipe loads.

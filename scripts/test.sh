@@ -45,8 +45,15 @@ python_tests() {
 	fi
 	local log=.cache/python-tests.log
 	mkdir -p .cache
-	REWARDLOOP_BIN=$PWD/bin/rewardloop PYTHONPATH=python \
-		.venv/bin/python -m unittest discover -s python/tests -t python 2>&1 | tee "$log" || return 1
+	REWARDLOOP_BIN=$PWD/bin/rewardloop REWARDLOOP_PYTHON=$PWD/.venv/bin/python PYTHONPATH=python \
+		within 600 .venv/bin/python -m unittest discover -v -s python/tests -t python >"$log" 2>&1 || {
+		sed -n '/^=====/,$p' "$log"
+		warn "Python tests failed, or took longer than ten minutes: see $log"
+		return 1
+	}
+	tail -n 3 "$log"
+	# A skip that nobody sees looks like a pass.
+	sed -n "s/.*skipped ['\"]\(.*\)['\"]$/\1/p" "$log" | sort | uniq -c | sed 's/^/      /'
 	if grep -q '^Ran 0 tests' "$log"; then
 		warn "python/tests holds no test that unittest finds"
 		return 1

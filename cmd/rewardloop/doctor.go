@@ -22,11 +22,13 @@ import (
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory and
 limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
-the engine, and one known picture through the whole path. With -c also the
-configuration, its files and its address, and that every reward it names gets ready.
+a function in Python, the engine, and one known picture through the whole path. With -c
+also the configuration, its files and its address, and that every reward it names gets
+ready.
 
 Exits with 0 if everything required is there. Without a configuration nothing that
-reads text is required: only the reward ocr needs it.`
+reads text is required: only the reward ocr needs it. Python is required where a reward
+is written in it.`
 
 const doctorExample = `
 rewardloop doctor
@@ -137,6 +139,7 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)
 	out = append(out, x.readings(ctx)...)
+	add(x.python)
 	add(func(context.Context) check { return jpegSize() })
 	add(engine)
 	add(selfTest)

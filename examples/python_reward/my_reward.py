@@ -1,6 +1,6 @@
 """Two reward functions: a plain one, and one that awaits. Both see what verl's functions see.
 
-    rewardloop serve -c examples/python_reward/cfg.yaml
+    bin/rewardloop serve -c examples/python_reward/cfg.yaml
 """
 
 import asyncio

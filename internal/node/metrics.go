@@ -9,7 +9,7 @@ import (
 
 // devices collects what the scorers' devices and child processes count, at the
 // moment they are asked.
-type devices struct{ readers *Readers }
+type devices struct{ scorers *Scorers }
 
 var _ prometheus.Collector = devices{}
 
@@ -36,6 +36,8 @@ var (
 
 	childrenReady    = desc("children", "Child processes that can work.", "of")
 	childrenRestarts = desc("children_restarts_total", "Child processes that replaced another.", "of")
+	childrenCrashes  = desc("children_crashes_total", "Child processes that died at work or answered garbage.", "of")
+	childrenTimeouts = desc("children_timeouts_total", "Child processes that were killed at a deadline.", "of")
 )
 
 // Describe implements prometheus.Collector. What is collected depends on which
@@ -44,10 +46,10 @@ func (d devices) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (d devices) Collect(to chan<- prometheus.Metric) {
-	for of, stats := range d.readers.Children() {
+	for of, stats := range d.scorers.Children() {
 		children(to, of, stats)
 	}
-	for _, s := range d.readers.Pool().Devices {
+	for _, s := range d.scorers.Readers.Pool().Devices {
 		device(to, s)
 	}
 }
@@ -55,6 +57,8 @@ func (d devices) Collect(to chan<- prometheus.Metric) {
 func children(to chan<- prometheus.Metric, of string, s slot.Stats) {
 	gauge(to, childrenReady, len(s.PIDs), of)
 	count(to, childrenRestarts, float64(s.Restarts), of)
+	count(to, childrenCrashes, float64(s.Crashes), of)
+	count(to, childrenTimeouts, float64(s.Timeouts), of)
 }
 
 func device(to chan<- prometheus.Metric, s pool.DeviceStats) {

@@ -77,7 +77,7 @@ func New(o Options) (*Node, error) {
 	for _, spec := range o.Scorers {
 		n.scorers.Registry.Register(spec)
 	}
-	n.metrics.MustRegister(devices{n.scorers.Readers})
+	n.metrics.MustRegister(devices{n.scorers})
 	if n.managers, err = config.BuildManagers(o.Config, n.scorers.Registry); err != nil {
 		return nil, errors.Join(err, n.scorers.Close())
 	}
@@ -130,6 +130,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 // canary before the first sample comes.
 func (n *Node) warm(ctx context.Context) error {
 	for _, name := range sortedKeys(n.managers) {
+		if name == "" {
+			continue // the default one, which is there by its name as well
+		}
 		if err := n.managers[name].Warm(ctx); err != nil {
 			return fmt.Errorf("reward %q is not ready: %w", name, err)
 		}
@@ -235,8 +238,8 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	return n.server.Addr(), nil
 }
 
-// Children says how the scorers' child processes are; see Readers.Children.
-func (n *Node) Children() map[string]slot.Stats { return n.scorers.Readers.Children() }
+// Children says how the scorers' child processes are; see Scorers.Children.
+func (n *Node) Children() map[string]slot.Stats { return n.scorers.Children() }
 
 // Drain refuses new samples and returns when nothing is in flight, or when ctx or
 // the configured drain_timeout ends.

@@ -1,8 +1,13 @@
 package node
 
 import (
+	"os"
+	"time"
+
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
 
@@ -10,6 +15,7 @@ import (
 type Scorers struct {
 	Registry *rewards.Registry
 	Readers  *Readers
+	Python   *python.Functions
 }
 
 // NewScorers fills the registry. A machine on which nothing reads text is fine as
@@ -19,9 +25,41 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scorers{Registry: new(rewards.Registry), Readers: readers}
-	standard.Register(s.Registry, standard.Deps{Readers: readers})
+	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(Python(cfg.Pool.Python))}
+	standard.Register(s.Registry, standard.Deps{Readers: readers, Python: s.Python})
 	return s, nil
+}
+
+// Python is what the hosts of Python functions are made from.
+func Python(c config.Python) python.Config {
+	if c.Interpreter == "" {
+		c.Interpreter = os.Getenv("REWARDLOOP_PYTHON")
+	}
+	if c.CallTimeout == 0 {
+		c.CallTimeout = unbounded
+	}
+	return python.Config{
+		Interpreter: c.Interpreter, Hosts: c.Hosts, Concurrency: c.Concurrency, MemoryBytes: c.MemoryBytes, FileBytes: c.FileBytes,
+		Files: c.Files, StartTimeout: c.StartTimeout, CallTimeout: c.CallTimeout, StallTimeout: c.StallTimeout,
+	}
+}
+
+// unbounded leaves the bound of a call to its reward's timeout, which is always set:
+// no claim on a sample lasts longer than a week.
+const unbounded = 7 * 24 * time.Hour
+
+// Children says how the scorers' child processes are, by what they run: those of
+// Readers.Children, and "python" where there is a function in Python.
+func (s *Scorers) Children() map[string]slot.Stats {
+	out := s.Readers.Children()
+	if s.Python.Len() > 0 {
+		p := s.Python.Stats()
+		out["python"] = slot.Stats{
+			Slots: p.Hosts, Alive: p.Alive, Busy: p.Running, PIDs: p.PIDs, Requests: p.Calls, Restarts: p.Restarts,
+			Crashes: p.Crashes, Timeouts: p.Timeouts, LastError: p.LastError,
+		}
+	}
+	return out
 }
 
 // Names returns the registered scorers.
@@ -34,5 +72,6 @@ func (s *Scorers) Names() []rewards.Spec {
 	return specs
 }
 
-// Close ends what the scorers share.
+// Close ends what the scorers share. The managers are closed before it: with them
+// end the hosts of Python functions.
 func (s *Scorers) Close() error { return s.Readers.Close() }

@@ -22,11 +22,16 @@ JPEG = "reward.custom_reward_function.path=builtin://jpeg_compressibility"
 PATIENCE = 60.0
 
 
+def binary() -> str:
+    """The binary that REWARDLOOP_BIN names."""
+    if not (named := os.environ.get("REWARDLOOP_BIN")):
+        raise unittest.SkipTest("SKIPPED: REWARDLOOP_BIN names no binary: nothing was tried against a real server")
+    return named
+
+
 def serve(*overrides: str, **options: Any) -> rewardloop.Server:
     """Starts the binary that REWARDLOOP_BIN names."""
-    if not os.environ.get("REWARDLOOP_BIN"):
-        raise unittest.SkipTest("SKIPPED: REWARDLOOP_BIN names no binary: nothing was tried against a real server")
-    return rewardloop.launch(JPEG, *overrides, **options)
+    return rewardloop.launch(JPEG, *overrides, binary=binary(), **options)
 
 
 def noise(side: int, seed: int = 0) -> rewardloop.Media:

@@ -135,6 +135,8 @@ class WithVerl(unittest.TestCase):
         self.assertEqual(pad, 1)
         alone = unpad_dataproto(self.by_agents(self.config(), padded, streaming=False), pad)
         self.assert_same(alone, unpad_dataproto(self.by_agents(self.config(url=url), padded), pad))
+        ours = self.by_manager(self.use_manager(self.config(url=url)), padded)
+        self.assert_same(unpad_dataproto(self.by_manager(self.config(), padded), pad), unpad_dataproto(ours, pad))
 
     def test_a_failed_sample_gets_the_mean_of_its_group_and_the_others_what_they_had(self) -> None:
         function = Path(self.folder.name) / "fails_at_five.py"

@@ -4,7 +4,7 @@
 // The life of it, in the order a reader meets it:
 //
 //  1. A profile's path names a file or a module (my_reward.py, pkg://module);
-//     [Spec] builds a [Scorer] from it. Nothing runs yet.
+//     [Functions] makes a [Scorer] from it. Nothing runs yet.
 //  2. Warm starts the first host: `python3 -` with the text of host.py on standard
 //     input, a socket as descriptor 3, a process group and resource limits of its
 //     own. The host imports the module and answers what it found: a plain function

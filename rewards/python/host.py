@@ -370,7 +370,7 @@ def describe(error):
     first = f"{type(error).__name__}: {said}"[: MAX_TEXT // 2]
     if isinstance(error, SystemExit):
         first = f"the function called sys.exit({error.code!r})"[: MAX_TEXT // 2]
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != "<stdin>"]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != "<stdin>" and not f.filename.startswith("<frozen ")]
     lines = "".join(traceback.format_list(frames[-12:]))
     return first + ("\n" + lines[-MAX_TEXT // 2 :] if lines else "")
 

@@ -38,6 +38,14 @@ func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) 
 // first Score does. The result implements rewards.ExtraFielder if the options
 // declare extra keys, always rewards.Warmer and rewards.Closer.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
+	s, err := newScorer(cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.scorer(), nil
+}
+
+func newScorer(cfg Config, opts Options) (*Scorer, error) {
 	cfg, opts = cfg.WithDefaults(), opts.WithDefaults()
 	if err := errors.Join(cfg.Validate(), opts.Validate()); err != nil {
 		return nil, err
@@ -46,23 +54,28 @@ func New(cfg Config, opts Options) (rewards.Scorer, error) {
 	for _, name := range slices.Sorted(maps.Keys(opts.ExtraKeys)) {
 		s.fields = append(s.fields, rewards.Field{Name: name, Kind: opts.ExtraKeys[name]})
 	}
-	if opts.ExtraKeys != nil {
-		return declared{s}, nil
-	}
 	return s, nil
 }
 
-// Spec describes the scorer "python" for a registry; cfg is the same for all its
-// functions.
-func Spec(cfg Config) rewards.Spec {
+// scorer is the Scorer as others see it: whether it declares its extra fields
+// depends on the options.
+func (s *Scorer) scorer() rewards.Scorer {
+	if s.opts.ExtraKeys != nil {
+		return declared{s}
+	}
+	return s
+}
+
+// Spec describes the scorer "python" for a registry.
+func (f *Functions) Spec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "python",
 		Summary: "a reward function in Python, in processes of its own",
 		Options: []rewards.Option{
-			{Name: "path", Type: "string", Doc: "my_reward.py, or pkg:// and the name of a module"},
+			{Name: "path", Type: "string", Default: "none", Doc: "my_reward.py, or pkg:// and the name of a module"},
 			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},
-			{Name: "kwargs", Type: "object", Doc: "handed to every call by keyword"},
-			{Name: "extra_keys", Type: "object", Doc: "the scalars it returns besides score: name to number, bool or string"},
+			{Name: "kwargs", Type: "object", Default: "none", Doc: "the other keys of its entry, or reward_kwargs: handed to every call by keyword"},
+			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
 			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, or auto: torch if the module imports it"},
 		},
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
@@ -70,7 +83,7 @@ func Spec(cfg Config) rewards.Spec {
 			if err := rewards.DecodeOptions(raw, &opts); err != nil {
 				return nil, err
 			}
-			return New(cfg, opts)
+			return f.make(opts)
 		},
 	}
 }

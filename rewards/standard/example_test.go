@@ -15,6 +15,6 @@ func ExampleRegister() {
 	_, err := reg.Build("jpeg", nil)
 	fmt.Println(err)
 	// Output:
-	// [jpeg_compressibility jpeg_incompressibility ocr]
-	// unknown scorer "jpeg"; known are jpeg_compressibility, jpeg_incompressibility, ocr
+	// [jpeg_compressibility jpeg_incompressibility ocr python]
+	// unknown scorer "jpeg"; known are jpeg_compressibility, jpeg_incompressibility, ocr, python
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // Deps is what the scorers need from the process that runs them. What is left out
@@ -13,12 +14,19 @@ type Deps struct {
 	// Readers give ocr what reads the text in a picture. Whoever made them closes
 	// them, after the managers that use them.
 	Readers ocr.Readers
+	// Python runs functions in Python; nil: with the defaults. The managers that use
+	// the functions close them.
+	Python *python.Functions
 }
 
 // Register adds every scorer that ships to reg. It panics if one of the names is
 // taken, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
 	reg.Register(ocr.Spec(deps.Readers))
+	if deps.Python == nil {
+		deps.Python = python.NewFunctions(python.Config{})
+	}
+	reg.Register(deps.Python.Spec())
 	for _, s := range jpeg.Specs() {
 		reg.Register(s)
 	}

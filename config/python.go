@@ -1,0 +1,183 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// PythonScorer is the scorer in the registry that runs reward functions in Python.
+const PythonScorer = "python"
+
+// A function of a Python file or module is called compute_score where nobody says
+// otherwise, as in verl.
+const defaultFunction = "compute_score"
+
+// isPython reports whether a path names a Python file or module.
+func isPython(p string) bool {
+	return strings.HasPrefix(p, "pkg://") || strings.HasPrefix(p, "file://") ||
+		strings.HasSuffix(p, ".py") && !strings.Contains(p, "://")
+}
+
+// pythonPath reads the path and name of a Python function. A file that is not there
+// is a fault; whether a module is, and what either holds, its process finds out.
+func (r *reader) pythonPath(t *TermConfig, pathValue, nameValue value) {
+	t.Function = defaultFunction
+	if !nameValue.null() {
+		if name, ok := r.text(nameValue); ok && !identifier().MatchString(name) {
+			r.fault(nameValue, "%q cannot name a Python function", shorten(name))
+		} else if ok {
+			t.Function = name
+		}
+	}
+	if module, ok := strings.CutPrefix(t.Path, "pkg://"); ok {
+		r.pythonModule(pathValue, strings.ReplaceAll(module, "/", "."))
+		return
+	}
+	t.Path = r.pythonFile(pathValue, strings.TrimPrefix(t.Path, "file://"))
+}
+
+func (r *reader) pythonModule(v value, module string) {
+	switch {
+	case !moduleName().MatchString(module):
+		r.fault(v, "want pkg:// and the name of a module, such as pkg://my_package.rewards, got %q", shorten(module))
+	case module == "rewardloop" || strings.HasPrefix(module, "rewardloop."):
+		r.fault(v, "is how a trainer reaches this server, which would only ask itself: write here what shall score, such as builtin://ocr")
+	default:
+		r.noteReplacement(v, module)
+	}
+}
+
+// pythonFile returns the absolute path of a file. A relative one in the file of the
+// configuration starts at that file's folder, one in an override at the working
+// directory, because that is where whoever wrote it was looking from.
+func (r *reader) pythonFile(v value, path string) string {
+	base, start := filepath.Dir(r.file), "a relative path starts at the folder of this file"
+	if r.file == "" || r.place(v.node).order > 0 {
+		base, start = ".", "a relative path in an override starts at the working directory"
+	}
+	full := path
+	if !filepath.IsAbs(path) {
+		full = filepath.Join(base, path)
+	}
+	if abs, err := filepath.Abs(full); err == nil {
+		full = abs
+	}
+	switch info, err := os.Stat(full); {
+	case !strings.HasSuffix(path, ".py"):
+		r.fault(v, "want a Python file, whose name ends in .py, got %q", shorten(path))
+	case err != nil || info.IsDir():
+		advice := ""
+		if !filepath.IsAbs(path) {
+			advice = "; " + start
+			if there, err := filepath.Abs(path); err == nil && there != full && isFile(there) {
+				advice += "; there is " + there
+			}
+		}
+		r.fault(v, "there is no file %s%s%s", full, advice, replacementAdvice(path))
+	default:
+		r.noteReplacement(v, path)
+	}
+	return full
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
+}
+
+// noteReplacement says which built-in scorer does what a function of verl-omni does,
+// and which function asks another server.
+func (r *reader) noteReplacement(v value, path string) {
+	switch module, ok := verlOmniModule(path); {
+	case ok && module == "http_scorer_client":
+		r.note(v, "runs in Python and asks another server: server_url must not be this one's; builtin://ocr does what an OCR server does")
+	case ok && replacements()[module] != "":
+		r.note(v, "builtin://"+replacements()[module]+" does what "+module+" does, without Python")
+	}
+}
+
+func replacementAdvice(path string) string {
+	module, ok := verlOmniModule(path)
+	if scorer := replacements()[module]; ok && scorer != "" {
+		return "; builtin://" + scorer + " does what " + module + " does, without Python"
+	}
+	return ""
+}
+
+// verlOmniModule is the last part of the path of a module that verl-omni brings.
+func verlOmniModule(path string) (string, bool) {
+	module := strings.NewReplacer("/", ".", `\`, ".").Replace(strings.TrimSuffix(path, ".py"))
+	i := strings.LastIndexByte(module, '.')
+	parent := module[:max(i, 0)]
+	const theirs = "verl_omni.utils.reward_score"
+	return module[i+1:], parent == theirs || strings.HasSuffix(parent, "."+theirs)
+}
+
+func identifier() *regexp.Regexp { return regexp.MustCompile(`^[\pL_][\pL\pN_]*$`) }
+
+func moduleName() *regexp.Regexp {
+	return regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
+}
+
+// pythonKeys are the keys of an entry that only a Python function may have.
+type pythonKeys struct {
+	extra, pixels       value
+	hasExtra, hasPixels bool
+}
+
+// takePython takes them before it is known what the path names, so that they are no
+// options of the scorer.
+func takePython(o *object) (k pythonKeys) {
+	k.extra, k.hasExtra = o.take("extra_keys")
+	k.pixels, k.hasPixels = o.take("pixels")
+	return k
+}
+
+// python reads the keys that only a Python function may have.
+func (r *reader) python(t *TermConfig, k pythonKeys) {
+	if t.Scorer != PythonScorer {
+		if k.hasExtra {
+			r.fault(k.extra, "is for Python functions; leave it out: a built-in scorer declares its own")
+		}
+		if k.hasPixels {
+			r.fault(k.pixels, "is for Python functions; leave it out")
+		}
+		return
+	}
+	t.Pixels = "auto"
+	if k.hasPixels && !k.pixels.null() {
+		if s, ok := r.choice(k.pixels, []string{"auto", "numpy", "torch"}); ok {
+			t.Pixels = s
+		}
+	}
+	if !k.hasExtra || k.extra.null() {
+		return
+	}
+	t.ExtraKeys = map[string]rewards.FieldKind{}
+	for _, e := range r.mapping(k.extra).rest() {
+		kinds := []string{string(rewards.Number), string(rewards.Bool), string(rewards.String)}
+		if kind, ok := r.choice(e.value, kinds); ok {
+			t.ExtraKeys[e.name] = rewards.FieldKind(kind)
+		}
+	}
+}
+
+// scorerOptions are what the registry builds the term's scorer from.
+func (t TermConfig) scorerOptions() json.RawMessage {
+	if t.Scorer != PythonScorer {
+		return t.Options
+	}
+	all := map[string]any{"path": t.Path, "name": t.Function, "pixels": t.Pixels}
+	if t.Options != nil {
+		all["kwargs"] = t.Options
+	}
+	if t.ExtraKeys != nil {
+		all["extra_keys"] = t.ExtraKeys
+	}
+	return encode(all)
+}

@@ -1,0 +1,62 @@
+package python
+
+import (
+	"sync"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Functions are all Python functions of a process: what makes their scorers, and
+// what these count together. The zero value is not usable; it is safe for
+// concurrent use.
+type Functions struct {
+	cfg Config
+
+	mu   sync.Mutex
+	made []*Scorer // guarded by mu; with those that are closed
+}
+
+// NewFunctions takes the configuration that all functions share. Nothing is started.
+func NewFunctions(cfg Config) *Functions { return &Functions{cfg: cfg} }
+
+func (f *Functions) make(opts Options) (rewards.Scorer, error) {
+	s, err := newScorer(f.cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made = append(f.made, s)
+	return s.scorer(), nil
+}
+
+// Len is how many functions were made.
+func (f *Functions) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.made)
+}
+
+// Stats adds up what the hosts of all functions are and count; LastError is the
+// last of any that has one.
+func (f *Functions) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var sum Stats
+	for _, one := range f.made {
+		s := one.Stats()
+		sum.Hosts += s.Hosts
+		sum.Alive += s.Alive
+		sum.Running += s.Running
+		sum.Async = sum.Async || s.Async
+		sum.PIDs = append(sum.PIDs, s.PIDs...)
+		sum.Calls += s.Calls
+		sum.Restarts += s.Restarts
+		sum.Crashes += s.Crashes
+		sum.Timeouts += s.Timeouts
+		if s.LastError != "" {
+			sum.LastError = s.LastError
+		}
+	}
+	return sum
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The verl plug-ins driven by verl's own code and, where REWARDLOOP_VERL_OMNI names
+# a checkout of it, by verl-omni's. They get an environment of their own below
+# .cache; VERL_PYTHON names a Python that has everything already.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+verl=0.9.0
+pinned=python/requirements-test-verl.txt
+venv=.cache/verl
+stamp=$venv/installed.txt
+
+wanted() { cat "$pinned" && echo "verl==$verl"; }
+
+install() {
+	if [ -x "$venv/bin/python" ] && wanted | cmp -s - "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
+		return 0
+	fi
+	rm -rf "$venv"
+	say "making $venv with $("$PYTHON" --version)"
+	mkdir -p .cache
+	"$PYTHON" -m venv "$venv" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; or name a Python that has verl in VERL_PYTHON"
+	local pip=("$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check)
+	say "downloading verl $verl (Apache-2.0) and what its tests need with pip into $venv:" \
+		"about 5 GB, nearly all of it torch with CUDA (BSD-3-Clause, NVIDIA's licences); 8 GB on disk"
+	# verl asks for engines that need a card; what these tests use of it does not.
+	if ! "${pip[@]}" --requirement "$pinned" || ! "${pip[@]}" --no-deps "verl==$verl"; then
+		rm -rf "$venv"
+		die "pip failed, see above: without a network name a Python that has verl in VERL_PYTHON"
+	fi
+	wanted >"$stamp"
+}
+
+python=${VERL_PYTHON:-}
+if [ -z "$python" ]; then
+	install
+	python=$PWD/$venv/bin/python
+fi
+omni=${REWARDLOOP_VERL_OMNI:-}
+if [ -z "$omni" ]; then
+	warn "SKIPPED: verl-omni, which is on no package index: name a checkout of it in REWARDLOOP_VERL_OMNI"
+elif [ ! -d "$omni/verl_omni" ]; then
+	die "REWARDLOOP_VERL_OMNI is $omni, which holds no verl_omni"
+fi
+
+log=.cache/test-verl.log
+mkdir -p .cache
+export REWARDLOOP_BIN=$PWD/bin/rewardloop REWARDLOOP_PYTHON=$python PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
+say "the plug-ins with verl's own code ($("$python" --version), log in $log)"
+modules=(tests.test_verl_rows tests.test_verl_omni tests.test_verl_real)
+# VERL_TESTS="tests.test_verl_real.WithVerl.test_…" runs some of them.
+if [ -n "${VERL_TESTS:-}" ]; then read -ra modules <<<"$VERL_TESTS"; fi
+within 1800 "$python" -m unittest -v "${modules[@]}" 2>&1 | tee "$log" || die "a test failed, or they took longer than 30 minutes: see $log"
+if grep -q '^Ran 0 tests' "$log"; then die "no test was run"; fi
+if skipped=$(grep -F "skipped 'SKIPPED" "$log"); then
+	warn "what was not tried:"
+	printf '%s\n' "$skipped" >&2
+	if grep -qv 'test_verl_omni' <<<"$skipped"; then die "with verl installed only verl-omni may be left out"; fi
+fi
