@@ -1,10 +1,13 @@
 package standard
 
 import (
+	"slices"
+
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/python"
+	"github.com/rewardloop/rewardloop/rewards/text"
 )
 
 // Deps is what the scorers need from the process that runs them. What is left out
@@ -27,7 +30,7 @@ func Register(reg *rewards.Registry, deps Deps) {
 		deps.Python = python.NewFunctions(python.Config{})
 	}
 	reg.Register(deps.Python.Spec())
-	for _, s := range jpeg.Specs() {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs()) {
 		reg.Register(s)
 	}
 }

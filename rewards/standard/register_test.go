@@ -24,10 +24,33 @@ var folders = map[string]string{
 	"jpeg_compressibility":   "jpeg",
 	"jpeg_incompressibility": "jpeg",
 	"python":                 "python",
+
+	"gsm8k":              "text",
+	"math_dapo":          "text",
+	"math_reward":        "text",
+	"search_r1_qa_em":    "text",
+	"search_r1_qa_subem": "text",
+	"choice":             "text",
+	"mmk12":              "text",
+	"geo3k_format":       "text",
+	"format":             "text",
+	"length":             "text",
+	"overlong":           "text",
+	"ngram_repetition":   "text",
+	"rouge_l":            "text",
+	"f1":                 "text",
+	"regex":              "text",
 }
 
 // needed are the options without which a scorer cannot be built.
-var needed = map[string]string{"python": `{"path": "pkg://mine", "extra_keys": {}}`}
+var needed = map[string]string{
+	"python":   `{"path": "pkg://mine", "extra_keys": {}}`,
+	"regex":    `{"pattern": "x"}`,
+	"overlong": `{"max_resp_len": 100, "overlong_buffer_len": 20}`,
+}
+
+// lacks is the option that a scorer without its needed ones names.
+var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len"}
 
 // blind is a reader that finds nothing.
 type blind struct{}
@@ -112,7 +135,7 @@ func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
 		for _, raw := range []string{"", "{}", " null "} {
 			sc, err := s.Build(json.RawMessage(raw))
 			if needed[s.Name] != "" {
-				require.ErrorContains(t, err, "path")
+				require.ErrorContains(t, err, lacks[s.Name])
 				continue
 			}
 			require.NoError(t, err, "options %q", raw)
@@ -156,7 +179,7 @@ func TestNoScorerGivesANumberForAnEmptySample(t *testing.T) {
 		if s.Name == config.PythonScorer {
 			return
 		}
-		sc, err := s.Build(nil)
+		sc, err := s.Build(json.RawMessage(needed[s.Name]))
 		require.NoError(t, err)
 		_, err = sc.Score(t.Context(), &rewards.Sample{ID: "empty"})
 		require.Error(t, err)

@@ -1,0 +1,39 @@
+package text
+
+import (
+	"context"
+	"slices"
+)
+
+// For the external tests: the parsers, and the bounds.
+const (
+	MaxText      = maxText
+	MaxAnswer    = maxAnswer
+	MaxTargets   = maxTargets
+	MaxReference = maxReference
+	MaxPattern   = maxPattern
+)
+
+// The parsers, for the fuzz tests.
+var (
+	Lower          = lower
+	Tail           = tail
+	LastBoxed      = lastBoxed
+	MathAnswer     = mathAnswer
+	NormaliseMath  = normaliseMath
+	NormaliseQA    = normaliseQA
+	LastLetter     = lastLetter
+	WithoutDegrees = withoutDegrees
+)
+
+// Instructions is the estimate for a pattern.
+func Instructions(pattern string) (int, error) {
+	_, n, err := compile(pattern, pattern)
+	return n, err
+}
+
+// CommonLength is the length of the longest common subsequence.
+func CommonLength(ctx context.Context, a, b []string) (int, error) {
+	n, _, err := commonLength(ctx, a, slices.Values(b))
+	return n, err
+}
