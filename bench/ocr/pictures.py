@@ -1,12 +1,13 @@
 """Draws the pictures that readers of text are compared on.
 
-    python pictures.py OUT [--golden FOLDER] [--cjk FONT.ttc] [--count 200]
+    python pictures.py OUT [--golden FOLDER] [--extra FOLDER] [--cjk FONT.ttc] [--count 200] [--seed N]
 
 OUT gets PNG files and pictures.jsonl with a line for each: file, kind and
 prompt, whose first span in double quotes is the text that was asked for ("" for
 a picture without text). The pictures of the golden folder (samples.jsonl and
 JPEG files) are decoded here, once, and written as PNG, because JPEG decoders
-differ by a level here and there: both readers then see the same pixels.
+differ by a level here and there: both readers then see the same pixels. So are those
+of the extra folder, of any format and size; nobody asked for a text in them.
 
 Needs Pillow and numpy, and DejaVu fonts (Debian: fonts-dejavu-core). Without
 --cjk (Debian: fonts-wqy-microhei) the Chinese pictures are drawn as English ones.
@@ -144,12 +145,30 @@ def draw(rnd, kind, cjk):
     return image, target
 
 
+def extra(folder, out):
+    """Pictures of another folder, without what is no picture."""
+    rows = []
+    for name in sorted(os.listdir(folder)):
+        try:
+            with Image.open(os.path.join(folder, name)) as image:
+                if image.mode not in ("1", "L", "RGB", "RGBA"):
+                    image = image.convert("RGBA" if "transparency" in image.info or image.mode == "LA" else "RGB")
+                # Made of its pixels alone: what says how to turn it stays behind.
+                Image.fromarray(np.asarray(image)).save(os.path.join(out, f"x_{name}.png"))
+        except (OSError, ValueError):
+            continue
+        rows.append({"file": f"x_{name}.png", "kind": "extra", "prompt": ""})
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--golden")
+    parser.add_argument("--extra")
     parser.add_argument("--cjk")
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=SEED)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     rows = []
@@ -158,9 +177,11 @@ def main():
             for row in map(json.loads, samples):
                 file = os.path.splitext(row["image"])[0] + ".png"
                 Image.open(os.path.join(args.golden, row["image"])).convert("RGB").save(os.path.join(args.out, file))
-                rows.append({"file": file, "kind": "golden", "prompt": row["prompt"]})
+                rows.append({"file": file, "kind": "golden", "prompt": row["prompt"], "rendered": row["rendered"]})
+    if args.extra:
+        rows += extra(args.extra, args.out)
     for i in range(args.count):
-        rnd = random.Random(SEED + i)
+        rnd = random.Random(args.seed + i)
         kind = KINDS[i % len(KINDS)]
         image, target = draw(rnd, kind, args.cjk)
         file = f"p{i:03d}.png"

@@ -13,7 +13,8 @@ const (
 	// Parity gives every model the sizes that the reference would, so that the same
 	// models read the same text.
 	Parity Mode = "parity"
-	// Fast detects on a smaller picture and pads crops to few different widths.
+	// Fast detects on a smaller picture and pads crops to few different widths. Pictures
+	// more than 2.5 times as long as wide are read as in Parity.
 	Fast Mode = "fast"
 )
 
@@ -24,9 +25,8 @@ type Config struct {
 	// Mode is "parity" (default) or "fast".
 	Mode Mode
 	// FastSide is the smaller side, in pixels, of what the detector gets in fast mode
-	// of a picture, unless that is more than the reference would give it or the picture
-	// is more than 2.5 times as long as wide. Default 512: pictures of 512x512, which
-	// RapidOCR makes 736x736 of, are detected as they are.
+	// of a picture, unless that is more than the reference would give it. Default 512:
+	// pictures of 512x512, which RapidOCR makes 736x736 of, are detected as they are.
 	FastSide int
 	// FastShrink is the most by which fast mode makes a picture smaller for the
 	// detector, whatever FastSide says: small print in a large picture stays

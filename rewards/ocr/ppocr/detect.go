@@ -13,7 +13,7 @@ import (
 // pixels.
 func (r *Reader) detect(ctx context.Context, p page, t *stopwatch) ([]region, error) {
 	w, h := r.constants.detectorSize(p.W, p.H)
-	if r.cfg.Mode == Fast {
+	if r.fast(p) {
 		w, h = r.constants.fastSize(p.W, p.H, r.cfg.FastSide, r.cfg.FastShrink)
 	}
 	if w == 0 || h == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -28,6 +29,17 @@ func classify(ctx context.Context, err error) error {
 		class = rewards.Unavailable
 	}
 	return fmt.Errorf("%w: ppocr: %w", class, err)
+}
+
+// guarded calls do, and makes an error of a panic. It stands in each goroutine: a fault
+// of this package fails a picture, not the process.
+func guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
+		}
+	}()
+	return do()
 }
 
 // isSpace is what Python's str.strip takes off: Unicode's white space and the

@@ -47,7 +47,7 @@ func TestGoldenSizesAreRapidOCRs(t *testing.T) {
 	}
 }
 
-func TestFastSizesAreSmallerButForLongPictures(t *testing.T) {
+func TestFastSizesAreSmaller(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		profile    Profile
@@ -62,8 +62,6 @@ func TestFastSizesAreSmallerButForLongPictures(t *testing.T) {
 		{RapidOCR, 1024, 1024, 512, 512, "half"},
 		{RapidOCR, 2000, 2000, 992, 992, "not less than half: 1000 is no multiple of 32"},
 		{RapidOCR, 832, 480, 896, 512, "832/480*512 = 887"},
-		{RapidOCR, 700, 250, 2048, 736, "long: the reference's"},
-		{RapidOCR, 250, 700, 736, 2048, "tall: the reference's"},
 		{Paddle2, 512, 512, 512, 512, "the reference's"},
 		{Paddle2, 256, 256, 256, 256, "no more than the reference's"},
 		{Paddle2, 1024, 1024, 512, 512, "smaller"},
@@ -71,6 +69,13 @@ func TestFastSizesAreSmallerButForLongPictures(t *testing.T) {
 	} {
 		w, h := c.profile.constants().fastSize(c.w, c.h, 512, 2)
 		require.Equal(t, [2]int{c.wantW, c.wantH}, [2]int{w, h}, "%s %dx%d: %s", c.profile, c.w, c.h, c.whatItIsOf)
+	}
+}
+
+func TestBannersAndColumnsAreTooLongForFastMode(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[[2]int]bool{{512, 512}: false, {1280, 512}: false, {1281, 512}: true, {512, 1281}: true, {1, 3}: true, {854, 480}: false} {
+		require.Equal(t, want, long(size[0], size[1]), "%v", size)
 	}
 }
 

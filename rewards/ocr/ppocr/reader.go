@@ -175,8 +175,8 @@ func (r *Reader) classes(ctx context.Context, info infer.Info) (int, error) {
 func (r *Reader) dictionary() dictionary { return *r.dict.Load() }
 
 // ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
-// MaxDetectorPixels, or so flat that nothing would be left of it), Crashed,
-// Timeout, Unavailable or Internal, or wrap ctx's cancellation.
+// MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,
+// Unavailable, Panicked or Internal, or wrap ctx's cancellation.
 func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
 	if frame < 0 || frame >= px.Count || px.Width < 1 || px.Height < 1 || len(px.RGB) != px.Count*px.Width*px.Height*3 {
 		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
@@ -223,7 +223,11 @@ func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Res
 		return nil, err
 	}
 	defer end()
-	out, err := r.read(ctx, bitmap{W: width, H: height, Pix: rgb})
+	var out []Result
+	err = guarded(func() (err error) {
+		out, err = r.read(ctx, bitmap{W: width, H: height, Pix: rgb})
+		return err
+	})
 	if err != nil {
 		return nil, r.classify(ctx, err)
 	}
@@ -241,18 +245,7 @@ func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	regions, crops := cut(p, regions)
-	if r.models.Cls != nil {
-		err = r.each(ctx, len(crops), t, func(ctx context.Context, i int, t *stopwatch) error {
-			var err error
-			crops[i], err = r.upright(ctx, crops[i], t)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	lines, err := r.recognise(ctx, crops, t)
+	regions, lines, err := r.recognise(ctx, p, regions, t)
 	if err != nil {
 		return nil, err
 	}
@@ -267,23 +260,14 @@ func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
 		t.pause()
 		r.cfg.Observe(Timings{
 			Own: t.own, Detector: t.detector, Classifier: t.classifier, Recogniser: t.recogniser,
-			Total: t.since.Sub(begin), DetectorPixels: t.pixels, Lines: len(crops),
+			Total: t.since.Sub(begin), DetectorPixels: t.pixels, Lines: len(lines),
 		})
 	}
 	return out, nil
 }
 
-// cut returns the regions of which a crop is left, and the crops.
-func cut(p page, regions []region) ([]region, []bitmap) {
-	crops := make([]bitmap, 0, len(regions))
-	kept := regions[:0]
-	for _, g := range regions {
-		if c := cropQuad(p.bitmap, g.Quad); c.W > 0 && c.H > 0 {
-			kept, crops = append(kept, g), append(crops, c)
-		}
-	}
-	return kept, crops
-}
+// fast tells whether a page is read in fast mode.
+func (r *Reader) fast(p page) bool { return r.cfg.Mode == Fast && !long(p.W, p.H) }
 
 // begin counts a frame in, unless the reader is closed. The context that it
 // returns ends after Timeout, with ctx or with the reader; end counts the frame

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,10 @@ func models() ppocr.Models {
 	return ppocr.Models{Det: inferer(words), Rec: described{letters, alphabet}}
 }
 
+// asIs gives the detector a picture's own size: little to compute under the race
+// detector.
+var asIs = ppocr.Config{Profile: ppocr.Paddle2}
+
 func open(t *testing.T, cfg ppocr.Config, m ppocr.Models) *ppocr.Reader {
 	t.Helper()
 	r, err := ppocr.New(cfg, m)
@@ -113,6 +118,21 @@ func TestLinesComeWithTextConfidenceAndBox(t *testing.T) {
 	}
 }
 
+func TestLongPicturesAreReadInFastModeAsInParityMode(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][2]int{{600, 200}, {200, 600}, {300, 300}} {
+		var given [2][]string
+		for i, mode := range []ppocr.Mode{ppocr.Parity, ppocr.Fast} {
+			w := &witness{}
+			r := open(t, ppocr.Config{Mode: mode}, ppocr.Models{Det: w.watch(words), Rec: described{w.watch(letters), alphabet}})
+			_, err := r.ReadText(t.Context(), bars(size[0], size[1], 2), 0)
+			require.NoError(t, err)
+			given[i] = w.given()
+		}
+		require.Equal(t, size[0] != size[1], slices.Equal(given[0], given[1]), "%v", size)
+	}
+}
+
 func TestAPictureWithoutTextHasNoLines(t *testing.T) {
 	t.Parallel()
 	r := open(t, ppocr.Config{}, models())
@@ -132,7 +152,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	}
 	_, err := r.ReadText(t.Context(), bars(8, 8, 0), 1)
 	require.ErrorIs(t, err, rewards.Internal)
-	for _, size := range [][2]int{{20000, 20}, {20, 20000}, {20000, 1000}, {32, 1984}, {1, 40}} {
+	for _, size := range [][2]int{{20000, 20}, {20, 20000}, {1, 20000}, {20000, 1}, {20000, 1000}, {32, 1984}, {1, 40}} {
 		_, err := r.ReadText(t.Context(), bars(size[0], size[1], 0), 0)
 		require.ErrorIs(t, err, rewards.BadInput, "%v", size)
 	}
@@ -192,7 +212,7 @@ func TestFailuresOfModelsKeepTheirClass(t *testing.T) {
 			case "cls":
 				m.Cls = fail
 			}
-			_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), bars(400, 300, 3), 0)
+			_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, 3), 0)
 			require.ErrorIs(t, err, cause)
 			require.Equal(t, class, rewards.ClassOf(err), "%s: %v", at, err)
 		}
@@ -218,7 +238,7 @@ func TestAnswersOfTheWrongFormAreFaultsAndNotAnEmptyPicture(t *testing.T) {
 	for name, m := range map[string]ppocr.Models{
 		"no map":          {Det: answer(), Rec: models().Rec},
 		"small map":       {Det: answer(infer.Floats("", make([]float32, 4), 1, 2, 2)), Rec: models().Rec},
-		"two maps":        {Det: answer(infer.Floats("", make([]float32, 2*736*992), 2, 736, 992)), Rec: models().Rec},
+		"two maps":        {Det: answer(infer.Floats("", make([]float32, 2*160*192), 2, 160, 192)), Rec: models().Rec},
 		"NaN":             {Det: nan, Rec: models().Rec},
 		"infinity":        {Det: infinite, Rec: models().Rec},
 		"no classes":      {Det: models().Det, Rec: described{answer(infer.Floats("", make([]float32, 8), 2, 4)), alphabet}},
@@ -228,9 +248,25 @@ func TestAnswersOfTheWrongFormAreFaultsAndNotAnEmptyPicture(t *testing.T) {
 		"classifier NaN":  {Det: models().Det, Rec: models().Rec, Cls: answer(infer.Floats("", []float32{float32(math.NaN()), 1}, 2))},
 		"one max for two": {Det: models().Det, Rec: described{answer(steps, infer.Floats("", []float32{1}, 1)), alphabet}},
 	} {
-		_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), bars(400, 300, 3), 0)
+		_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, 3), 0)
 		require.ErrorIs(t, err, infer.ErrFault, name)
 		require.Equal(t, rewards.Unavailable, rewards.ClassOf(err), name)
+	}
+}
+
+func TestAPanicFailsThePictureAndNotTheProcess(t *testing.T) {
+	t.Parallel()
+	broken := inferer(func(context.Context, infer.Request) ([]infer.Tensor, error) { panic("out of order") })
+	for name, m := range map[string]ppocr.Models{
+		"detector":   {Det: broken, Rec: models().Rec},
+		"recogniser": {Det: models().Det, Rec: described{broken, alphabet}},
+		"classifier": {Det: models().Det, Rec: models().Rec, Cls: broken},
+	} {
+		for _, lines := range []int{1, 3} {
+			_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, lines), 0)
+			require.Equal(t, rewards.Panicked, rewards.ClassOf(err), name)
+			require.ErrorContains(t, err, "out of order", name)
+		}
 	}
 }
 
@@ -288,9 +324,9 @@ func TestCropsAreReadTogetherButNotTooMany(t *testing.T) {
 			now.Add(-1)
 			return letters(ctx, req)
 		}, alphabet}
-		r := open(t, ppocr.Config{Concurrency: 3}, m)
+		r := open(t, ppocr.Config{Concurrency: 3, Profile: ppocr.Paddle2}, m)
 		begin := time.Now()
-		lines, err := r.ReadText(t.Context(), bars(400, 1200, 7), 0)
+		lines, err := r.ReadText(t.Context(), bars(200, 600, 7), 0)
 		require.NoError(t, err)
 		require.Len(t, lines, 7)
 		require.EqualValues(t, 3, most.Load())
@@ -300,7 +336,7 @@ func TestCropsAreReadTogetherButNotTooMany(t *testing.T) {
 
 func TestReadersServeManyAtOnce(t *testing.T) {
 	t.Parallel()
-	r := open(t, ppocr.Config{Mode: ppocr.Fast}, models())
+	r := open(t, ppocr.Config{Mode: ppocr.Fast, Profile: ppocr.Paddle2, FastSide: 128}, models())
 	var wg sync.WaitGroup
 	errs := make(chan error, 24)
 	for i := range cap(errs) {
@@ -343,10 +379,10 @@ func TestLinesUpsideDownAreTurned(t *testing.T) {
 			}
 		}
 		m.Rec = described{look(&sum), alphabet}
-		_, err := open(t, ppocr.Config{}, m).ReadText(t.Context(), px, 0)
+		_, err := open(t, asIs, m).ReadText(t.Context(), px, 0)
 		require.NoError(t, err)
 		m.Cls, m.Rec = nil, described{look(&plain), alphabet}
-		_, err = open(t, ppocr.Config{}, m).ReadText(t.Context(), px, 0)
+		_, err = open(t, asIs, m).ReadText(t.Context(), px, 0)
 		require.NoError(t, err)
 		require.Equal(t, turned, sum != plain, "%v", p)
 	}

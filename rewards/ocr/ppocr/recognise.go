@@ -14,29 +14,43 @@ type reading struct {
 	confidence float64
 }
 
-// recognise reads the crops of a picture, at most Concurrency at a time, and
-// answers in their order. The first failure ends the others.
-func (r *Reader) recognise(ctx context.Context, crops []bitmap, t *stopwatch) ([]reading, error) {
-	sizes := make([]cropSize, len(crops))
-	for i, c := range crops {
-		sizes[i] = cropSize{c.W, c.H}
-	}
-	var widths []int
-	if r.cfg.Mode == Parity {
-		widths = r.constants.parityWidths(sizes)
-	} else {
-		widths = make([]int, len(crops))
-		for i, s := range sizes {
-			widths[i] = r.constants.fastWidth(s, r.cfg.WidthStep)
+// recognise reads the regions of a page, at most Concurrency at a time, and answers
+// with those of which a crop is left, in their order, and what they say. The first
+// failure ends the others. Crops are cut out one by one, so that no more than
+// Concurrency are in memory: a thousand regions may overlap.
+func (r *Reader) recognise(ctx context.Context, p page, regions []region, t *stopwatch) ([]region, []reading, error) {
+	kept, sizes := regions[:0], make([]cropSize, 0, len(regions))
+	for _, g := range regions {
+		if s := sizeOfCrop(p.bitmap, g.Quad); s.W > 0 {
+			kept, sizes = append(kept, g), append(sizes, s)
 		}
 	}
-	out := make([]reading, len(crops))
-	err := r.each(ctx, len(crops), t, func(ctx context.Context, i int, t *stopwatch) error {
+	widths := r.widths(p, sizes)
+	out := make([]reading, len(kept))
+	err := r.each(ctx, len(kept), t, func(ctx context.Context, i int, t *stopwatch) error {
+		crop := cropQuad(p.bitmap, kept[i].Quad)
 		var err error
-		out[i], err = r.readLine(ctx, crops[i], widths[i], t)
+		if r.models.Cls != nil {
+			if crop, err = r.upright(ctx, crop, t); err != nil {
+				return err
+			}
+		}
+		out[i], err = r.readLine(ctx, crop, widths[i], t)
 		return err
 	})
-	return out, err
+	return kept, out, err
+}
+
+// widths are those that the crops of a page are padded to.
+func (r *Reader) widths(p page, crops []cropSize) []int {
+	if !r.fast(p) {
+		return r.constants.parityWidths(crops)
+	}
+	widths := make([]int, len(crops))
+	for i, s := range crops {
+		widths[i] = r.constants.fastWidth(s, r.cfg.WidthStep)
+	}
+	return widths
 }
 
 // each calls do for 0 to n-1 from up to Concurrency goroutines, which have ended
@@ -62,7 +76,7 @@ func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx cont
 			if i >= n || stop {
 				break
 			}
-			if err := do(ctx, i, own); err != nil {
+			if err := guarded(func() error { return do(ctx, i, own) }); err != nil {
 				mu.Lock()
 				if first == nil {
 					first = err

@@ -31,8 +31,8 @@ func cropQuad(src bitmap, q quad) bitmap {
 	return out
 }
 
-// cropSides is the size of a crop: the longer one of opposite sides each, cut to whole
-// pixels.
+// cropSides is the size of a crop before it is turned: the longer one of opposite sides
+// each, cut to whole pixels.
 func cropSides(src bitmap, q quad) (w, h int, ok bool) {
 	across := max(distance(q[0], q[1]), distance(q[2], q[3]))
 	down := max(distance(q[0], q[3]), distance(q[1], q[2]))
@@ -46,6 +46,18 @@ func cropSides(src bitmap, q quad) (w, h int, ok bool) {
 		}
 	}
 	return int(across), int(down), true
+}
+
+// sizeOfCrop is the size that cropQuad gives a crop; W is 0 if nothing is left.
+func sizeOfCrop(src bitmap, q quad) cropSize {
+	w, h, ok := cropSides(src, q)
+	switch {
+	case !ok:
+		return cropSize{}
+	case float64(h)/float64(w) >= rotated:
+		return cropSize{h, w}
+	}
+	return cropSize{w, h}
 }
 
 // upright tells whether a quad is a rectangle of whole pixels within src, and where.

@@ -38,6 +38,15 @@ func TestACropOfAnUprightBoxIsWhatTheWarpWouldGive(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+func TestTheSizeOfACropIsKnownBeforeItIsCut(t *testing.T) {
+	t.Parallel()
+	src := noise(40, 60)
+	for _, q := range []quad{rect(1, 2, 30, 9), rect(1, 2, 9, 50), rect(1, 2, 11, 17), {{3, 3}, {20, 9}, {18, 16}, {1, 10}}, rect(5, 5, 5, 9), rect(0, 0, 1e9, 4)} {
+		c := cropQuad(src, q)
+		assert.Equal(t, cropSize{c.W, c.H}, sizeOfCrop(src, q), "%v", q)
+	}
+}
+
 func TestATallCropLiesDownCounterClockwise(t *testing.T) {
 	t.Parallel()
 	src := noise(20, 20)

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+import "time"
+
+func own() time.Duration { return 0 }
