@@ -177,7 +177,11 @@ func (s settings) fill(ctx context.Context, r *report, b *bench, pictures []pict
 			}
 		}
 	}
-	r.Rows, err = rows(c, r.Timings)
+	video, err := b.watch(ctx, pictures, reps)
+	if err != nil {
+		return err
+	}
+	r.Rows, err = rows(c, r.Timings, video)
 	return err
 }
 
@@ -237,7 +241,7 @@ func (b *bench) contenders() []contender {
 }
 
 // rows makes the figures.
-func rows(c *comparison, timings map[string][]timing) ([]row, error) {
+func rows(c *comparison, timings map[string][]timing, video []float64) ([]row, error) {
 	var out []row
 	var errs []error
 	add := func(name string, beside map[string]float64, values ...float64) {
@@ -266,5 +270,6 @@ func rows(c *comparison, timings map[string][]timing) ([]row, error) {
 	add("fast-speed", map[string]float64{"RapidOCR /s": median(best), "times less CPU": median(less)}, fastSpeed...)
 	add("parity-speed", nil, paritySpeed...)
 	add("own-share", nil, share...)
+	add("video-frames", nil, video...)
 	return out, errors.Join(errs...)
 }

@@ -81,7 +81,7 @@ func measured() (*comparison, map[string][]timing) {
 func TestEveryPromiseBecomesARow(t *testing.T) {
 	t.Parallel()
 	c, timings := measured()
-	all, err := rows(c, timings)
+	all, err := rows(c, timings, []float64{10})
 	require.NoError(t, err)
 	require.Len(t, all, len(promises))
 	for i, r := range all {
@@ -91,7 +91,7 @@ func TestEveryPromiseBecomesARow(t *testing.T) {
 	assert.InDelta(t, (20./5+18./6)/2, all[7].Value, 1e-9, "over the better one of each repetition")
 	c.fast.sameRewards = 97
 	c.errors[oursFast].sum = math.NaN()
-	_, err = rows(c, timings)
+	_, err = rows(c, timings, []float64{10})
 	require.ErrorContains(t, err, "ocr/fast-error-added is NaN")
 }
 
@@ -124,7 +124,7 @@ func TestAMissFailsUnlessItIsListed(t *testing.T) {
 	t.Parallel()
 	c, timings := measured()
 	c.fast.sameRewards = 97
-	all, err := rows(c, timings)
+	all, err := rows(c, timings, []float64{10})
 	require.NoError(t, err)
 	var out bytes.Buffer
 	assert.True(t, judge(all, nil, &out))
@@ -152,7 +152,7 @@ func TestTheReportIsWrittenForMachinesAndPeople(t *testing.T) {
 	c, timings := measured()
 	r := &report{Suite: "ocr", About: about, Timings: timings, Pictures: map[string]int{"plain": 2}, Errors: map[string]float64{oursFast: .1}, Exact: map[string]float64{oursFast: .9}, Quick: true, Dirty: true}
 	var err error
-	r.Rows, err = rows(c, timings)
+	r.Rows, err = rows(c, timings, []float64{10})
 	require.NoError(t, err)
 	r.Rows[0].Miss, r.Rows[0].Held = &miss{Reason: "because | of it"}, false
 	r.Rows[1].Held = false
