@@ -20,7 +20,7 @@ const (
 )
 
 // theLines is the cause of a reward that differs.
-const theLines = "the lines above"
+const theLines = "what was read differs"
 
 // tally adds up how two readers compare.
 type tally struct {
@@ -87,7 +87,7 @@ func (t *tally) add(p picture, want, got []line) error {
 	if math.Abs(a-b) < same {
 		t.sameRewards++
 	} else {
-		tell(theLines, "rewards %.4f and %.4f", a, b)
+		tell(theLines, "rewards %.4f and %.4f of %.60q and %.60q", a, b, text(want), text(got))
 	}
 	return nil
 }

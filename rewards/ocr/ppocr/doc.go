@@ -12,11 +12,11 @@
 //     very small ones larger, very flat ones get black bars (prepare.go). The
 //     detector's size follows from its size (sizes.go), and it becomes planes of
 //     normalised floats in the order blue, green, red (planes.go).
-//  3. The detector's map of probabilities becomes regions, in reading order, and
-//     those become crops.
-//  4. The recogniser reads the crops, one item each, several at a time. Only the
-//     most probable class of every step and its probability come back; CTC
-//     decoding makes text of them (ctc.go).
+//  3. The detector's map of probabilities becomes regions, in reading order
+//     (boxes.go, order.go).
+//  4. Each region is cut out and made upright (warp.go), and the recogniser reads
+//     it, one item each, several at a time. Only the most probable class of every
+//     step and its probability come back; CTC decoding makes text of them (ctc.go).
 //  5. Lines that are blank or doubtful are dropped, corners are mapped back to
 //     the picture that came in.
 //
@@ -25,6 +25,7 @@
 // those that flow_grpo's reward hands to PaddleOCR 2. In [Parity] mode sizes and
 // paddings are the reference's too; [Fast] mode detects on fewer pixels and pads
 // crops to few different widths, so that lines of several pictures share batches.
+// Package fold makes the models themselves faster before they are loaded.
 //
 // Text is returned from left to right, as the recogniser reads it. Scripts
 // written from right to left come out in visual order: nothing here reorders
