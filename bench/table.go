@@ -23,7 +23,7 @@ func writeTable(folder string) error {
 // table is the Markdown page of all results.
 func table(reports []Report) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench` and `make bench-python` from the JSON files beside it. Figures are medians of the repetitions; a bare\n" +
+	b.WriteString("# Measured\n\nWritten by `make bench` and `make bench-python` from the JSON files beside it, that of `make bench-ocr` among them\n(more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
 		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
 		"reference machine (`bench/reference.json`).\n")
 	for _, r := range reports {
