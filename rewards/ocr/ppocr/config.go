@@ -29,8 +29,9 @@ type Config struct {
 	// pictures of 512x512, which RapidOCR makes 736x736 of, are detected as they are.
 	FastSide int
 	// FastShrink is the most by which fast mode makes a picture smaller for the
-	// detector, whatever FastSide says: small print in a large picture stays
-	// legible. Default 2.
+	// detector, whatever FastSide says: small print in a large picture stays legible.
+	// Default 1.5, at which 13 of 102 lines of print of 10 to 16 pixels in pictures of
+	// 1024x1024 were lost; at 2 they were 34, at 1.2 4.
 	FastShrink float64
 	// WidthStep is what widths of crops are a multiple of in fast mode, up to 16 times
 	// it, and of its double beyond that, and so on; default 32. A larger one makes for
@@ -71,7 +72,7 @@ func (c Config) WithDefaults() Config {
 	fill(&c.Profile, RapidOCR)
 	fill(&c.Mode, Parity)
 	fill(&c.FastSide, 512)
-	fill(&c.FastShrink, 2)
+	fill(&c.FastShrink, 1.5)
 	fill(&c.WidthStep, 32)
 	fill(&c.ClassifierSize, [2]int{192, 48})
 	fill(&c.TextScore, c.Profile.constants().textScore)

@@ -59,15 +59,14 @@ func TestFastSizesAreSmaller(t *testing.T) {
 		{RapidOCR, 512, 512, 512, 512, "as it is"},
 		{RapidOCR, 256, 256, 512, 512, "larger, though not 736"},
 		{RapidOCR, 768, 768, 512, 512, "smaller"},
-		{RapidOCR, 1024, 1024, 512, 512, "half"},
-		{RapidOCR, 2000, 2000, 992, 992, "not less than half: 1000 is no multiple of 32"},
+		{RapidOCR, 1024, 1024, 672, 672, "two thirds, and the multiple of 32 next to it"},
+		{RapidOCR, 2000, 2000, 1344, 1344, "two thirds"},
 		{RapidOCR, 832, 480, 896, 512, "832/480*512 = 887"},
 		{Paddle2, 512, 512, 512, 512, "the reference's"},
 		{Paddle2, 256, 256, 256, 256, "no more than the reference's"},
-		{Paddle2, 1024, 1024, 512, 512, "smaller"},
-		{RapidOCR, 2000, 1990, 992, 992, "half"},
+		{Paddle2, 1024, 1024, 672, 672, "smaller"},
 	} {
-		w, h := c.profile.constants().fastSize(c.w, c.h, 512, 2)
+		w, h := c.profile.constants().fastSize(c.w, c.h, 512, 1.5)
 		require.Equal(t, [2]int{c.wantW, c.wantH}, [2]int{w, h}, "%s %dx%d: %s", c.profile, c.w, c.h, c.whatItIsOf)
 	}
 }

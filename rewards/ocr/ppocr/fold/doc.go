@@ -22,8 +22,8 @@
 //     becomes the pooling of that name.
 //
 // Nothing else is rounded differently: outputs differ by 2·10⁻⁷ (PP-OCRv4 mobile's
-// detector) to 10⁻⁵, as they do between two versions of the runtime. Measured with
+// detector) to 2·10⁻⁵, as they do between two versions of the runtime. Measured with
 // ONNX Runtime 1.29 on one core, milliseconds of processor time: PP-OCRv4 mobile's
 // detector at 736x736 217 to 141, its recogniser at 48x320 34 to 24; PP-OCRv6 small's
-// detector 755 to 250.
+// detector 746 to 216.
 package fold
