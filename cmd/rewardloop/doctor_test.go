@@ -48,12 +48,34 @@ func TestAMachineThatRunsTheseTestsPassesTheDoctor(t *testing.T) {
 func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	t.Parallel()
 	needTesseract(t)
-	got := call(t, "", "doctor")
-	require.Contains(t, got.stdout, `read "`+canary+`"`)
-	require.Contains(t, got.stdout, "everything required is there")
+	got, checks := examined(t, "server.listen=127.0.0.1:0",
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract")
+	require.Equal(t, exitOK, got.code, got.stdout)
+	require.True(t, checks["tesseract"].Required)
+	require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
 	if len(tesseract.Kinds()) > 0 {
-		require.Contains(t, got.stdout, "OMP_THREAD_LIMIT=1 in the child")
+		require.Contains(t, checks["reading"].Detail, "OMP_THREAD_LIMIT=1 in the child")
 	}
+}
+
+func TestTheDoctorReadsWithPPOCRWhereItIsHereAndSaysWhatIsMissingWhereNot(t *testing.T) {
+	t.Parallel()
+	got, checks := examined(t)
+	if checks["onnx runtime"].State == stateOK && checks["models"].State == stateOK {
+		require.Equal(t, exitOK, got.code, got.stdout)
+		require.Contains(t, checks["onnx runtime"].Detail, "CPUExecutionProvider")
+		require.Contains(t, checks["reading"].Detail, "PP-OCR")
+		require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
+	}
+	empty := t.TempDir()
+	got, checks = examined(t, "server.listen=127.0.0.1:0", "pool.models_dir="+empty,
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=ppocr")
+	require.Equal(t, exitFailure, got.code, got.stdout)
+	require.Equal(t, stateMissing, checks["models"].State)
+	require.True(t, checks["models"].Required)
+	require.Contains(t, checks["models"].Advice, "rewardloop models pull")
+	require.Equal(t, stateMissing, checks["reading"].State)
+	require.Contains(t, checks["reading"].Detail, empty)
 }
 
 func TestTheDoctorReadiesEveryRewardOfAConfiguration(t *testing.T) {
