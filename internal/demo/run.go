@@ -80,7 +80,7 @@ func whoReads(cfg Config, nodeConfig *config.Config) (string, error) {
 		return "", err
 	}
 	if choice.Instead != nil {
-		return fmt.Sprintf("%s\n  instead of PP-OCR: %v", choice.Detail, choice.Instead), nil
+		return fmt.Sprintf("%s\n  instead of PP-OCR: %v", choice.Detail, choice.Instead), nil //nolint:nilerr // why it is not PP-OCR is told, and is no failure
 	}
 	return choice.Detail, nil
 }

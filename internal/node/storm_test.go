@@ -271,12 +271,11 @@ func tinyModel(t *testing.T, library ort.Library) (rewards.Spec, func() []int) {
 		}
 		return rewards.Score{Value: float64(out[0].F32[0] + out[0].F32[2])}, nil
 	}
-	return rewards.Spec{
-			Name: "tiny", Summary: "a model of three nodes",
-			Build: func(json.RawMessage) (rewards.Scorer, error) { return rewards.ScorerFunc(score), nil },
-		}, func() []int {
-			return opener.Stats()["cpu"].PIDs
-		}
+	spec := rewards.Spec{
+		Name: "tiny", Summary: "a model of three nodes",
+		Build: func(json.RawMessage) (rewards.Scorer, error) { return rewards.ScorerFunc(score), nil },
+	}
+	return spec, func() []int { return opener.Stats()["cpu"].PIDs }
 }
 
 // crops are n pictures of 120 x 40 with a number each, as raw pixels.
