@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -150,7 +151,13 @@ func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFramesAtOnce)
 	for i, frame := range frames {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			// On a goroutine of its own nobody else would catch it.
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("%w: frame %d: %v\n%s", rewards.Panicked, frame, p, debug.Stack())
+				}
+			}()
 			lines, err := s.reader.ReadText(ctx, px, frame)
 			if err != nil {
 				return fmt.Errorf("frame %d: %w", frame, err)

@@ -169,6 +169,18 @@ func TestTheFramesOfAVideoAreReadTogetherButNeverMoreThanEight(t *testing.T) {
 	})
 }
 
+func TestAReaderThatPanicsFailsItsSample(t *testing.T) {
+	t.Parallel()
+	reader := readerFunc(func(i int) ([]ocr.Line, error) { panic("frame " + strconv.Itoa(i)) })
+	for _, frames := range []int{1, 9} {
+		sample := picture(t, frames)
+		sample.Prompt = `"cat"`
+		_, err := newScorer(t, `{}`, reader).Score(t.Context(), sample)
+		require.ErrorIs(t, err, rewards.Panicked)
+		require.ErrorContains(t, err, "scorer_test.go", "where it was")
+	}
+}
+
 func TestAVideoIsTheMeanOfEveryFourthFrame(t *testing.T) {
 	t.Parallel()
 	var (
