@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from . import harness
 
-MISSING = [m for m in ("verl", "ray", "torch", "tensordict", "transformers") if importlib.util.find_spec(m) is None]
+MISSING = [m for m in ("verl", "ray", "torch", "tensordict", "transformers", "transfer_queue") if importlib.util.find_spec(m) is None]
 PLAIN = ["reward.custom_reward_function.path=pkg://verl.utils.reward_score", "reward.custom_reward_function.name=default_compute_score"]
 
 #: gsm8k by verl's own function, except where the answer is 5: that sample fails.
@@ -165,6 +166,59 @@ class WithVerl(unittest.TestCase):
         np.testing.assert_array_equal(scores[valid], (answers == 3)[valid])
         for i in np.flatnonzero(~valid):
             self.assertAlmostEqual(scores[i], scores[(uids == uids[i]) & valid].mean(), 6)
+
+    def by_queue(self, config: Any, prompts: Any, streaming: bool = True) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Scores and columns of the rollouts that verl's workers put into TransferQueue, by uid and number."""
+        import transfer_queue as tq
+        from verl.experimental.reward_loop import RewardLoopManager
+        from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
+        from verl.utils.import_utils import load_class_from_fqn
+
+        workers = None if streaming else RewardLoopManager(config).reward_loop_workers
+        manager = load_class_from_fqn("rewardloop.verl.AgentLoopManagerTQ") if streaming else AgentLoopManagerTQ
+        agents = manager.create(config=config, llm_client=None, teacher_client=None, reward_loop_worker_handles=workers)
+        try:
+            agents.generate_sequences(prompts)
+            uids = list(prompts["uid"])
+            deadline = time.monotonic() + 60
+            while {"running", "pending"} & {self.queued().get(u, {}).get("status", "pending") for u in uids}:
+                self.assertLess(time.monotonic(), deadline, self.queued())
+                time.sleep(0.05)  # the queue tells nobody
+            self.assertEqual(["finished"] * len(uids), [self.queued()[u]["status"] for u in uids])
+            keys = sorted(k for k in self.queued() if k not in uids)
+            got = tq.kv_batch_get(keys, partition_id="train", select_fields=["rm_scores", "extra_fields"])
+            return {
+                k.partition("-")[2]: (got["rm_scores"][i].numpy(), getattr(extra := got["extra_fields"][i], "data", extra)["reward_extra_info"])
+                for i, k in enumerate(keys)
+            }
+        finally:
+            tq.kv_clear([*self.queued()], partition_id="train")
+            self.end([*agents.agent_loop_workers, *(workers or [])])
+
+    @staticmethod
+    def queued() -> Any:
+        import transfer_queue as tq
+
+        return tq.kv_list(partition_id="train").get("train", {})
+
+    def test_rollouts_that_go_to_transfer_queue(self) -> None:
+        import torch
+        import transfer_queue as tq
+
+        tq.init()
+        self.addCleanup(tq.close)
+        url = self.serve(*PLAIN)
+        for name, columns in (("rollout.n", {}), ("a number for each prompt", {"__rollout_n__": torch.tensor([4] * 6 + [2, 5])})):
+            with self.subTest(name):
+                alone = self.by_queue(self.config(), self.stub.prompts(8, "alone", **columns), streaming=False)
+                ours = self.by_queue(self.config(url=url), self.stub.prompts(8, "ours", **columns))
+                self.assertEqual(sum(columns.get("__rollout_n__", torch.tensor([4] * 8)).tolist()), len(alone))
+                self.assertEqual(alone.keys(), ours.keys())
+                for key, (scores, extra) in alone.items():
+                    np.testing.assert_array_equal(scores, ours[key][0])
+                    self.assertEqual(extra, {k: v for k, v in ours[key][1].items() if not k.startswith("rewardloop/")})
+                    self.assertEqual(1.0, ours[key][1]["rewardloop/valid"])
+                self.assertEqual({0.0, 1.0}, {float(s.sum()) for s, _ in ours.values()})
 
     def test_a_reward_model_beside_the_loop_is_refused_at_the_start(self) -> None:
         from verl.trainer.ppo.reward import load_reward_manager

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils import tensordict_utils as tu
 
 #: As a byte-level tokenizer writes them: the first letter stands for a space. Token 6 + n is the number n.
 WORDS = ["<pad>", "<eos>", *(f"\u0120{w}" for w in ("####", "the", "answer", "is", *map(str, range(100))))]
@@ -26,8 +27,9 @@ class CannedAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         ids = [int(i) for i in kwargs["canned"]]
+        ids[-1] += int(kwargs.get("session_id", 0))  # rollouts of one prompt differ
         return AgentLoopOutput(
-            prompt_ids=[3, 4], response_ids=ids, response_mask=[1] * len(ids), num_turns=2, metrics=AgentLoopMetrics()
+            prompt_ids=[3, 4], response_ids=ids, response_mask=[1] * len(ids), num_turns=2, metrics=AgentLoopMetrics(), extra_fields={}
         )
 
 
@@ -84,6 +86,19 @@ def answers(n: int, groups: list[int]) -> DataProto:
         },
         meta_info={"global_steps": 7},
     )
+
+
+def prompts(n: int, run: str, **columns: Any) -> TensorDict:
+    """n gsm8k prompts as verl's trainer gives them to an agent loop manager with TransferQueue: the j-th rollout of
+    prompt i answers i % 3 + j."""
+    batch = answers(n, [1] * n).non_tensor_batch
+    for i in range(n):
+        batch["canned"][i] = [2, 6 + i % 3]
+    batch["uid"] = np.array([f"{run}-{i}" for i in range(n)], dtype=object)
+    batch["index"] = np.arange(n)
+    made = tu.get_tensordict({k: v.tolist() if v.dtype == object else torch.from_numpy(v) for k, v in batch.items()} | columns)
+    tu.assign_non_tensor_data(made, "global_steps", 7)
+    return made
 
 
 def generated(rows: DataProto) -> DataProto:

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import itertools
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
@@ -32,6 +33,9 @@ from .session import session
 from .settings import Settings, get
 
 _LOG = logging.getLogger("rewardloop")
+
+#: Steps whose samples are counted: training and validation of this one and the last.
+_STEPS_KEPT = 8
 
 
 class Handle:
@@ -98,6 +102,7 @@ class Streaming:
         super().__init__(config, llm_client, teacher_client, [handle, handle], **more)  # type: ignore[call-arg]
         if self.workers is not None:
             self.agent_loop_workers_class = workers_class(*self.workers)
+        self._steps: OrderedDict[tuple[str, int], int] = OrderedDict()  # samples announced of the last steps
 
     @auto_await  # type: ignore[untyped-decorator]
     async def generate_sequences(self, prompts: Any) -> Any:
@@ -123,15 +128,24 @@ class Streaming:
         step = max(int(prompts.meta_info.get("global_steps", 0)), 0)
         split = "val" if prompts.meta_info.get("validate", False) else "train"
         columns, n = prompts.non_tensor_batch, len(prompts)
+        before, total = self.grow(split, step, n)
         columns["rewardloop_step"] = np.full(n, step, np.int64)
-        columns["rewardloop_index"] = np.arange(n, dtype=np.int64)
+        columns["rewardloop_index"] = np.arange(before, total, dtype=np.int64)
         columns["rewardloop_split"] = np.array([split] * n, dtype=object)
-        columns["rewardloop_rows"] = np.full(n, n, np.int64)
+        columns["rewardloop_rows"] = np.full(n, total, np.int64)
         if "uid" in columns:
             # As they are in this batch: groups may be unequal, and validation repeats rows to fill it.
             counts = Counter(columns["uid"].tolist())
             columns["rewardloop_group_size"] = np.array([counts[u] for u in columns["uid"].tolist()], np.int64)
-        self.declare(step, n, split)
+        self.declare(step, total, split)
+
+    def grow(self, split: str, step: int, n: int) -> tuple[int, int]:
+        """The samples of a step before and with this batch: validation and DAPO's filter come in several."""
+        before = self._steps.pop((split, step), 0)
+        self._steps[split, step] = before + n
+        while len(self._steps) > _STEPS_KEPT:
+            self._steps.popitem(last=False)
+        return before, before + n
 
     def declare(self, step: int, expected: int, split: str) -> None:
         """Tells the loop how many samples of the step will come. Without it the loop works, and waits longer for batches."""
@@ -150,15 +164,29 @@ class StreamingTQ(Streaming):
         return super(Streaming, self).generate_sequences(prompts)  # type: ignore[misc]
 
     def announce(self, prompts: Any) -> None:
-        """Adds rewardloop_step, _split and _group_size to the prompts, and declares the step."""
+        """Adds rewardloop_step, _index, _split, _group_size and _rows to the prompts, and declares the step."""
+        torch = importlib.import_module("torch")
         tu = importlib.import_module("verl.utils.tensordict_utils")
         step = max(int(unwrapped(prompts, "global_steps", 0)), 0)
         split = "val" if unwrapped(prompts, "validate", False) else "train"
-        n = self.group_sizes[split == "val"]
+        sizes = self.rollouts(prompts, self.group_sizes[split == "val"])
+        before, total = self.grow(split, step, sum(sizes))
         tu.assign_non_tensor_data(prompts, "rewardloop_step", step)
         tu.assign_non_tensor_data(prompts, "rewardloop_split", split)
-        tu.assign_non_tensor_data(prompts, "rewardloop_group_size", n)
-        self.declare(step, len(prompts) * n, split)
+        tu.assign_non_tensor_data(prompts, "rewardloop_rows", total)
+        prompts["rewardloop_group_size"] = torch.tensor(sizes)
+        # A rollout's index is that of its prompt's first, plus its session_id.
+        prompts["rewardloop_index"] = torch.tensor(list(itertools.accumulate(sizes[:-1], initial=before)))
+        self.declare(step, total, split)
+
+    def rollouts(self, prompts: Any, n: int) -> list[int]:
+        """How often each prompt is rolled out: verl's own worker lets a row say so (__rollout_n__)."""
+        if self.workers is None and "__rollout_n__" in prompts:
+            column = unwrapped(prompts, "__rollout_n__", n)
+            if isinstance(column, int):
+                return [column] * len(prompts)
+            return [int(c) for c in (column.tolist() if hasattr(column, "tolist") else column)]
+        return [n] * len(prompts)
 
 
 def unwrapped(batch: Any, name: str, default: Any) -> Any:
