@@ -69,6 +69,7 @@ class Rows(unittest.TestCase):
         item.batch["attention_mask"] = np.array([0, 1, 1, 1, 1, 1, 0, 0], np.int64)
         made = rows.to_sample(item, self.settings(), decode=lambda ids: " ".join(map(str, ids)))
         self.assertEqual("5 6 7", made.response)
+        self.assertEqual(3, made.extra_info["response_length"])
 
     def test_extra_info_is_json_of_at_most_64_kib_and_tensors_only_by_name(self) -> None:
         extra = {

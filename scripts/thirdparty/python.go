@@ -59,6 +59,7 @@ func pythonLicences() map[string][2]string {
 		"torch":                  {"BSD-3-Clause", "https://github.com/pytorch/pytorch"},
 		"torchdata":              {"BSD-3-Clause", "https://github.com/meta-pytorch/data"},
 		"tqdm":                   {"MPL-2.0 AND MIT", "https://github.com/tqdm/tqdm"},
+		"transferqueue":          {"Apache-2.0", "https://github.com/Ascend/TransferQueue"},
 		"transformers":           {"Apache-2.0", "https://github.com/huggingface/transformers"},
 		"urllib3":                {"MIT", "https://github.com/urllib3/urllib3"},
 		"uvicorn":                {"BSD-3-Clause", "https://github.com/Kludex/uvicorn"},

@@ -72,7 +72,9 @@ def to_sample(
     if is_tokens(responses):
         if decode is None:
             raise InputError("token ids without a tokenizer", field="responses")
-        sample.response = decode(valid_tokens(item))
+        ids = valid_tokens(item)
+        sample.response = decode(ids)
+        extra["response_length"] = len(ids)  # in tokens, which only the trainer knows; DAPO's penalty counts them
     else:
         attached.insert(0, visual(responses))
     sample.media = tuple(attached)
