@@ -29,11 +29,11 @@ const testkit = "internal/testkit/"
 var layers = [][]string{
 	0: {
 		"rewards", "models", "internal/lifecycle", "internal/obs", "internal/pickle",
-		"internal/hftok", "internal/infer", "internal/sim", "internal/slot",
+		"internal/hftok", "internal/infer", "internal/pytext", "internal/sim", "internal/slot",
 	},
-	1: {"wire", "media", "pool", "internal/wsconn"},
-	2: {"rewards/*", "pool/ort", "workers", "loop", "client", "store"},
-	3: {"rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
+	1: {"wire", "media", "pool", "internal/outbound", "internal/wsconn"},
+	2: {"rewards/*", "internal/chat", "pool/ort", "workers", "loop", "client", "store"},
+	3: {"rewards/judge", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
 	4: {"rewards/standard", "config"},
 	5: {"internal/node"},
 	6: {"internal/demo"},

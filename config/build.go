@@ -1,12 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	textrewards "github.com/rewardloop/rewardloop/rewards/text"
 )
 
 // BuildManagers makes the reward manager of every profile, by its name. Scorers
@@ -16,7 +18,7 @@ func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manage
 	var faults FaultsError
 	managers := map[string]*rewards.Manager{}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		m, wrong := buildManager(c.Profiles[name], c.Loop, reg)
+		m, wrong := buildManager(c, c.Profiles[name], reg)
 		if len(wrong) > 0 {
 			faults = append(faults, wrong...)
 			continue
@@ -32,16 +34,16 @@ func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manage
 	return managers, nil
 }
 
-func buildManager(p *Profile, l Loop, reg *rewards.Registry) (*rewards.Manager, FaultsError) {
+func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manager, FaultsError) {
 	cfg := rewards.ManagerConfig{
 		Single:          p.Single,
 		Aggregation:     p.Aggregation,
 		OnSampleFailure: p.OnSampleFailure,
-		Timeout:         l.TermTimeout,
+		Timeout:         c.Loop.TermTimeout,
 	}
 	var faults FaultsError
 	for _, t := range p.Terms {
-		scorer, err := reg.Build(t.Scorer, t.scorerOptions())
+		scorer, err := buildScorer(c, p, t, reg)
 		if err != nil {
 			message := err.Error()
 			if errors.Is(err, rewards.ErrUnknownScorer) {
@@ -70,6 +72,79 @@ func buildManager(p *Profile, l Loop, reg *rewards.Registry) (*rewards.Manager, 
 		}
 	}
 	return nil, faults
+}
+
+// buildScorer makes the scorer of a term. What the profile says for all its terms is
+// among its options, unless the term says otherwise: the engine of the reward_model
+// and its model, and the sandbox.
+func buildScorer(c *Config, p *Profile, t TermConfig, reg *rewards.Registry) (rewards.Scorer, error) {
+	shared := map[string]json.RawMessage{}
+	if e := c.Engines[p.Engine]; e != nil {
+		shared["engine"], shared["model"] = encode(e.Name), encode(e.Model)
+	}
+	if p.Sandbox != nil && t.Scorer == sandboxScorer {
+		if err := json.Unmarshal(p.Sandbox, &shared); err != nil {
+			return nil, err // unreachable: encode made it
+		}
+	}
+	if t.Scorer == PythonScorer {
+		t.Options = withDefaults(t.Options, pythonKeywords(c, p))
+	} else if spec, ok := reg.Spec(t.Scorer); ok {
+		takes := func(name string) bool {
+			return slices.ContainsFunc(spec.Options, func(o rewards.Option) bool { return o.Name == name })
+		}
+		maps.DeleteFunc(shared, func(name string, _ json.RawMessage) bool { return !takes(name) })
+		if has(t.Options, "engine") {
+			delete(shared, "model") // it is another engine's
+		}
+		t.Options = withDefaults(t.Options, shared)
+	}
+	scorer, err := reg.Build(t.Scorer, t.scorerOptions())
+	if err != nil || p.Overlong == nil {
+		return scorer, err
+	}
+	o := p.Overlong
+	return textrewards.WithOverlong(scorer, textrewards.Overlong{
+		MaxRespLen: int64(o.MaxRespLen), BufferLen: int64(o.Len), PenaltyFactor: o.PenaltyFactor, Columns: o.Log,
+	}), nil
+}
+
+// sandboxScorer is the scorer in the registry that runs code in a sandbox.
+const sandboxScorer = "sandbox_fusion"
+
+// pythonKeywords are what verl hands to a reward function besides its own keys: the
+// router and its model where there is a reward model, and the sandbox.
+func pythonKeywords(c *Config, p *Profile) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	if e := c.Engines[p.Engine]; e != nil && c.RouterAddress != "" {
+		out["reward_router_address"], out["model_name"] = encode(c.RouterAddress), encode(e.Model)
+	}
+	var sandbox map[string]json.RawMessage
+	if p.Sandbox != nil && json.Unmarshal(p.Sandbox, &sandbox) == nil {
+		out["sandbox_fusion_url"] = sandbox["url"]
+		if limit, ok := sandbox["memory_limit_mb"]; ok {
+			out["memory_limit_mb"] = limit
+		}
+	}
+	return out
+}
+
+// withDefaults is a JSON object with what it does not hold itself.
+func withDefaults(options json.RawMessage, defaults map[string]json.RawMessage) json.RawMessage {
+	if len(defaults) == 0 {
+		return options
+	}
+	all := maps.Clone(defaults)
+	if options != nil && json.Unmarshal(options, &all) != nil {
+		return options // unreachable: encode made it
+	}
+	return encode(all)
+}
+
+// has reports whether a JSON object has a key.
+func has(options json.RawMessage, key string) bool {
+	var all map[string]json.RawMessage
+	return options != nil && json.Unmarshal(options, &all) == nil && all[key] != nil
 }
 
 // section is where the profile stands in a file.

@@ -89,5 +89,74 @@ rewards:
 
 func TestSuggestedScorersAreNamedOnce(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"jpeg_compressibility", "ocr"}, config.Suggested())
+	assert.Equal(t, []string{"choice", "genrm_ocr", "jpeg_compressibility", "unified_reward"}, config.Suggested())
+}
+
+// What a profile says for all its terms reaches those that take it.
+func TestTermsAreBuiltWithTheirProfilesEngineAndSandbox(t *testing.T) {
+	t.Parallel()
+	var reg rewards.Registry
+	got := map[string]string{}
+	open := new(int)
+	for name, options := range map[string][]string{
+		"judge": {"engine", "model"}, "model_only": {"model"}, "sandbox_fusion": {"url", "max_concurrent", "memory_limit_mb"}, "other": nil, config.HTTPScorer: {"url"}, config.PythonScorer: nil,
+	} {
+		spec := rewards.Spec{Name: name, Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+			got[name] += string(raw)
+			*open++
+			return closable{open, 1}, nil
+		}}
+		for _, o := range options {
+			spec.Options = append(spec.Options, rewards.Option{Name: o})
+		}
+		reg.Register(spec)
+	}
+	c := parse(t, `reward:
+  reward_functions:
+    a: {path: builtin://judge, temperature: 0}
+    b: {path: builtin://model_only}
+    c: {path: builtin://sandbox_fusion, memory_limit_mb: 9}
+    d: {path: builtin://other}
+    e: {path: "http://u:pw@h:1/x", protocol: deqa}
+    f: {path: pkg://m, model_name: mine}
+  reward_model: {enable: true, model_path: m/n, rollout: {name: external, base_urls: "http://h:2/v1"}}
+  sandbox_fusion: {url: "http://h:3", max_concurrent: 7, memory_limit_mb: 512}
+rewards:
+  named: {custom_reward_function: {path: builtin://judge, reward_kwargs: {engine: big}}}
+  free: {custom_reward_function: {path: builtin://judge}}
+engines: {big: {base_urls: ["https://h:4"], model: huge}}
+`)
+	c.RouterAddress = "127.0.0.1:9"
+	managers, err := config.BuildManagers(c, &reg)
+	require.NoError(t, err)
+	for _, m := range managers {
+		require.NoError(t, m.Close())
+	}
+	assert.Zero(t, *open)
+	assert.Equal(t, `{"engine":"reward_model","model":"m/n","temperature":0}{"engine":"big"}`, got["judge"])
+	assert.JSONEq(t, `{"model":"m/n"}`, got["model_only"])
+	assert.JSONEq(t, `{"url":"http://h:3","max_concurrent":7,"memory_limit_mb":9}`, got["sandbox_fusion"])
+	assert.Empty(t, got["other"])
+	assert.JSONEq(t, `{"url":"http://u:pw@h:1/x","protocol":"deqa"}`, got[config.HTTPScorer])
+	assert.JSONEq(t, `{"path": "pkg://m", "name": "compute_score", "pixels": "auto", "kwargs": {"reward_router_address": "127.0.0.1:9",
+		"model_name": "mine", "sandbox_fusion_url": "http://h:3", "memory_limit_mb": 512}}`, got[config.PythonScorer])
+	assert.NotContains(t, printed(t, c), "u:pw@")
+}
+
+func TestTheDapoManagerAddsItsPenaltyToTheFunction(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `reward:
+  custom_reward_function: {path: builtin://constant, reward_kwargs: {n: 3}}
+  reward_manager: {name: dapo}
+  reward_kwargs: {max_resp_len: 100, overlong_buffer_cfg: {enable: true, len: 50, penalty_factor: 2, log: true}}
+`)
+	var open int
+	managers, err := config.BuildManagers(c, registry(&open))
+	require.NoError(t, err)
+	result := managers["default"].Run(t.Context(), &rewards.Sample{ID: "s", Response: "x", ExtraInfo: json.RawMessage(`{"response_length": 75}`)}).Result
+	require.Equal(t, rewards.Scored, result.Outcome)
+	assert.InDelta(t, 3-1, result.Score, 0)
+	assert.Equal(t, map[string]any{"score": 2.0, "acc": 3.0, "overlong_reward": -1.0, "overlong": true, "rewardloop/imputed": false}, result.Extra)
+	require.NoError(t, managers["default"].Close())
+	assert.Zero(t, open)
 }

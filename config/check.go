@@ -69,6 +69,7 @@ func (r *reader) whole(c *Config) {
 	period := func(n int64) string { return formatDuration(time.Duration(n)) }
 	r.atMost("loop.sample_timeout", "loop.max_sample_timeout", int64(l.SampleTimeout), int64(l.MaxSampleTimeout), period)
 	r.atMost("loop.http_sample_timeout", "loop.max_sample_timeout", int64(l.HTTPSampleTimeout), int64(l.MaxSampleTimeout), period)
+	r.atMost("loop.compute_timeout", "loop.max_sample_timeout", int64(l.ComputeTimeout), int64(l.MaxSampleTimeout), period)
 	r.atMost("loop.term_timeout", "loop.claim_timeout", int64(l.TermTimeout), int64(l.ClaimTimeout), period)
 	r.atMost("loop.workers.breaker_pause", "loop.workers.breaker_max_pause",
 		int64(l.Workers.BreakerPause), int64(l.Workers.BreakerMaxPause), period)

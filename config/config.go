@@ -24,6 +24,14 @@ type Config struct {
 	Pool Pool
 	// Server is the HTTP edge.
 	Server Server
+	// Engines are the servers that judges ask, by name: those of the section engines,
+	// and those of the profiles' reward_model.
+	Engines map[string]*Engine
+	// Outbound is what leaves the process by HTTP.
+	Outbound Outbound
+	// RouterAddress is host:port of the reward router, set by the process that opens
+	// it. Functions in Python beside a reward_model get it as reward_router_address.
+	RouterAddress string
 
 	notes []Note
 }
@@ -38,7 +46,23 @@ type Profile struct {
 	Terms           []TermConfig
 	Aggregation     rewards.Aggregation
 	OnSampleFailure rewards.SamplePolicy
-	Place           Place
+	// Engine names the engine of the profile's reward_model; "": it has none.
+	Engine string
+	// Overlong is DAPO's penalty on a single function, for builtin://overlong; nil: none.
+	Overlong *Overlong
+	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
+	Sandbox json.RawMessage
+	Place   Place
+}
+
+// Overlong is verl's overlong_buffer_cfg beside its max_resp_len.
+type Overlong struct {
+	// MaxRespLen is the longest response, Len the last part of it where the penalty
+	// grows, both in tokens; PenaltyFactor is what it grows to.
+	MaxRespLen, Len int
+	PenaltyFactor   float64
+	// Log says that overlong_reward and overlong are among the columns.
+	Log bool
 }
 
 // TermConfig is one entry of reward_functions, or the custom_reward_function.
@@ -72,7 +96,8 @@ type TermConfig struct {
 	InvalidValues []float64
 	Place         Place
 
-	shown json.RawMessage // the options as Print shows them: no secrets
+	shown     json.RawMessage // the options as Print shows them: no secrets
+	shownPath string          // the path as Print shows it; "": as it is
 }
 
 // Loop holds the settings of the section loop.
@@ -85,6 +110,7 @@ type Loop struct {
 	SampleTimeout     time.Duration
 	MaxSampleTimeout  time.Duration
 	HTTPSampleTimeout time.Duration
+	ComputeTimeout    time.Duration
 	StepTimeout       time.Duration
 	TermTimeout       time.Duration
 	ClaimTimeout      time.Duration
@@ -162,6 +188,15 @@ type Decode struct {
 	BudgetBytes int64
 }
 
+// Outbound holds the settings of the section outbound.
+type Outbound struct {
+	// Allow are hosts, addresses and networks that may be asked although they are
+	// this machine's own.
+	Allow  []string
+	Proxy  string
+	CAFile string
+}
+
 // Server holds the settings of the section server.
 type Server struct {
 	Listen    string
@@ -178,6 +213,7 @@ func Default() *Config {
 	return &Config{
 		NumWorkers: 8, // verl-omni's
 		Profiles:   map[string]*Profile{},
+		Engines:    map[string]*Engine{},
 		Loop: Loop{
 			MaxBytes:          1 << 30,
 			MessageBytes:      128 << 20,
@@ -187,6 +223,7 @@ func Default() *Config {
 			SampleTimeout:     900 * time.Second,
 			MaxSampleTimeout:  time.Hour,
 			HTTPSampleTimeout: 110 * time.Second,
+			ComputeTimeout:    55 * time.Second,
 			StepTimeout:       1800 * time.Second,
 			TermTimeout:       rewards.DefaultTermTimeout,
 			ClaimTimeout:      600 * time.Second,

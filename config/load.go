@@ -67,6 +67,9 @@ func (r *reader) top(c *Config, v value) {
 	o := r.mapping(v)
 	r.decodeSections(o, c.sections())
 
+	if v, ok := o.take("engines"); ok {
+		r.engines(c, v)
+	}
 	var described []string
 	if v, ok := o.take("reward"); ok {
 		described = append(described, "reward")
@@ -80,7 +83,7 @@ func (r *reader) top(c *Config, v value) {
 			r.named(c, e)
 		}
 	}
-	o.refuseRest(append(schema().visible(), "reward", "rewards"))
+	o.refuseRest(append(schema().visible(), "reward", "rewards", "engines"))
 	if len(c.Profiles) == 0 && !r.incomplete {
 		at := "reward"
 		if len(described) > 0 {

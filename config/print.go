@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ func (c *Config) Print(w io.Writer) error {
 	p.line(1, "num_workers: %d", c.NumWorkers)
 	if d, ok := c.Profiles[DefaultProfile]; ok {
 		p.profile(1, d)
+		p.shared(1, c, d)
 	}
 	named := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Profiles)), func(n string) bool { return n == DefaultProfile })
 	if len(named) > 0 {
@@ -33,8 +35,10 @@ func (c *Config) Print(w io.Writer) error {
 		for _, n := range named {
 			p.line(1, "%s:", quote(n))
 			p.profile(2, c.Profiles[n])
+			p.shared(2, c, c.Profiles[n])
 		}
 	}
+	p.engines(c)
 	for _, s := range c.sections() {
 		p.line(0, "")
 		p.section(0, s)
@@ -74,7 +78,7 @@ func (p *printer) profile(depth int, r *Profile) {
 	if r.Single {
 		for _, t := range r.Terms {
 			p.line(depth, "custom_reward_function:")
-			p.line(depth+1, "path: %s", quote(t.Path))
+			p.line(depth+1, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
 			p.python(depth+1, t)
 			p.term(depth+1, t)
 			if t.shown != nil {
@@ -85,7 +89,7 @@ func (p *printer) profile(depth int, r *Profile) {
 		p.line(depth, "reward_functions:")
 		for _, t := range r.Terms {
 			p.line(depth+1, "%s:", quote(t.Key))
-			p.line(depth+2, "path: %s", quote(t.Path))
+			p.line(depth+2, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
 			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)
 			p.line(depth+2, "required: %v", t.Required)
@@ -100,6 +104,60 @@ func (p *printer) profile(depth int, r *Profile) {
 	}
 	p.comment(depth, "What stands beside the null score of a failed sample: none, zero, group_mean or value:<number>.")
 	p.line(depth, "on_sample_failure: %s", policy(r.OnSampleFailure.Policy, r.OnSampleFailure.Value))
+}
+
+// shared is what a profile says for all its terms.
+func (p *printer) shared(depth int, c *Config, r *Profile) {
+	if e := c.Engines[r.Engine]; e != nil {
+		p.line(depth, "reward_model:")
+		p.line(depth+1, "enable: true")
+		p.line(depth+1, "model_path: %s", quote(e.Model))
+		p.line(depth+1, "rollout:")
+		p.line(depth+2, "name: external")
+		p.engine(depth+2, e)
+	}
+	if o := r.Overlong; o != nil {
+		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
+		p.line(depth, "reward_manager: {name: dapo}")
+		p.line(depth, "reward_kwargs:")
+		p.line(depth+1, "max_resp_len: %d", o.MaxRespLen)
+		p.line(depth+1, "overlong_buffer_cfg: {enable: true, len: %d, penalty_factor: %v, log: %v}", o.Len, o.PenaltyFactor, o.Log)
+	}
+	if r.Sandbox != nil {
+		p.line(depth, "sandbox_fusion: %s", printable(r.Sandbox))
+	}
+}
+
+// engines prints the section engines; those of reward models stand beside their rewards.
+func (p *printer) engines(c *Config) {
+	header := false
+	for _, name := range c.EngineNames() {
+		e := c.Engines[name]
+		if strings.HasPrefix(name, rewardModelEngine) {
+			continue
+		}
+		if !header {
+			p.line(0, "")
+			p.line(0, "# Servers that judges ask.")
+			p.line(0, "engines:")
+			header = true
+		}
+		p.line(1, "%s:", quote(name))
+		p.line(2, "model: %s", quote(e.Model))
+		p.engine(2, e)
+	}
+}
+
+func (p *printer) engine(depth int, e *Engine) {
+	urls := make([]string, len(e.URLs))
+	for i, u := range e.URLs {
+		urls[i] = redacted(u)
+	}
+	p.line(depth, "base_urls: %s", printable(encode(urls)))
+	for _, s := range e.settings() {
+		p.comment(depth, s.doc)
+		p.line(depth, "%s: %s", s.key, s.show())
+	}
 }
 
 func (p *printer) onFailure(depth int, f rewards.TermPolicy) {

@@ -53,6 +53,18 @@ rewards:
   null: {custom_reward_function: {path: builtin://c, invalid_values: -1}}
 loop: {run_weights: {"a: b": 0.1, c: 3}, term_timeout: 1.5, max_bytes: 1073741825}
 server: {listen: "localhost:0", token_file: "/a b#c", body_bytes: 3MB}
+`, `
+reward:
+  custom_reward_function: {path: "http://judge:1/score", reward_kwargs: {protocol: json, key_file: /k}}
+  reward_model: {enable: true, model_path: m/n, rollout: {name: external, base_urls: ["http://a:1", "http://b:2"], tokens_per_minute: 9}}
+  reward_manager: {name: dapo}
+  reward_kwargs: {max_resp_len: 90, overlong_buffer_cfg: {enable: true, len: 30, penalty_factor: 0.5, log: true}}
+  sandbox_fusion: {url: "http://s:3/run_code", memory_limit_mb: 64}
+rewards:
+  other: {custom_reward_function: {path: builtin://c}, reward_model: {enable: true, model_path: o, rollout: {name: external, base_urls: "http://c:1"}}}
+engines:
+  judge: {base_urls: ["http://d:1/v1/"], model: j, key_file: /k, concurrency: 7, timeout: 3s, attempts: 1, cache_bytes: 0, prompt_price: 0.25}
+outbound: {allow: [10.0.0.0/8, judge.local], proxy: "http://p:1"}
 `} {
 		c := parse(t, text)
 		again, err := config.Parse("again.yaml", []byte(printed(t, c)), nil, nil)
@@ -60,7 +72,16 @@ server: {listen: "localhost:0", token_file: "/a b#c", body_bytes: 3MB}
 		assert.Equal(t, printed(t, c), printed(t, again))
 		assert.Equal(t, c.Loop, again.Loop)
 		assert.Equal(t, c.Server, again.Server)
+		assert.Equal(t, c.Outbound, again.Outbound)
+		require.Equal(t, c.EngineNames(), again.EngineNames())
+		for name, e := range c.Engines {
+			e.Place = again.Engines[name].Place
+			assert.Equal(t, e, again.Engines[name])
+		}
 		for name, p := range c.Profiles {
+			assert.Equal(t, p.Overlong, again.Profiles[name].Overlong)
+			assert.Equal(t, string(p.Sandbox), string(again.Profiles[name].Sandbox))
+			assert.Equal(t, p.Engine, again.Profiles[name].Engine)
 			for i, term := range p.Terms {
 				q := again.Profiles[name].Terms[i]
 				term.Place = q.Place

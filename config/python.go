@@ -95,7 +95,10 @@ func isFile(path string) bool {
 func (r *reader) noteReplacement(v value, path string) {
 	switch module, ok := verlOmniModule(path); {
 	case ok && module == "http_scorer_client":
-		r.note(v, "runs in Python and asks another server: server_url must not be this one's; builtin://ocr does what an OCR server does")
+		r.note(v, "runs in Python and asks another server: server_url must not be this one's. Without Python: write that address as path and "+
+			"protocol: deepgen; builtin://ocr does what an OCR server does")
+	case ok && module == "latent_http_scorer_client":
+		r.note(v, "runs in Python and asks another server. Without Python: write its address as path and protocol: latent")
 	case ok && replacements()[module] != "":
 		r.note(v, "builtin://"+replacements()[module]+" does what "+module+" does, without Python")
 	}
@@ -169,8 +172,12 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 
 // scorerOptions are what the registry builds the term's scorer from.
 func (t TermConfig) scorerOptions() json.RawMessage {
-	if t.Scorer != PythonScorer {
+	switch t.Scorer {
+	case HTTPScorer:
+		return t.httpOptions()
+	default:
 		return t.Options
+	case PythonScorer:
 	}
 	all := map[string]any{"path": t.Path, "name": t.Function, "pixels": t.Pixels}
 	if t.Options != nil {

@@ -106,7 +106,7 @@ func TestAFunctionThatIsBuiltInAsWellIsNoted(t *testing.T) {
 	theirs := script(t, dir, "verl_omni", "utils", "reward_score", "jpeg_compressibility.py")
 	c := parse(t, "reward: {reward_functions: {a: {path: pkg://verl_omni.utils.reward_score.genrm_ocr}, b: {path: "+theirs+
 		"}, c: {path: pkg://mine.genrm_ocr}}}\n")
-	assert.Contains(t, notes(c), "c.yaml:1:39: reward.reward_functions.a.path: builtin://ocr does what genrm_ocr does, without Python")
+	assert.Contains(t, notes(c), "c.yaml:1:39: reward.reward_functions.a.path: builtin://genrm_ocr does what genrm_ocr does, without Python")
 	assert.Contains(t, notes(c), "reward.reward_functions.b.path: builtin://jpeg_compressibility does what")
 	assert.NotContains(t, notes(c), "reward_functions.c.path", "a module of the same name is somebody else's")
 }

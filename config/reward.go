@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -61,9 +62,10 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	default:
 		p.Terms = several
 	}
-	r.managerSection(o, several != nil, severalPath)
-	r.rewardModel(o)
-	r.sandbox(o)
+	manager := r.managerSection(o, several != nil, severalPath)
+	r.rewardModel(c, p, o)
+	r.overlong(p, o, manager)
+	r.sandbox(p, o)
 	o.refuseRest(rewardKeys().visible())
 	if single == nil && several == nil {
 		return nil
@@ -224,13 +226,21 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 		r.pythonPath(t, pathValue, nameValue)
 		return
 	}
+	if isHTTP(p) {
+		r.httpPath(t, pathValue, nameValue)
+		return
+	}
 	if problem, _ := notBuilt(p); problem != "" {
 		r.fault(pathValue, "%s", problem)
 		return
 	}
 	t.Scorer = strings.TrimPrefix(p, "builtin://")
-	if t.Scorer == PythonScorer {
+	switch t.Scorer {
+	case PythonScorer:
 		r.fault(pathValue, "write the Python file itself, such as my_reward.py, or pkg:// and the name of a module")
+		return
+	case HTTPScorer:
+		r.fault(pathValue, "write the address itself, such as http://127.0.0.1:18082")
 		return
 	}
 	if t.Scorer == "" || strings.ContainsAny(t.Scorer, "/?# \t\n") {
@@ -270,11 +280,11 @@ func (r *reader) options(entries []entry) (options, shown json.RawMessage) {
 }
 
 // managerSection reads reward_manager. Which manager works follows from the
-// functions; the section may say the same, or is a fault.
-func (r *reader) managerSection(parent *object, several bool, functions string) {
+// functions; the section may say the same, or is a fault. It returns the name.
+func (r *reader) managerSection(parent *object, several bool, functions string) (name string) {
 	v, ok := parent.take("reward_manager")
 	if !ok || v.null() {
-		return
+		return ""
 	}
 	o := r.mapping(v)
 	_, _ = o.take("_target_")
@@ -283,6 +293,7 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 	}
 	if v, ok := o.take("name"); ok && !v.null() {
 		if s, ok := r.text(v); ok {
+			name = s
 			r.managerName(v, s, several, functions)
 		}
 	}
@@ -303,6 +314,7 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 		m.refuseRest([]string{"path", "name"})
 	}
 	o.refuseRest(rewardKeys()["reward_manager"].visible())
+	return name
 }
 
 func (r *reader) managerName(v value, name string, several bool, functions string) {
@@ -311,7 +323,7 @@ func (r *reader) managerName(v value, name string, several bool, functions strin
 		if !several && !r.incomplete {
 			r.fault(v, "MultiVisualRewardManager needs %s", functions)
 		}
-	case "VisualRewardManager", "naive":
+	case "VisualRewardManager", "naive", dapo:
 		if several {
 			r.fault(v, "%s scores one function, and %s names several; write MultiVisualRewardManager, or leave reward_manager out", name, functions)
 		}
@@ -320,76 +332,89 @@ func (r *reader) managerName(v value, name string, several bool, functions strin
 	}
 }
 
-// rewardModel reads reward_model. Switched off, which is its default, it has no
-// effect; switched on, every key of it asks for what is not built.
-func (r *reader) rewardModel(parent *object) {
-	v, ok := parent.take("reward_model")
+// dapo is verl's manager that adds a penalty for responses near their limit.
+const dapo = "dapo"
+
+// overlong reads reward_kwargs, where verl's dapo manager has its penalty.
+func (r *reader) overlong(p *Profile, parent *object, manager string) {
+	v, ok := parent.take("reward_kwargs")
 	if !ok || v.null() {
 		return
 	}
 	o := r.mapping(v)
-	known := rewardKeys()["reward_model"]
-	enabled := false
-	if v, ok := o.take("enable"); ok && !v.null() {
-		if enabled, _ = r.boolean(v); enabled {
-			r.fault(v, "%s", engineAdvice("enable"))
-		}
+	c := &Overlong{PenaltyFactor: 1}
+	maxLen, _ := o.take("max_resp_len")
+	if !maxLen.null() {
+		c.MaxRespLen, _ = r.integer(maxLen, 1, math.MaxInt32)
 	}
+	buffer, _ := o.take("overlong_buffer_cfg")
+	enabled := r.overlongBuffer(c, r.mapping(buffer))
 	for _, e := range o.rest() {
-		switch {
-		case !slices.Contains(known.names(), e.name):
-			r.refuse(e, known.visible())
-		case e.name == "_target_":
-		case e.name == "rollout":
-			inner := rolloutKeys()
-			for _, k := range r.mapping(e.value).rest() {
-				if !slices.Contains(inner.names(), k.name) {
-					r.refuse(k, inner.visible())
-				} else if k.name != "_target_" {
-					r.engineKey(k, enabled, "rollout."+k.name)
-				}
-			}
-		default:
-			r.engineKey(e, enabled, e.name)
-		}
+		r.refuse(e, []string{"max_resp_len", "overlong_buffer_cfg"})
+	}
+	switch {
+	case !enabled:
+	case manager != dapo:
+		r.fault(buffer, "only the dapo manager adds the penalty: write reward_manager.name=dapo")
+	case c.MaxRespLen == 0:
+		r.fault(v, "has no max_resp_len, the longest response in tokens")
+	case c.Len < 1 || c.Len > c.MaxRespLen:
+		r.fault(buffer, "want len of 1…max_resp_len (%d) tokens, got %d", c.MaxRespLen, c.Len)
+	default:
+		p.Overlong = c
 	}
 }
 
-func (r *reader) engineKey(e entry, enabled bool, name string) {
-	if enabled {
-		r.fault(e.value, "%s", engineAdvice(name))
-		return
+// overlongBuffer reads verl's overlong_buffer_cfg.
+func (r *reader) overlongBuffer(c *Overlong, o *object) (enabled bool) {
+	if v, ok := o.take("enable"); ok && !v.null() {
+		enabled, _ = r.boolean(v)
 	}
-	switch name {
-	case "n_gpus_per_node", "nnodes":
-		r.integer(e.value, 0, math.MaxInt32)
-	case "enable_resource_pool":
-		r.boolean(e.value)
+	if v, ok := o.take("len"); ok && !v.null() {
+		c.Len, _ = r.integer(v, 0, math.MaxInt32)
 	}
-	if !e.null() {
-		r.note(e.value, "has no effect: reward_model is off")
+	if v, ok := o.take("penalty_factor"); ok && !v.null() {
+		c.PenaltyFactor, _ = r.number(v)
+		if c.PenaltyFactor < 0 {
+			r.fault(v, "want 0 or more, got %v", c.PenaltyFactor)
+		}
 	}
+	if v, ok := o.take("log"); ok && !v.null() {
+		c.Log, _ = r.boolean(v)
+	}
+	o.refuseRest([]string{"enable", "len", "penalty_factor", "log"})
+	return enabled
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.
-func (r *reader) sandbox(parent *object) {
+func (r *reader) sandbox(p *Profile, parent *object) {
 	v, ok := parent.take("sandbox_fusion")
 	if !ok || v.null() {
 		return
 	}
 	o := r.mapping(v)
 	_, _ = o.take("_target_")
-	url, _ := o.take("url")
-	on := !url.null()
+	at, _ := o.take("url")
+	on := !at.null()
+	options := map[string]any{}
 	if on {
-		r.fault(url, "running code in a sandbox is not built yet; leave sandbox_fusion out")
+		s, _ := r.text(at)
+		if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			r.fault(at, "want an address such as http://127.0.0.1:8080/run_code, got %q", shorten(redacted(s)))
+		}
+		options["url"] = s
 	}
 	for _, name := range []string{"max_concurrent", "memory_limit_mb"} {
 		if v, ok := o.take(name); ok && !v.null() {
-			if _, ok := r.integer(v, 1, math.MaxInt32); ok && !on {
+			n, ok := r.integer(v, 1, math.MaxInt32)
+			options[name] = n
+			if ok && !on {
 				r.note(v, "has no effect: sandbox_fusion has no url")
 			}
 		}
 	}
 	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
+	if on {
+		p.Sandbox = encode(options)
+	}
 }

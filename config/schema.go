@@ -15,7 +15,7 @@ type keys map[string]keys
 
 // schema is the tree of a whole file.
 func schema() keys {
-	root := keys{"reward": rewardKeys(), "rewards": nil}
+	root := keys{"reward": rewardKeys(), "rewards": nil, "engines": nil}
 	addSections(root, Default().sections())
 	return root
 }
@@ -48,19 +48,27 @@ func rewardKeys() keys {
 			"source": nil, "name": nil, "_target_?": nil,
 			"module": {"path": nil, "name?": nil, "_target_?": nil},
 		},
-		"reward_model": {
-			"enable": nil, "enable_resource_pool": nil, "n_gpus_per_node": nil, "nnodes": nil,
-			"model_path": nil, "_target_?": nil, "rollout": rolloutKeys(),
-		},
+		"reward_model":   rewardModelKeys(),
+		"reward_kwargs?": {"max_resp_len?": nil, "overlong_buffer_cfg?": nil},
 		"sandbox_fusion": {"url": nil, "max_concurrent": nil, "memory_limit_mb": nil, "_target_?": nil},
 		"_target_?":      nil,
 	}
 }
 
-// rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them,
-// and base_urls, the addresses of engines that run already.
+func rewardModelKeys() keys {
+	return keys{
+		"enable": nil, "enable_resource_pool": nil, "n_gpus_per_node": nil, "nnodes": nil,
+		"model_path": nil, "_target_?": nil, "rollout": rolloutKeys(),
+	}
+}
+
+// rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them, and
+// ours: base_urls, the addresses of engines that run already, and how they are asked.
 func rolloutKeys() keys {
 	k := keys{"base_urls?": nil, "_target_?": nil}
+	for _, name := range engineKeys() {
+		k[name+"?"] = nil
+	}
 	for name := range strings.FieldsSeq(`
 		name dtype gpu_memory_utilization enforce_eager cudagraph_capture_sizes free_cache_engine
 		data_parallel_size expert_parallel_size tensor_model_parallel_size pipeline_model_parallel_size

@@ -39,6 +39,7 @@ func (c *Config) sections() []section {
 			integer("max_attempts", &l.MaxAttempts, 1, 100, "How often a sample is handed to a worker before it counts as lost."),
 			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),
 			period("http_sample_timeout", &l.HTTPSampleTimeout, time.Second, "The same for HTTP requests; flow_grpo's clients give up at 120 s."),
+			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute; Flow-Factory's client gives up at 60 s."),
 			period("max_sample_timeout", &l.MaxSampleTimeout, time.Second, "The longest deadline a client may ask for."),
 			period("step_timeout", &l.StepTimeout, time.Second, "How long a step may take; the one that closes first goes first."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
@@ -103,6 +104,14 @@ func (c *Config) sections() []section {
 				size("budget_bytes", &p.Decode.BudgetBytes, 1<<20, "What all decodings that run at the same time may allocate."),
 			},
 		}},
+	}, {
+		name: "outbound", doc: "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.",
+		settings: []setting{
+			texts("allow", &c.Outbound.Allow, "Hosts, addresses or networks, such as [10.0.0.7, judge.local], that may be asked although they "+
+				"lead to this machine. What an address in this file names itself may be; link-local addresses never."),
+			text("proxy", &c.Outbound.Proxy, "Proxy for all of it, such as http://proxy:3128. The environment's is not used."),
+			text("ca_file", &c.Outbound.CAFile, "Certificates (PEM) that are trusted besides the system's."),
+		},
 	}, {
 		name: "server", doc: "The HTTP edge and the websocket.",
 		settings: []setting{
@@ -193,6 +202,26 @@ func text(key string, p *string, doc string) setting {
 				return "null"
 			}
 			return quote(*p)
+		},
+	}
+}
+
+func texts(key string, p *[]string, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			var out []string
+			for _, item := range r.list(v) {
+				if s, ok := r.text(item); ok {
+					out = append(out, s)
+				}
+			}
+			*p = out
+		},
+		func() string {
+			if len(*p) == 0 {
+				return "[]"
+			}
+			return string(printable(encode(*p)))
 		},
 	}
 }

@@ -29,6 +29,7 @@ func legacyAdvice(key string) string {
 		"reward_model.sandbox_fusion":           "reward.sandbox_fusion",
 		"reward_model.model.path":               "reward.reward_model.model_path",
 		"reward.reward_kwargs":                  "reward.custom_reward_function.reward_kwargs",
+		"reward.sandbox_fusion_url":             "reward.sandbox_fusion.url",
 		"reward.path":                           "reward.custom_reward_function.path",
 		"reward.name":                           "reward.custom_reward_function.name",
 		"reward.reward_model.num_workers":       "reward.num_workers",
@@ -39,6 +40,9 @@ func legacyAdvice(key string) string {
 		"reward.custom_reward_function.weight":  "reward.reward_functions.<key>.weight",
 		"reward.custom_reward_function.kwargs":  "reward.custom_reward_function.reward_kwargs",
 		"reward.custom_reward_function.options": "reward.custom_reward_function.reward_kwargs",
+	}
+	if strings.HasPrefix(key, "reward.reward_kwargs.overlong_buffer_cfg.") {
+		return ""
 	}
 	for at, below := key, ""; ; {
 		if now, ok := moved[at]; ok {
@@ -52,11 +56,8 @@ func legacyAdvice(key string) string {
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
 	case "loop":
-		switch rest {
-		case "deterministic":
+		if rest == "deterministic" {
 			return "placement-independent results are not built yet; leave it out"
-		case "compute_timeout":
-			return "the edge POST /compute is not built yet; leave it out"
 		}
 	case "fabric":
 		return "scaling out over several machines has no settings yet; leave fabric out: one process does it all"
@@ -79,8 +80,10 @@ func legacyAdvice(key string) string {
 // verl-omni does, by the function's module in verl_omni.utils.reward_score.
 func replacements() map[string]string {
 	return map[string]string{
-		"genrm_ocr":            "ocr",
+		"genrm_ocr":            "genrm_ocr",
 		"jpeg_compressibility": "jpeg_compressibility",
+		"unified_reward":       "unified_reward",
+		"choice_reward":        "choice",
 	}
 }
 
@@ -111,25 +114,8 @@ func notBuilt(p string) (problem string, missing bool) {
 		return "", false
 	case "onnx":
 		return "ONNX models are not built yet" + listed, true
-	case "http", "https":
-		return "HTTP scorers are not built yet" + listed, true
 	}
 	return "no such kind of path" + listed, false
-}
-
-// noEngines is what is said of every key of a reward_model that is enabled.
-const noEngines = "reward-model engines are not built yet"
-
-func engineAdvice(key string) string {
-	switch key {
-	case "enable":
-		return noEngines + "; write false and name a built-in scorer, such as builtin://ocr, as the path of the reward function"
-	case "model_path":
-		return noEngines + "; leave it out: a built-in scorer brings its own model"
-	case "rollout.name":
-		return noEngines + " (neither vllm, sglang nor external); leave it out"
-	}
-	return noEngines + "; leave it out"
 }
 
 // secretName tells the names of options that hold secrets, by their words:

@@ -31,5 +31,6 @@
 // their sample, at most Config.BudgetBytes for each sample a worker holds.
 //
 // ToRGB and Resize are the same conversions for pictures that a scorer made
-// itself.
+// itself. EncodePNG and EncodeJPEG are the way out: a frame as a file, for a
+// scorer that asks another server.
 package media

@@ -79,7 +79,7 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		r.Outcome = Scored
 		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want}
 		if m.cfg.Single {
-			r.Pending.Column = m.fields[0].key
+			r.Pending.Column = m.fields[0].value()
 		}
 		return r
 	}

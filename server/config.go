@@ -47,9 +47,17 @@ type Config struct {
 	// SampleTimeout is the time from a request's arrival to the answer for its
 	// samples. Defaults to 110 s, because the pickle clients give up at 120 s.
 	SampleTimeout time.Duration
+	// ComputeTimeout is the same for /compute, whose clients give up at 60 s. Defaults
+	// to 55 s.
+	ComputeTimeout time.Duration
 	// MaxSampleTimeout bounds what a JSON request may ask for with deadline_ms.
 	// Defaults to 900 s.
 	MaxSampleTimeout time.Duration
+
+	// RouterTimeout bounds a request that is forwarded to an engine, with all its
+	// attempts, and RouterBytes the engine's answer. Default to 300 s and 16 MiB.
+	RouterTimeout time.Duration
+	RouterBytes   int64
 
 	// RememberFor is how long the answer to a body is kept for an identical one; at
 	// most RememberAnswers of them and RememberBytes in all. Default to 60 s, 1,024
@@ -83,6 +91,7 @@ func (c Config) WithDefaults() Config {
 		{&c.BodiesBytes, 1 << 30},
 		{&c.DiscardBytes, 256 << 20},
 		{&c.RememberBytes, 16 << 20},
+		{&c.RouterBytes, 16 << 20},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -108,7 +117,9 @@ func (c Config) WithDefaults() Config {
 		{&c.WriteTimeout, 30 * time.Second},
 		{&c.IdleTimeout, 120 * time.Second},
 		{&c.SampleTimeout, 110 * time.Second},
+		{&c.ComputeTimeout, 55 * time.Second},
 		{&c.MaxSampleTimeout, 900 * time.Second},
+		{&c.RouterTimeout, 300 * time.Second},
 		{&c.RememberFor, 60 * time.Second},
 		{&c.SelfTestEvery, 10 * time.Second},
 		{&c.SelfTestTimeout, 30 * time.Second},
@@ -138,7 +149,7 @@ func (c Config) Validate() error {
 	}
 	for name, n := range map[string]int64{
 		"pickle_bytes": c.PickleBytes, "json_bytes": c.JSONBytes, "bodies_bytes": c.BodiesBytes,
-		"discard_bytes": c.DiscardBytes, "remember_bytes": c.RememberBytes,
+		"discard_bytes": c.DiscardBytes, "remember_bytes": c.RememberBytes, "router_bytes": c.RouterBytes,
 		"batch_samples": int64(c.BatchSamples), "remember_answers": int64(c.RememberAnswers),
 		"max_conns": int64(c.MaxConns), "max_streams": int64(c.MaxStreams),
 	} {
@@ -152,6 +163,7 @@ func (c Config) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"discard_timeout": c.DiscardTimeout, "header_timeout": c.HeaderTimeout, "body_timeout": c.BodyTimeout,
 		"write_timeout": c.WriteTimeout, "idle_timeout": c.IdleTimeout, "sample_timeout": c.SampleTimeout,
+		"compute_timeout": c.ComputeTimeout, "router_timeout": c.RouterTimeout,
 		"remember_for": c.RememberFor, "self_test_every": c.SelfTestEvery, "self_test_timeout": c.SelfTestTimeout,
 	} {
 		if d <= 0 {

@@ -1,6 +1,13 @@
 package server
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
 
 // Joiner gives tests the joiner without HTTP around it.
 type Joiner struct{ j *joiner }
@@ -31,4 +38,49 @@ func ParseSamples(text []byte) (n int, err error) {
 		return 0, err
 	}
 	return len(p.batch.plans), p.finish()
+}
+
+// ReadProtocol runs the reader of a protocol's bodies and, where it takes one, the
+// writer of its answers: n samples that all got the score 0.5 or, where fail, none.
+func ReadProtocol(path string, text []byte, fail bool) (n int, out []byte, err error) {
+	s := &Server{cfg: Config{BatchSamples: 8}.WithDefaults(), profiles: []Profile{{}, {Name: "ocr"}}}
+	p := map[string]protocol{
+		"score": s.unirl(), "latent": s.latent(), "get_reward": s.openRLHF(), "compute": s.flowFactory(), "rm": s.slime(),
+	}[path]
+	b, f := p.read(&request{id: "r", body: &body{data: text}})
+	if f != nil {
+		return 0, nil, f
+	}
+	results := make([]*wire.Result, len(b.plans))
+	for i, pl := range b.plans {
+		half := 0.5
+		results[i] = &wire.Result{Outcome: rewards.Scored, RewardScore: &half, ExtraInfo: map[string]any{"acc": half}}
+		if fail || pl.refused != nil {
+			results[i] = rejected(pl)
+		}
+		if !json.Valid(orNull(pl.sample.GroundTruth)) || !json.Valid(orNull(pl.sample.ExtraInfo)) {
+			panic(fmt.Sprintf("sample %d: %q %q", i, pl.sample.GroundTruth, pl.sample.ExtraInfo))
+		}
+		_, _ = wire.Encode(pl.sample, wire.Options{}) // must not panic
+	}
+	a, f := b.answer(results)
+	if f != nil {
+		a = f.json()
+	}
+	return len(b.plans), a.body, nil
+}
+
+func orNull(text json.RawMessage) []byte {
+	if text == nil {
+		return []byte("null")
+	}
+	return text
+}
+
+// CheckCall runs the reader of routed requests.
+func CheckCall(text []byte) error {
+	if f := checkCall(text); f != nil {
+		return f
+	}
+	return nil
 }

@@ -26,6 +26,10 @@ type edge struct {
 	run string
 	// limit bounds a body; copies is how often its size is booked.
 	limit, copies int64
+	// query: the URL may name the reward as ?reward=.
+	query bool
+	// check refuses a request by its header, before its body is read; nil: none.
+	check func(*http.Request) *fault
 	// score turns a body into an answer. It releases the body as soon as nothing
 	// needs it any more; ctx ends when nobody waits.
 	score func(ctx context.Context, req *request) answer
@@ -36,7 +40,7 @@ type edge struct {
 // request is what score is given.
 type request struct {
 	id          string // names the flight, and begins the ids of its samples
-	profile     string // from the path; empty: the default or the body's own
+	profile     string // from the URL; empty: the default or the body's own
 	contentType string
 	body        *body
 	arrived     time.Time
@@ -55,12 +59,19 @@ func (s *Server) scoring(e edge) gin.HandlerFunc {
 			return
 		}
 		defer leave()
-		b, f := s.readBody(c, e.limit, e.copies)
+		name, f := asked(c, e.query)
+		if f == nil && e.check != nil {
+			f = e.check(c.Request)
+		}
+		var b *body
+		if f == nil {
+			b, f = s.readBody(c, e.limit, e.copies)
+		}
 		if f != nil {
 			s.refuse(c, f)
 			return
 		}
-		req := &request{id: newID(), profile: c.Param("name"), contentType: c.GetHeader("Content-Type"), body: b, arrived: arrived}
+		req := &request{id: newID(), profile: name, contentType: c.GetHeader("Content-Type"), body: b, arrived: arrived}
 		key := keyOf([]byte(e.run), []byte(req.profile), []byte(req.contentType), b.data)
 		a, begun, err := s.join.do(c.Request.Context(), key, func(ctx context.Context) answer { return s.fly(ctx, e, req) })
 		if !begun {

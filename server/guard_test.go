@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,11 @@ func tokenFile(t *testing.T, text string) string {
 func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 	t.Parallel()
 	file := tokenFile(t, "  "+secret+"\n")
-	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Config.TokenFile = file }})
+	s := newSite(t, siteOptions{server: func(o *server.Options) {
+		o.Config.TokenFile = file
+		o.Router = &engine{}
+	}})
+	require.Eventually(t, func() bool { return strings.Contains(string(s.get("/readyz").body), "true") }, patience, time.Millisecond)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+secret))
 	pic := pickled(t, "images", jpegs(1))
 	routes := []struct {
@@ -50,6 +55,21 @@ func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 		{http.MethodPost, "/scorers/picky", pic, true},
 		{http.MethodPost, "//", pic, true},
 		{http.MethodPost, "/v1/score", []byte(`{}`), true},
+		{http.MethodPost, "/score", []byte(`{"requests": []}`), true},
+		{http.MethodPost, "/get_reward", []byte(`{"query": []}`), true},
+		{http.MethodPost, "/get_reward/picky", []byte(`{"query": []}`), true},
+		{http.MethodPost, "/compute", []byte(`{"prompt": []}`), true},
+		{http.MethodPost, "/scorers/picky/compute", []byte(`{"prompt": []}`), true},
+		{http.MethodPost, "/rm", []byte(`[]`), true},
+		{http.MethodPost, "/rm//picky/", []byte(`[]`), true},
+		{http.MethodPost, "/v1/chat/completions", []byte(`{}`), true},
+		{http.MethodPost, "/v1/completions", []byte(`{}`), true},
+		{http.MethodPost, "/v1/embeddings", []byte(`{}`), true},
+		{http.MethodPost, "/classify", []byte(`{}`), true},
+		{http.MethodGet, "/v1/models", nil, true},
+		{http.MethodGet, "/health", nil, true},
+		{http.MethodGet, "/scorers/picky/health", nil, true},
+		{http.MethodGet, "/rewards", nil, true},
 		{http.MethodGet, "/", nil, true},
 		{http.MethodGet, "/v1/pending", nil, true},
 		{http.MethodGet, "/v1/workers", nil, true},
@@ -64,7 +84,7 @@ func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, r.StatusCode, "%s with %q", name, header)
 			assert.NotEmpty(t, r.Header.Get("WWW-Authenticate"), name)
 			assert.NotContains(t, string(r.body), secret)
-			if route.method == http.MethodPost && route.path != "/v1/score" {
+			if len(route.body) > 0 && route.body[0] == 0x80 { // a pickle
 				r.refused(t, http.StatusUnauthorized)
 			} else {
 				r.jsonError(t, http.StatusUnauthorized)

@@ -3,12 +3,14 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +43,7 @@ type site struct {
 
 	mu    sync.Mutex
 	seen  []*rewards.Sample // what the scorers were given, without media
+	looks []string          // what the media of the looks profile's samples were
 	calls map[string]int    // by profile
 
 	started   chan struct{} // one element when the slow scorer begins
@@ -77,6 +80,12 @@ func newSite(t *testing.T, o siteOptions) *site {
 		p := server.Profile{Name: name, Terms: []server.Term{{Key: "main", Weight: 1, Required: true}}}
 		if name == "geneval" {
 			p.Extra = []wire.ExtraKey{{Name: "strict_reward", Kind: rewards.Number}}
+		}
+		if name == "llava" {
+			p.Extra = []wire.ExtraKey{
+				{Name: "answer", Kind: rewards.String}, {Name: "precision", Kind: rewards.Number},
+				{Name: "recall", Kind: rewards.Number}, {Name: "f1", Kind: rewards.Number},
+			}
 		}
 		profiles = append(profiles, p)
 	}
@@ -170,6 +179,28 @@ func (s *site) scorers() map[string]rewards.Scorer {
 			}
 			return rewards.Score{Value: 1}, nil
 		}),
+		// Looks writes down what the media are.
+		"looks": rewards.ScorerFunc(func(_ context.Context, sample *rewards.Sample) (rewards.Score, error) {
+			text := make([]string, 0, len(sample.Media))
+			for _, m := range sample.Media {
+				text = append(text, fmt.Sprintf("%s %s %s %s %v %q", m.Kind, m.Encoding, m.Layout, m.DType, m.Shape, append([][]byte{m.Data}, m.Frames...)))
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.looks = append(s.looks, strings.Join(text, "; "))
+			return rewards.Score{Value: 0.25}, nil
+		}),
+		"extras": rewards.ScorerFunc(func(_ context.Context, sample *rewards.Sample) (rewards.Score, error) {
+			return rewards.Score{Value: float64(len(sample.Response)), Extra: map[string]any{
+				"zeta": 2.5, "alpha": int64(3), "flag": true, "text": "no number", "absent": nil,
+			}}, nil
+		}),
+		"llava": rewards.ScorerFunc(func(_ context.Context, sample *rewards.Sample) (rewards.Score, error) {
+			truth, _ := sample.Truth()
+			return rewards.Score{Value: 0.5, Extra: map[string]any{
+				"answer": "to " + sample.Prompt, "precision": 0.125, "recall": float64(len(truth)), "f1": 0.75,
+			}}, nil
+		}),
 		"panic": rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { panic("scorer") }),
 	}
 	for name, class := range errClass {
@@ -192,6 +223,13 @@ func (s *site) note(name string, sc rewards.Scorer) rewards.Scorer {
 		s.mu.Unlock()
 		return sc.Score(ctx, sample)
 	})
+}
+
+// succeed scores a sample, so that the worker of a test that only fails on purpose is
+// not taken out for seconds.
+func (s *site) succeed() {
+	s.t.Helper()
+	require.Equal(s.t, http.StatusOK, s.post("/rm/extras", fmt.Appendf(nil, `{"prompt": "", "response": %q}`, rand.Text())).StatusCode)
 }
 
 func (s *site) called(profile string) int {

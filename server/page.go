@@ -59,8 +59,13 @@ func (s *Server) page(c *gin.Context) {
 	if !strings.Contains(c.GetHeader("Accept"), "text/html") {
 		s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
 			"service": "rewardloop", "version": s.version,
-			"stream": "/v1/stream", "score": []string{"/v1/score", "/", "/scorers/{name}"},
-			"state":     []string{"/v1/pending", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz"},
+			"stream": "/v1/stream",
+			"score": []string{
+				"/v1/score", "/", "/scorers/{name}", "/score", "/latent", "/latent/{name}", "/get_reward", "/get_reward/{name}",
+				"/compute", "/scorers/{name}/compute", "/rm", "/rm/{name}",
+			},
+			"router":    append(routerPaths(), "/v1/models"),
+			"state":     []string{"/v1/pending", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz", "/health", "/rewards"},
 			"page":      "/ with Accept: text/html",
 			"in_flight": s.loop.InFlight(),
 		}))

@@ -21,6 +21,7 @@ import (
 //
 //	200 {"scores": [float…], "outputs": [float…]}            the same list twice, in the order of the images
 //	200 … and "rewards", "strict_rewards", "group_rewards", "group_strict_rewards" to a GenEval request
+//	200 {"outputs": [[str]], "scores": [[float]], …} to LLaVA's questions (llava.go)
 //	4xx, 503 {"error": str, "failed": [int…]}                "failed" holds the indices of samples without a score
 //
 // A sample without a score fails its batch, because a list of floats cannot say
@@ -54,13 +55,17 @@ func (s *Server) scorePickle(ctx context.Context, req *request) (answer, *fault)
 		return answer{}, f
 	}
 	out := &pickle.Dict{Items: []pickle.Pair{{Key: "scores", Value: scores}, {Key: "outputs", Value: scores}}}
-	if batch.geneval != nil {
-		if f := batch.geneval.complete(out, results, scores, profile); f != nil {
-			return answer{}, f
-		}
+	switch {
+	case batch.geneval != nil:
+		f = batch.geneval.complete(out, results, scores, profile)
+	case batch.llava != nil:
+		out, f = batch.llava.answer(results, scores)
+	}
+	if f != nil {
+		return answer{}, f
 	}
 	data, err := pickle.Encode(out)
-	if err != nil { // unreachable: finite floats and strings
+	if err != nil { // a reply that is not UTF-8
 		return answer{}, faultf(rewards.Internal, "the answer cannot be pickled: %v", err)
 	}
 	return answer{status: http.StatusOK, contentType: pickleType, body: data}, nil
@@ -106,6 +111,7 @@ func allScores(results []*wire.Result) ([]float64, *fault) {
 type pickleBatch struct {
 	plans   []plan
 	geneval *geneval // nil: not a GenEval request
+	llava   *llava   // nil: no questions
 }
 
 // readPickle decodes a body and makes its samples. The decoded value is let go
@@ -135,6 +141,9 @@ func (s *Server) readPickle(ctx context.Context, req *request, p *Profile) (*pic
 	if f != nil {
 		return nil, f
 	}
+	if in.queries != nil {
+		return s.readQuestions(req, in, media, p)
+	}
 	prompts, f := readPrompts(in.prompts, len(media))
 	if f != nil {
 		return nil, f
@@ -160,6 +169,7 @@ func (s *Server) readPickle(ctx context.Context, req *request, p *Profile) (*pic
 type pickleInput struct {
 	images, prompts, metadata pickle.Value
 	metaDatas, onlyStrict     pickle.Value // GenEval's
+	queries, answers          pickle.Value // LLaVA's
 }
 
 // splitKeys looks up the known keys. A key that nobody reads is an error: a scorer
@@ -177,15 +187,19 @@ func splitKeys(d *pickle.Dict) (in pickleInput, f *fault) {
 			in.metaDatas = it.Value
 		case "only_strict":
 			in.onlyStrict = it.Value
-		case "queries", "answers":
-			return in, faultf(rewards.UnknownReward,
-				"queries and answers ask LLaVA questions (ddpo-pytorch), which no reward here does; send images and prompts")
+		case "queries":
+			in.queries = it.Value
+		case "answers":
+			in.answers = it.Value
 		default:
-			return in, faultf(rewards.Malformed, "unknown key %q: want images, prompts, metadata, meta_datas, only_strict", clip(fmt.Sprint(key)))
+			return in, faultf(rewards.Malformed, "unknown key %q: want images, prompts, metadata, meta_datas, only_strict, queries, answers", clip(fmt.Sprint(key)))
 		}
 	}
 	if in.images == nil {
 		return in, faultf(rewards.Malformed, `no "images" in the request`)
+	}
+	if in.answers != nil && in.queries == nil {
+		return in, faultf(rewards.Malformed, `"answers" without "queries"`)
 	}
 	// deepgen sends GenEval's two keys inside metadata.
 	if m, ok := in.metadata.(*pickle.Dict); ok && in.metaDatas == nil {

@@ -59,7 +59,7 @@ func TestThePathsOfPickleClientsAreForgiving(t *testing.T) {
 	message, _ := s.post("/scorers/nobody", body).refused(t, http.StatusUnprocessableEntity)
 	assert.Contains(t, message, "nobody")
 	assert.Contains(t, message, "picky", "the known rewards are named")
-	for _, path := range []string{"/scorer/picky", "/scorers", "/scorers/", "/scorers/a/b", "/score"} {
+	for _, path := range []string{"/scorer/picky", "/scorers", "/scorers/", "/scorers/a/b", "/scoring"} {
 		s.post(path, body).refused(t, http.StatusNotFound)
 	}
 	assert.Equal(t, http.StatusMethodNotAllowed, s.get("/scorers/picky").StatusCode)
@@ -101,10 +101,11 @@ func TestPicklesOfEveryClientBecomeSamples(t *testing.T) {
 		s.post("/", pickled(t, "images", dictOf("source", pics, "edited", pics[1:]))).refused(t, http.StatusBadRequest)
 		s.post("/", pickled(t, "images", dictOf("edited", pics[1:]))).refused(t, http.StatusBadRequest)
 	})
-	t.Run("ddpo's questions are refused by name", func(t *testing.T) {
+	t.Run("ddpo's questions are refused by name where nothing answers them", func(t *testing.T) {
 		t.Parallel()
 		message, _ := s.post("/", pickled(t, "images", pics, "queries", []any{}, "answers", []any{})).refused(t, http.StatusUnprocessableEntity)
 		assert.Contains(t, message, "LLaVA")
+		assert.Contains(t, message, `["llava"]`, "who does is named")
 	})
 	t.Run("a key that nobody reads is refused", func(t *testing.T) {
 		t.Parallel()
@@ -165,6 +166,7 @@ func TestAFailedSampleFailsItsBatchWithAStatusThatTellsWhetherToRetry(t *testing
 		message, failed := s.post("/scorers/"+profile, pickled(t, "images", jpegs(3))).refused(t, status)
 		assert.Equal(t, []int64{0, 1, 2}, failed, profile)
 		assert.Contains(t, message, "3 of 3", profile)
+		s.succeed()
 	}
 	message, failed := s.post("/scorers/picky", pickled(t, "images", jpegs(3), "prompts", []string{"ok", "fail", "ok"})).refused(t, 422)
 	assert.Equal(t, []int64{1}, failed)

@@ -37,6 +37,25 @@ func (s *Server) routes() http.Handler {
 	r.POST(routeRoot, pickles)
 	r.POST(routeScorers+":name", pickles)
 	r.POST("/v1/score", s.scoring(s.jsonEdge()))
+	ways := s.ways()
+	for first, w := range ways {
+		r.POST(routeRoot+first, w.handler)
+		if w.named {
+			r.POST(routeRoot+first+"/:name", w.handler)
+		}
+	}
+	r.POST(routeScorers+":name/"+wayCompute, ways[wayCompute].handler)
+	for _, path := range []string{"/health", routeScorers + ":name/health"} {
+		r.GET(path, s.roster)
+		r.HEAD(path, s.roster)
+	}
+	r.GET("/rewards", s.rewardNames)
+
+	// The reward router.
+	for _, path := range routerPaths() {
+		r.POST(path, s.forward(path))
+	}
+	r.GET("/v1/models", s.forward("/v1/models"))
 
 	// State.
 	r.GET("/v1/pending", s.pending)
@@ -52,26 +71,53 @@ func (s *Server) routes() http.Handler {
 	r.HEAD(routeReady, s.ready)
 	r.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{})))
 
-	r.NoRoute(func(c *gin.Context) { s.noRoute(c, pickles) })
+	r.NoRoute(func(c *gin.Context) { s.noRoute(c, pickles, ways) })
 	r.NoMethod(func(c *gin.Context) {
 		s.refuse(c, &fault{status: http.StatusMethodNotAllowed, class: "method_not_allowed", message: "this path does not take a " + clip(c.Request.Method)})
 	})
 	return r
 }
 
-// noRoute answers paths that no route has. The URLs of pickle clients are written by
-// people and normalised by client libraries: "//" is "/", and "/scorers/ocr/" is
+// way is a protocol's handler.
+type way struct {
+	handler gin.HandlerFunc
+	named   bool // a reward's name may follow in the path
+}
+
+// wayCompute is the first part of Flow-Factory's path.
+const wayCompute = "compute"
+
+// ways are the protocols that answer in JSON, by the first part of their paths.
+func (s *Server) ways() map[string]way {
+	return map[string]way{
+		"score":      {s.scoring(s.speak(s.unirl())), false},
+		"latent":     {s.scoring(s.speak(s.latent())), true},
+		"get_reward": {s.scoring(s.speak(s.openRLHF())), true},
+		wayCompute:   {s.scoring(s.speak(s.flowFactory())), true},
+		"rm":         {s.scoring(s.speak(s.slime())), true},
+	}
+}
+
+// noRoute answers paths that no route has. The URLs of clients are written by people
+// and normalised by client libraries: "//" is "/", and "/scorers/ocr/" is
 // "/scorers/ocr".
-func (s *Server) noRoute(c *gin.Context, pickles gin.HandlerFunc) {
+func (s *Server) noRoute(c *gin.Context, pickles gin.HandlerFunc, ways map[string]way) {
 	path := c.Request.URL.Path
-	if name, ok := pickleProfile(path); ok && c.Request.Method == http.MethodPost {
-		c.Params = gin.Params{{Key: "name", Value: name}}
-		pickles(c)
-		return
+	if c.Request.Method == http.MethodPost {
+		if name, ok := pickleProfile(path); ok {
+			c.Params = gin.Params{{Key: "name", Value: name}}
+			pickles(c)
+			return
+		}
+		if w, name, ok := wayOf(path, ways); ok {
+			c.Params = gin.Params{{Key: "name", Value: name}}
+			w.handler(c)
+			return
+		}
 	}
 	s.refuse(c, &fault{
 		status: http.StatusNotFound, class: "not_found",
-		message: "nothing at " + clip(path) + ": pickles go to / or /scorers/{name}, JSON to /v1/score, websockets to /v1/stream",
+		message: "nothing at " + clip(path) + ": pickles go to / or /scorers/{name}, JSON to /v1/score, websockets to /v1/stream; GET / lists the others",
 	})
 }
 
@@ -87,11 +133,46 @@ func pickleProfile(path string) (name string, ok bool) {
 	return name, ok && name != "" && !strings.Contains(name, "/")
 }
 
+// wayOf finds a path's protocol, slashes aside, and the reward it names.
+func wayOf(path string, ways map[string]way) (w way, name string, ok bool) {
+	parts := parts(path)
+	switch len(parts) {
+	case 1:
+		w, ok = ways[parts[0]]
+	case 2:
+		w, ok = ways[parts[0]]
+		name, ok = parts[1], ok && w.named
+	case 3:
+		w, ok = ways[wayCompute]
+		name, ok = parts[1], ok && parts[0] == "scorers" && parts[2] == wayCompute
+	}
+	return w, name, ok
+}
+
+// parts are what stands between the slashes of a path.
+func parts(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
 // pickles reports whether a request speaks the pickle protocol, so that every
 // refusal is a pickle too: verl-omni's client fails on plain text in a way that ends
-// its retries.
+// its retries. A POST to a path that nobody knows counts as one: the pickle clients'
+// URLs are free text.
 func (s *Server) pickles(r *http.Request) bool {
-	return r.Method == http.MethodPost && !strings.HasPrefix(r.URL.Path, "/v1/")
+	if r.Method != http.MethodPost {
+		return false
+	}
+	parts := parts(r.URL.Path)
+	if len(parts) == 0 {
+		return true
+	}
+	switch parts[0] {
+	case "v1", "score", "latent", "get_reward", wayCompute, "rm", "classify", "health", "rewards":
+		return false
+	case "scorers":
+		return len(parts) < 3 || (parts[2] != wayCompute && parts[2] != "health")
+	}
+	return true
 }
 
 // profile looks up a reward by name.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
@@ -77,6 +78,10 @@ type Options struct {
 	Presence loop.Presence
 	// Profiles are the rewards, the default one among them.
 	Profiles []Profile
+	// Router sends what the reward router forwards to engines that serve models:
+	// /v1/chat/completions, /v1/completions, /v1/embeddings, /classify and /v1/models.
+	// Nil: those paths say that there is none.
+	Router outbound.Doer
 	// SelfTest scores a known picture and returns an error if the score is not the
 	// known one. It must end with its context. Nil: readiness asks for workers alone.
 	SelfTest func(ctx context.Context) error
@@ -96,6 +101,7 @@ type Server struct {
 	loop         Loop
 	presence     loop.Presence
 	profiles     []Profile
+	router       outbound.Doer // nil: no engines
 	gatherer     prometheus.Gatherer
 	log          *slog.Logger
 	version      string
@@ -117,12 +123,19 @@ type Server struct {
 	selfTest  *selfTest
 	admission gate // requests that wait for scores; closed by Drain
 	streams   gate
-	conns     atomic.Int64
+	// routed counts requests that wait for an engine. They are let in while the
+	// server drains: the scorers of samples in flight may be who asks.
+	routed gate
+	conns  atomic.Int64
 
 	mu       sync.Mutex
 	listener net.Listener  // guarded by mu
 	stopped  bool          // guarded by mu
 	served   chan struct{} // closed when Serve has returned; nil before Start; guarded by mu
+	// local is the reward router's own listener, localServed closed when it has ended;
+	// nil before ServeRouter; guarded by mu.
+	local       *http.Server
+	localServed chan struct{}
 }
 
 // New makes a server, reading the files that the configuration names. Start makes
@@ -144,7 +157,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, gatherer: o.Gatherer, log: o.Log,
+		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, router: o.Router, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams},
@@ -175,7 +188,7 @@ func New(o Options) (*Server, error) {
 		IdleTimeout:       cfg.IdleTimeout,
 		// From the header to the end of the answer; answers get WriteTimeout when
 		// they begin. Upgraded connections are not touched by either.
-		WriteTimeout:   cfg.BodyTimeout + cfg.MaxSampleTimeout + cfg.DiscardTimeout + 2*cfg.WriteTimeout,
+		WriteTimeout:   cfg.BodyTimeout + max(cfg.MaxSampleTimeout, cfg.RouterTimeout) + cfg.DiscardTimeout + 2*cfg.WriteTimeout,
 		MaxHeaderBytes: 64 << 10,
 		ConnState:      s.connState,
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -268,12 +281,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Unlock()
 	s.admission.close()
 	s.streams.close()
+	s.routed.close()
 
 	var faults []error
 	if err := s.http.Shutdown(ctx); err != nil {
 		faults = append(faults, fmt.Errorf("server: %d requests cut off: %w", s.admission.count(), err))
 		_ = s.http.Close()
 	}
+	faults = append(faults, s.stopLocal(ctx))
 	s.end()
 	if served != nil {
 		<-served
@@ -283,7 +298,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	for what, wait := range map[string]func(context.Context) error{
-		"requests": s.admission.wait, "streams": s.streams.wait, "flights": s.join.wait, "self-test": s.selfTest.wait,
+		"requests": s.admission.wait, "streams": s.streams.wait, "routed requests": s.routed.wait, "flights": s.join.wait, "self-test": s.selfTest.wait,
 	} {
 		if err := wait(last); err != nil {
 			faults = append(faults, fmt.Errorf("server: %s did not end: %w", what, err))

@@ -58,6 +58,10 @@ type Node struct {
 	sources  []*fabric.Source
 	server   *server.Server // nil with NoServer
 	test     *selfTest
+	// local is where functions in Python find the reward router, and its key; nil
+	// where none of them may ask. The server closes it once it serves it.
+	local    net.Listener
+	localKey string
 }
 
 // New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
@@ -77,9 +81,12 @@ func New(o Options) (*Node, error) {
 	for _, spec := range o.Scorers {
 		n.scorers.Registry.Register(spec)
 	}
-	n.metrics.MustRegister(devices{n.scorers})
-	if n.managers, err = config.BuildManagers(o.Config, n.scorers.Registry); err != nil {
+	n.metrics.MustRegister(devices{n.scorers}, asked{n.scorers.Engines})
+	if err = n.openRouter(); err != nil {
 		return nil, errors.Join(err, n.scorers.Close())
+	}
+	if n.managers, err = config.BuildManagers(n.cfg, n.scorers.Registry); err != nil {
+		return nil, errors.Join(err, n.closeRouter(), n.scorers.Close())
 	}
 	if m := n.managers[config.DefaultProfile]; m != nil {
 		n.managers[""] = m // a sample that names no reward means the default one
@@ -115,14 +122,21 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if err := n.startWorkers(ctx); err != nil {
 		return err
 	}
-	if n.noServer {
+	if n.noServer && n.local == nil {
 		return nil
 	}
 	n.server, err = server.New(server.Options{
 		Config: n.serverConfig(), Loop: n.Loop, Presence: n.fabric, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
-		SelfTest: n.SelfTest,
+		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(),
 	})
+	if err != nil || n.local == nil {
+		return err
+	}
+	err = n.server.ServeRouter(n.local, n.localKey)
+	if err == nil {
+		n.local = nil // the server's now
+	}
 	return err
 }
 
@@ -219,7 +233,7 @@ func (n *Node) serverConfig() server.Config {
 	return server.Config{
 		Listen: s.Listen, TokenFile: s.TokenFile, TLSCert: s.TLSCert, TLSKey: s.TLSKey, ClientCA: s.ClientCA,
 		PickleBytes: min(s.BodyBytes, pickleBytes), JSONBytes: s.BodyBytes, BodiesBytes: max(l.MaxBytes, 2*s.BodyBytes),
-		SampleTimeout: l.HTTPSampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
+		SampleTimeout: l.HTTPSampleTimeout, ComputeTimeout: l.ComputeTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		// A sample beyond message_bytes is read to its end and answered by name; only
 		// one far beyond costs its sender the connection.
 		Stream: wsconn.Config{MessageBytes: 4 * l.MessageBytes},
@@ -298,7 +312,7 @@ func (n *Node) closeScorers() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	return errors.Join(append(errs, n.scorers.Close())...)
+	return errors.Join(append(errs, n.closeRouter(), n.scorers.Close())...)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

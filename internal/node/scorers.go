@@ -1,12 +1,14 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
@@ -16,6 +18,7 @@ type Scorers struct {
 	Registry *rewards.Registry
 	Readers  *Readers
 	Python   *python.Functions
+	Engines  *Engines
 }
 
 // NewScorers fills the registry. A machine on which nothing reads text is fine as
@@ -25,8 +28,14 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(Python(cfg.Pool.Python))}
-	standard.Register(s.Registry, standard.Deps{Readers: readers, Python: s.Python})
+	engines, err := NewEngines(cfg)
+	if err != nil {
+		return nil, errors.Join(err, readers.Close())
+	}
+	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(Python(cfg.Pool.Python)), Engines: engines}
+	standard.Register(s.Registry, standard.Deps{
+		Readers: readers, Python: s.Python, Judges: judge.Deps{Clients: engines, Engines: engines}, Groups: engines,
+	})
 	return s, nil
 }
 
@@ -74,4 +83,4 @@ func (s *Scorers) Names() []rewards.Spec {
 
 // Close ends what the scorers share. The managers are closed before it: with them
 // end the hosts of Python functions.
-func (s *Scorers) Close() error { return s.Readers.Close() }
+func (s *Scorers) Close() error { return errors.Join(s.Engines.Close(), s.Readers.Close()) }

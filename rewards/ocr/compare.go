@@ -3,90 +3,102 @@ package ocr
 import (
 	"fmt"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
-	"golang.org/x/text/cases"
-	"golang.org/x/text/language"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/rewardloop/rewardloop/internal/pytext"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Match is how one read text compares with the target.
+// Match is how a read text compares with what was wanted.
 type Match struct {
 	// Value is the reward, 0 to 1: 1 − min(d, n)/n for a target of n code points
-	// and an edit distance d, with d = 0 where the substring rule applies.
+	// and an edit distance d, with d = 0 where the substring rule applies. Of several
+	// targets it is the mean weighted by n, which is 1 − Σ min(d, n)/Σ n.
 	Value float64
-	// Distance is the edit distance without the substring rule, at most Length.
+	// Distance is the edit distance without the substring rule, at most Length; of
+	// several targets the sum.
 	Distance int
-	// Length is the number of code points of the normalised target.
+	// Length is the number of code points of the normalised target, or of all.
 	Length int
 }
 
 // Text joins what was read the way the reference implementations do: line after
 // line without a separator, lines of confidence 0 left out.
-func Text(lines []Line) string {
-	var b strings.Builder
+func Text(lines []Line) string { return strings.Join(Options{}.counted(lines), "") }
+
+// counted are the texts of the lines that are confident enough.
+func (o Options) counted(lines []Line) []string {
+	texts := make([]string, 0, len(lines))
 	for _, l := range lines {
-		if l.Confidence > 0 {
-			b.WriteString(l.Text)
+		if l.Confidence > 0 && l.Confidence >= o.MinConf {
+			texts = append(texts, l.Text)
 		}
 	}
-	return b.String()
+	return texts
 }
 
 // Compare scores a text against the target. It fails with class BadInput on a
 // target that is empty after normalising, unless EmptyTarget says otherwise:
 // flow_grpo divides by zero there and loses the whole batch.
 func (o Options) Compare(target, text string) (Match, error) {
-	return o.compare(target, text, true)
+	return o.compare([]string{target}, []string{text}, o.Substring)
 }
 
-func (o Options) compare(target, text string, substring bool) (Match, error) {
-	target, text = o.normalise(target), o.normalise(text)
-	want := []rune(target)
-	n := len(want)
-	if n == 0 {
-		if o.EmptyTarget == failEmpty {
-			return Match{}, fmt.Errorf("%w: the target text is empty", rewards.BadInput)
+// CompareLines scores the lines of a picture against all targets. It fails like
+// Compare if nothing is left of any of them.
+func (o Options) CompareLines(targets []string, lines []Line) (Match, error) {
+	return o.compare(targets, o.counted(lines), o.Substring)
+}
+
+func (o Options) compare(targets, lines []string, substring bool) (Match, error) {
+	wanted, m, divisor := make([]string, len(targets)), Match{}, 0
+	for i, target := range targets {
+		wanted[i] = o.normalise(target)
+		n := utf8.RuneCountInString(wanted[i])
+		m.Length += n
+		if o.Denominator == rawTarget {
+			n = utf8.RuneCountInString(target)
 		}
-		if text == "" {
-			return Match{Value: 1}, nil
+		divisor += n
+	}
+	read := o.candidates(lines, m.Length)
+	if m.Length == 0 {
+		return o.nothingWanted(read.whole)
+	}
+	missing := 0
+	for _, target := range wanted {
+		d, n := read.distance(target)
+		m.Distance += d
+		if substring && n >= o.MinLenForSubstring && strings.Contains(read.whole, target) {
+			d = 0
 		}
-		return Match{}, nil
+		missing += d
 	}
-	m := Match{Length: n, Distance: Distance(want, head(text, 2*n), n)}
-	d := m.Distance
-	if substring && n >= o.MinLenForSubstring && strings.Contains(text, target) {
-		d = 0
-	}
-	m.Value = 1 - float64(d)/float64(n)
+	m.Value = 1 - float64(missing)/float64(divisor)
 	return m, nil
 }
 
-// head decodes at most limit+1 code points: whatever is longer than that is as
-// far from the target as can be.
-func head(s string, limit int) []rune {
-	rs := make([]rune, 0, min(len(s), limit+1))
-	for _, r := range s {
-		if rs = append(rs, r); len(rs) > limit {
-			break
-		}
+// nothingWanted is the match of an empty target.
+func (o Options) nothingWanted(read string) (Match, error) {
+	switch {
+	case o.EmptyTarget == fail:
+		return Match{}, fmt.Errorf("%w: the target text is empty", rewards.BadInput)
+	case o.EmptyTarget == met, o.EmptyTarget == matchEmpty && read == "":
+		return Match{Value: 1}, nil
 	}
-	return rs
+	return Match{}, nil
 }
 
-// normalise removes whitespace and lower-cases. Lower-casing is Python's
-// str.lower, which unlike strings.ToLower knows the final sigma and keeps the
-// dot of İ; a Caser is stateful, so each call has its own.
+// normalise removes what does not count, and lower-cases as Python's str.lower.
 func (o Options) normalise(s string) string {
 	if o.NFKC {
 		s = norm.NFKC.String(s)
 	}
 	if o.Whitespace == allSpace {
 		s = strings.Map(func(r rune) rune {
-			// Python's \s has U+001C to U+001F beside Unicode's White_Space.
-			if unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) {
+			if pytext.IsSpace(r) {
 				return -1
 			}
 			return r
@@ -94,8 +106,16 @@ func (o Options) normalise(s string) string {
 	} else {
 		s = strings.ReplaceAll(s, " ", "")
 	}
+	if o.IgnorePunct {
+		s = strings.Map(func(r rune) rune {
+			if '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+				return r
+			}
+			return -1
+		}, s)
+	}
 	if !o.CaseSensitive {
-		s = cases.Lower(language.Und).String(s)
+		s = pytext.Lower(s)
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package ocr
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,29 +13,68 @@ import (
 )
 
 // Options are the options of the scorer. A preset gives each its value; what is
-// set beside the preset overrides it.
+// set beside the preset overrides it. They fall into four questions: what is
+// wanted (TargetRule to EmptyTarget), how texts are made comparable (Whitespace to
+// FoldConfusions), what of the read text is compared, and how (MinConf to
+// Denominator), and which frames of a video count.
 type Options struct {
-	// Preset is "flow_grpo" (default), "flow_grpo_video" or "verl_omni".
+	// Preset is one of the names that Presets returns; "flow_grpo" is the default.
 	Preset string `json:"preset"`
 	ReaderOptions
-	// Whitespace says what is removed before the comparison: "space" (the ASCII
-	// space only, flow_grpo) or "all" (Python's \s, verl_omni).
-	Whitespace string `json:"whitespace"`
-	// CaseSensitive keeps upper and lower case apart; both presets lower-case.
-	CaseSensitive bool `json:"case_sensitive"`
-	// NFKC folds compatibility forms (full-width letters, ligatures) first; off in
-	// both presets, for nobody else does it.
-	NFKC bool `json:"nfkc"`
+
+	// TargetRule says which part of a text is wanted: "first_quoted" (what stands
+	// between the first two double quotes; one that is not closed takes the rest),
+	// "double_or_single" (unirl: the first span in double quotes that is closed and
+	// not empty, else the first in single quotes), or "every_quoted" (deepgen: all
+	// spans in double quotes that are closed and not empty).
+	TargetRule string `json:"target_rule"`
+	// NoTarget is what a sample without a quoted span means: "fail" (the default),
+	// "prompt" (the whole prompt is wanted: unirl, flow_factory) or "zero" (deepgen).
+	NoTarget string `json:"no_target"`
 	// BareGroundTruth takes a ground truth without quotes as the target (verl_omni).
 	BareGroundTruth bool `json:"bare_ground_truth"`
-	// EmptyTarget is what an empty target means: "fail" (flow_grpo divides by zero)
-	// or "match_empty" (verl_omni: 1 if nothing was read, else 0).
+	// EmptyTarget is what a target of which normalising leaves nothing means: "fail"
+	// (flow_grpo divides by zero), "match_empty" (verl_omni: 1 if nothing was read,
+	// else 0), "met" (cosmos, unirl: 1) or "zero" (deepgen).
 	EmptyTarget string `json:"empty_target"`
-	// MinLenForSubstring is the length in code points from which a target counts as
-	// met when the read text merely contains it. Both presets have 1. A higher one
-	// keeps one- and two-letter targets from being met by a picture full of text.
+
+	// Whitespace says what is removed before the comparison: "space" (the ASCII
+	// space only, flow_grpo) or "all" (Python's \s, verl_omni and deepgen).
+	Whitespace string `json:"whitespace"`
+	// IgnorePunct removes everything but the ASCII letters and digits (deepgen).
+	IgnorePunct bool `json:"ignore_punct"`
+	// CaseSensitive keeps upper and lower case apart (deepgen); all others lower-case.
+	CaseSensitive bool `json:"case_sensitive"`
+	// NFKC folds compatibility forms (full-width letters, ligatures) first; off in
+	// all presets, for nobody else does it.
+	NFKC bool `json:"nfkc"`
+	// FoldConfusions takes the smaller of two distances: of the texts, and of the
+	// texts with 0 read as o, 1, i and j as l, 5 as s and v as w (deepgen).
+	FoldConfusions bool `json:"fold_confusions"`
+
+	// MinConf leaves out lines of a confidence below it, 0 to 1. Lines of confidence
+	// 0 never count.
+	MinConf float64 `json:"min_conf"`
+	// Candidates says what the target is compared with: "whole" (all lines joined
+	// without a separator) or "ngrams" (deepgen: the closest of each line, of each
+	// run of up to NgramMax lines, joined, and of the whole).
+	Candidates string `json:"candidates"`
+	// NgramMax is the longest run of lines for "ngrams", 1 or more; 3.
+	NgramMax int `json:"ngram_max"`
+	// Substring lets a target that the read text contains count as met, whatever else
+	// was read. All presets but deepgen do.
+	Substring bool `json:"substring"`
+	// MinLenForSubstring is the length in code points from which Substring applies.
+	// All presets have 1. A higher one keeps one- and two-letter targets from being
+	// met by a picture full of text.
 	MinLenForSubstring int `json:"min_len_for_substring"`
-	// FrameInterval takes every nth frame of a video, the first one first; 4.
+	// Denominator is what the distance is divided by: the code points of the "target"
+	// after normalising, or of the "raw_target" as it stands in the prompt (cosmos;
+	// spaces count, so that a picture without text has more than 0).
+	Denominator string `json:"denominator"`
+
+	// FrameInterval takes every nth frame of a video, the first one first; 4, and 1
+	// for flow_factory.
 	FrameInterval int `json:"frame_interval"`
 	// Video says how frames become one value: "mean" (verl-omni; the default), or
 	// "positive_mean": the mean of the frames above 0, without the substring rule
@@ -93,36 +133,77 @@ type ReadersFunc func(o ReaderOptions) (TextReader, error)
 // Reader implements Readers.
 func (f ReadersFunc) Reader(o ReaderOptions) (TextReader, error) { return f(o) }
 
-// The presets and the values of the options that are words.
+// The presets.
 const (
 	FlowGRPO      = "flow_grpo"
 	FlowGRPOVideo = "flow_grpo_video"
 	VerlOmni      = "verl_omni"
-	spaceOnly     = "space"
-	allSpace      = "all"
-	failEmpty     = "fail"
-	matchEmpty    = "match_empty"
-	mean          = "mean"
-	positiveMean  = "positive_mean"
+	DeepGen       = "deepgen"
+	DeepGenOld    = "deepgen_old" // FlowGRPO by the name of its copy in deepgen_rl
+	Cosmos        = "cosmos"
+	UniRL         = "unirl"
+	FlowFactory   = "flow_factory"
 )
 
-// Preset returns the options of a preset by name.
+// The values of the options that are words.
+const (
+	firstQuoted    = "first_quoted"
+	doubleOrSingle = "double_or_single"
+	everyQuoted    = "every_quoted"
+
+	fail        = "fail"
+	zero        = "zero"
+	wholePrompt = "prompt"
+	matchEmpty  = "match_empty"
+	met         = "met"
+
+	spaceOnly = "space"
+	allSpace  = "all"
+
+	wholeText = "whole"
+	ngrams    = "ngrams"
+
+	normalisedTarget = "target"
+	rawTarget        = "raw_target"
+
+	mean         = "mean"
+	positiveMean = "positive_mean"
+)
+
+// Presets returns the names of the presets.
+func Presets() []string {
+	return []string{FlowGRPO, FlowGRPOVideo, VerlOmni, DeepGen, DeepGenOld, Cosmos, UniRL, FlowFactory}
+}
+
+// Preset returns the options of a preset by name; "" is FlowGRPO.
 func Preset(name string) (Options, error) {
 	o := Options{
-		Preset: FlowGRPO, Whitespace: spaceOnly, EmptyTarget: failEmpty,
-		MinLenForSubstring: 1, FrameInterval: 4, Video: mean, ReaderOptions: DefaultReader(),
+		Preset: cmp.Or(name, FlowGRPO), ReaderOptions: DefaultReader(),
+		TargetRule: firstQuoted, NoTarget: fail, EmptyTarget: fail,
+		Whitespace: spaceOnly,
+		Candidates: wholeText, NgramMax: 3, Substring: true, MinLenForSubstring: 1, Denominator: normalisedTarget,
+		FrameInterval: 4, Video: mean,
 	}
-	switch name {
-	case "", FlowGRPO:
-		return o, nil
+	switch o.Preset {
+	case FlowGRPO, DeepGenOld:
 	case FlowGRPOVideo:
-		o.Preset, o.Video = FlowGRPOVideo, positiveMean
-		return o, nil
+		o.Video = positiveMean
 	case VerlOmni:
-		o.Preset, o.Whitespace, o.BareGroundTruth, o.EmptyTarget = VerlOmni, allSpace, true, matchEmpty
-		return o, nil
+		o.Whitespace, o.BareGroundTruth, o.EmptyTarget = allSpace, true, matchEmpty
+	case DeepGen:
+		o.TargetRule, o.NoTarget, o.EmptyTarget = everyQuoted, zero, zero
+		o.Whitespace, o.IgnorePunct, o.CaseSensitive, o.FoldConfusions = allSpace, true, true, true
+		o.Candidates, o.Substring = ngrams, false
+	case Cosmos:
+		o.EmptyTarget, o.Denominator = met, rawTarget
+	case UniRL:
+		o.TargetRule, o.NoTarget, o.EmptyTarget = doubleOrSingle, wholePrompt, met
+	case FlowFactory:
+		o.NoTarget, o.FrameInterval = wholePrompt, 1
+	default:
+		return Options{}, fmt.Errorf("preset: %q is unknown, want one of %q", name, Presets())
 	}
-	return Options{}, fmt.Errorf("preset: %q is unknown, want %s, %s or %s", name, FlowGRPO, FlowGRPOVideo, VerlOmni)
+	return o, nil
 }
 
 // ParseOptions reads the options of the configuration: a JSON object or nothing.
@@ -154,8 +235,12 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want))
 		}
 	}
+	word("target_rule", o.TargetRule, firstQuoted, doubleOrSingle, everyQuoted)
+	word("no_target", o.NoTarget, fail, wholePrompt, zero)
+	word("empty_target", o.EmptyTarget, fail, matchEmpty, met, zero)
 	word("whitespace", o.Whitespace, spaceOnly, allSpace)
-	word("empty_target", o.EmptyTarget, failEmpty, matchEmpty)
+	word("candidates", o.Candidates, wholeText, ngrams)
+	word("denominator", o.Denominator, normalisedTarget, rawTarget)
 	word("video", o.Video, mean, positiveMean)
 	word("engine", o.Engine, EngineAuto, EnginePPOCR, EngineTesseract)
 	word("profile", o.Profile, ProfileRapidOCR, ProfilePaddle2)
@@ -172,6 +257,12 @@ func (o Options) Validate() error {
 	if o.MinLenForSubstring < 1 {
 		errs = append(errs, fmt.Errorf("min_len_for_substring: %d, want 1 or more", o.MinLenForSubstring))
 	}
+	if o.NgramMax < 1 || o.NgramMax > maxNgram {
+		errs = append(errs, fmt.Errorf("ngram_max: %d, want 1 to %d", o.NgramMax, maxNgram))
+	}
+	if o.MinConf < 0 || o.MinConf > 1 {
+		errs = append(errs, fmt.Errorf("min_conf: %v, want 0 to 1", o.MinConf))
+	}
 	return errors.Join(errs...)
 }
 
@@ -182,24 +273,4 @@ func validDevice(d string) bool {
 	n, ok := strings.CutPrefix(d, "cuda:")
 	_, err := strconv.ParseUint(n, 10, 8)
 	return ok && err == nil
-}
-
-func documentation() []rewards.Option {
-	return []rewards.Option{
-		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: flow_grpo, flow_grpo_video or verl_omni; gives the formula's options their defaults"},
-		{Name: "engine", Type: "string", Default: EngineAuto, Doc: "who reads: ppocr, tesseract, or auto: ppocr where its model and ONNX Runtime are here"},
-		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the PP-OCR model; rewardloop models list names them"},
-		{Name: "profile", Type: "string", Default: ProfileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
-		{Name: "mode", Type: "string", Default: ModeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},
-		{Name: "swap_rb", Type: "bool", Default: "false", Doc: "exchange red and blue, as flow_grpo does by giving PaddleOCR RGB arrays"},
-		{Name: "device", Type: "string", Default: DeviceCPU, Doc: "where the models run: cpu or cuda:<n>"},
-		{Name: "whitespace", Type: "string", Default: "space (verl_omni: all)", Doc: "what is removed before comparing: the ASCII space, or all whitespace"},
-		{Name: "case_sensitive", Type: "bool", Default: "false", Doc: "keep upper and lower case apart"},
-		{Name: "nfkc", Type: "bool", Default: "false", Doc: "fold full-width letters and other compatibility forms first"},
-		{Name: "bare_ground_truth", Type: "bool", Default: "false (verl_omni: true)", Doc: "a ground truth without double quotes is the target"},
-		{Name: "empty_target", Type: "string", Default: "fail (verl_omni: match_empty)", Doc: "an empty target fails the sample, or asks for a picture without text"},
-		{Name: "min_len_for_substring", Type: "int", Default: "1", Doc: "from this length on, a target that the read text contains counts as met"},
-		{Name: "frame_interval", Type: "int", Default: "4", Doc: "take every nth frame of a video"},
-		{Name: "video", Type: "string", Default: "mean (flow_grpo_video: positive_mean)", Doc: "mean of the frames, or positive_mean: of those above 0, without the substring rule"},
-	}
 }

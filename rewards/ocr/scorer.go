@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -57,7 +58,7 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 func Spec(readers Readers) rewards.Spec {
 	return rewards.Spec{
 		Name:    "ocr",
-		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni)",
+		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni, deepgen, cosmos, unirl, flow_factory)",
 		Options: documentation(),
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o, err := ParseOptions(raw)
@@ -78,7 +79,7 @@ func Spec(readers Readers) rewards.Spec {
 
 // ExtraFields declares distance (edit distance without the substring rule, at
 // most target_len; the mean over the frames of a video) and target_len (code
-// points of the normalised target).
+// points of the normalised target, or of all targets together).
 func (s *Scorer) ExtraFields() []rewards.Field {
 	return []rewards.Field{{Name: "distance", Kind: rewards.Number}, {Name: "target_len", Kind: rewards.Number}}
 }
@@ -94,17 +95,20 @@ func (s *Scorer) Warm(ctx context.Context) error {
 // Score reads the sample's first image or video. A frame that cannot be read
 // fails the sample: a picture that was not read is not a picture without text.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
-	target, err := s.options.Target(sample)
+	targets, err := s.options.Targets(sample)
 	if err != nil {
 		return rewards.Score{}, err
-	}
-	// Found out before the pixels are decoded and read.
-	if _, err := s.options.Compare(target, ""); err != nil {
-		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	m, err := sample.Visual()
 	if err != nil {
 		return rewards.Score{}, err
+	}
+	if len(targets) == 0 { // no_target: zero
+		return nothingAsked(), nil
+	}
+	// Found out before the pixels are decoded and read.
+	if _, err := s.options.CompareLines(targets, nil); err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	px, err := m.Pixels(ctx)
 	if err != nil {
@@ -124,11 +128,29 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	}
 	var t total
 	for i, lines := range read {
-		if err := s.add(&t, frames[i], lines, target, video); err != nil {
+		if err := s.add(&t, frames[i], lines, targets, video); err != nil {
 			return rewards.Score{}, fmt.Errorf("sample %q frame %d: %w", sample.ID, frames[i], err)
 		}
 	}
-	return t.score(target, video), nil
+	return t.score(s.wanted(targets), video), nil
+}
+
+// nothingAsked is the score of a sample whose prompt asks for no text, by
+// no_target: zero. The picture is not read.
+func nothingAsked() rewards.Score {
+	return rewards.Score{
+		Extra:   map[string]any{"distance": 0.0, "target_len": int64(0)},
+		Details: map[string]any{"targets": []string{}, "no_target": true},
+	}
+}
+
+// wanted is what the details hold of the targets: "target", or "targets" by the
+// rule that may give several.
+func (s *Scorer) wanted(targets []string) map[string]any {
+	if s.options.TargetRule == everyQuoted {
+		return map[string]any{"targets": targets}
+	}
+	return map[string]any{"target": targets[0]}
 }
 
 // every returns 0, n, 2n and so on below count.
@@ -170,10 +192,11 @@ func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([]
 }
 
 // add takes what was read in a frame into the sample's score.
-func (s *Scorer) add(t *total, frame int, lines []Line, target string, video bool) error {
+func (s *Scorer) add(t *total, frame int, lines []Line, targets []string, video bool) error {
 	positive := video && s.options.Video == positiveMean
-	text := Text(lines)
-	m, err := s.options.compare(target, text, !positive)
+	texts := s.options.counted(lines)
+	text := strings.Join(texts, "")
+	m, err := s.options.compare(targets, texts, s.options.Substring && !positive)
 	if err != nil {
 		return err
 	}
@@ -223,12 +246,11 @@ type total struct {
 	read     []Reading
 }
 
-func (t *total) score(target string, video bool) rewards.Score {
+func (t *total) score(details map[string]any, video bool) rewards.Score {
 	value := 0.0 // of positive_mean without a positive frame, as in the original
 	if t.counted > 0 {
 		value = t.value / float64(t.counted)
 	}
-	details := map[string]any{"target": target}
 	if video {
 		details["frames"] = t.read[:min(len(t.read), maxDetailFrames)]
 		details["frames_read"] = t.frames

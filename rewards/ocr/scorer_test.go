@@ -255,7 +255,7 @@ func TestAMegabyteOfTextIsScoredAtOnceAndCutInTheDetails(t *testing.T) {
 func TestWrongOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
-		`{"preset":"deepgen"}`: "preset",
+		`{"preset":"easyocr"}`: "preset",
 		`{"whitespace":"some","frame_interval":0,"video":"x","empty_target":"y","min_len_for_substring":0}`: "frame_interval: 0",
 		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`:                                   `device: "cuda:x"`,
 		`{"model":""}`:                   "model: is empty",

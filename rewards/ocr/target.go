@@ -2,49 +2,117 @@ package ocr
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// maxTarget bounds a target in code points: the distance takes at most
-// 2·maxTarget² steps, about 50 ms.
-const maxTarget = 4096
+// Bounds of what is wanted. The distance takes at most 2·maxTarget² steps, about
+// 50 ms, for all spans of a sample together.
+const (
+	maxTarget = 4096 // code points
+	maxSpans  = 64
+)
 
-// Target is the text a sample's picture should show, in this order: the first
-// double-quoted span of a ground truth that is a string; with BareGroundTruth
-// such a ground truth itself; the first double-quoted span of the prompt.
-//
-// A quote that is not closed takes the rest, as Python's split('"')[1] does; but
-// not in a bare ground truth, where it may be an inch mark.
+var (
+	doubleQuoted = regexp.MustCompile(`"([^"]+)"`)
+	singleQuoted = regexp.MustCompile(`'([^']+)'`)
+)
+
+// Target is the first of Targets, or "" where there is none.
 func (o Options) Target(s *rewards.Sample) (string, error) {
-	target, err := o.find(s)
-	if err != nil {
+	targets, err := o.Targets(s)
+	if err != nil || len(targets) == 0 {
 		return "", err
 	}
-	if n := len([]rune(target)); n > maxTarget {
-		return "", fmt.Errorf("%w: sample %q wants a text of %d characters, at most %d are compared", rewards.BadInput, s.ID, n, maxTarget)
-	}
-	return target, nil
+	return targets[0], nil
 }
 
-func (o Options) find(s *rewards.Sample) (string, error) {
+// Targets are the texts a sample's picture should show, by TargetRule, of the
+// first of these that has any: the ground truth, if it is a string (in double
+// quotes only: its apostrophes are no quotes); with BareGroundTruth such a ground
+// truth itself; the prompt; with NoTarget "prompt" the whole prompt. With NoTarget
+// "zero" there may be none, and no error. Only the rule every_quoted gives more
+// than one.
+//
+// By first_quoted a quote that is not closed takes the rest, as Python's
+// split('"')[1] does; but not in a bare ground truth, where it may be an inch mark.
+//
+// It fails with class BadInput where a target is wanted and not there, and beyond
+// the bounds of 64 spans and 4,096 code points.
+func (o Options) Targets(s *rewards.Sample) ([]string, error) {
+	targets, err := o.find(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(targets) > maxSpans {
+		return nil, fmt.Errorf("%w: sample %q wants %d texts, at most %d are compared", rewards.BadInput, s.ID, len(targets), maxSpans)
+	}
+	n := 0
+	for _, target := range targets {
+		n += utf8.RuneCountInString(target)
+	}
+	if n > maxTarget {
+		return nil, fmt.Errorf("%w: sample %q wants a text of %d characters, at most %d are compared", rewards.BadInput, s.ID, n, maxTarget)
+	}
+	return targets, nil
+}
+
+func (o Options) find(s *rewards.Sample) ([]string, error) {
 	truth, isText := s.Truth()
 	if isText {
-		parts := strings.SplitN(truth, `"`, 3)
-		if len(parts) == 3 || (len(parts) == 2 && !o.BareGroundTruth) {
-			return parts[1], nil
+		if spans := o.quoted(truth, o.BareGroundTruth); len(spans) > 0 {
+			return spans, nil
 		}
 		if o.BareGroundTruth {
-			return truth, nil
+			return []string{truth}, nil
 		}
 	}
-	if parts := strings.SplitN(s.Prompt, `"`, 3); len(parts) > 1 {
-		return parts[1], nil
+	if spans := o.quoted(s.Prompt, false); len(spans) > 0 {
+		return spans, nil
+	}
+	if o.TargetRule == doubleOrSingle {
+		if m := singleQuoted.FindStringSubmatch(s.Prompt); m != nil {
+			return m[1:], nil
+		}
+	}
+	// A sample without a prompt is a fault of the sender in every preset, and not a
+	// prompt that asks for nothing.
+	if s.Prompt != "" || isText {
+		switch {
+		case o.NoTarget == zero:
+			return nil, nil
+		case o.NoTarget == wholePrompt && s.Prompt != "":
+			return []string{s.Prompt}, nil
+		}
 	}
 	hint := ""
 	if isText {
 		hint = "; its ground_truth has no double quotes, bare_ground_truth: true would take it as it is"
 	}
-	return "", fmt.Errorf("%w: sample %q has no text between double quotes in ground_truth or prompt%s", rewards.BadInput, s.ID, hint)
+	return nil, fmt.Errorf("%w: sample %q has no text between double quotes in ground_truth or prompt%s", rewards.BadInput, s.ID, hint)
+}
+
+// quoted returns the double-quoted spans of a text by the rule. Closed asks for
+// the closing quote where the rule does not.
+func (o Options) quoted(text string, closed bool) []string {
+	switch o.TargetRule {
+	case everyQuoted:
+		var spans []string
+		for _, m := range doubleQuoted.FindAllStringSubmatch(text, maxSpans+1) {
+			spans = append(spans, m[1])
+		}
+		return spans
+	case doubleOrSingle:
+		if m := doubleQuoted.FindStringSubmatch(text); m != nil {
+			return m[1:]
+		}
+		return nil
+	}
+	if parts := strings.SplitN(text, `"`, 3); len(parts) == 3 || len(parts) == 2 && !closed {
+		return parts[1:2]
+	}
+	return nil
 }

@@ -5,8 +5,10 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
+	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/python"
+	"github.com/rewardloop/rewardloop/rewards/remote"
 	"github.com/rewardloop/rewardloop/rewards/text"
 )
 
@@ -20,6 +22,10 @@ type Deps struct {
 	// Python runs functions in Python; nil: with the defaults. The managers that use
 	// the functions close them.
 	Python *python.Functions
+	// Judges give the judges whom they ask.
+	Judges judge.Deps
+	// Groups give the scorers that ask other servers their way out.
+	Groups remote.Groups
 }
 
 // Register adds every scorer that ships to reg. It panics if one of the names is
@@ -30,7 +36,7 @@ func Register(reg *rewards.Registry, deps Deps) {
 		deps.Python = python.NewFunctions(python.Config{})
 	}
 	reg.Register(deps.Python.Spec())
-	for _, s := range slices.Concat(jpeg.Specs(), text.Specs()) {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), remote.Specs(deps.Groups)) {
 		reg.Register(s)
 	}
 }

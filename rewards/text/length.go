@@ -107,16 +107,11 @@ func newOverlong(o overlongOptions) (*scorer, error) {
 	return &scorer{
 		fields: []rewards.Field{{Name: "overlong", Kind: rewards.Bool}},
 		rate: func(_ context.Context, s *rewards.Sample, _ string) (rewards.Score, error) {
-			raw, err := extraInfo(s, o.LengthKey)
+			n, err := responseTokens(s, o.LengthKey)
 			if err != nil {
 				return rewards.Score{}, err
 			}
-			n, err := tokenCount(raw)
-			if err != nil {
-				return rewards.Score{}, bad(s, "%v in extra_info.%s: the penalty counts tokens, which only the trainer knows", err, o.LengthKey)
-			}
-			exceed := n - float64(o.MaxRespLen-o.OverlongBufferLen)
-			v := min(-exceed/float64(o.OverlongBufferLen)*o.PenaltyFactor, 0)
+			v := overlongPenalty(n, Overlong{MaxRespLen: o.MaxRespLen, BufferLen: o.OverlongBufferLen, PenaltyFactor: o.PenaltyFactor})
 			return rewards.Score{Value: v, Extra: map[string]any{"overlong": v < 0}}, nil
 		},
 	}, nil

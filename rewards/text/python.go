@@ -4,17 +4,19 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rewardloop/rewardloop/internal/pytext"
 )
 
-// What Python's str and re mean by whitespace, lower case, digit and word, where
-// Go's own notions differ. Compared over all code points with CPython 3.11.
+// What Python's str and re mean by whitespace, digit and word, where Go's own
+// notions differ (pytext has lower case). Compared over all code points with
+// CPython 3.11.
 
 // space is Python's \s for a pattern; Go's \s is ASCII and lacks \v.
 const space = `[\t-\r\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]`
 
-// isSpace is str.isspace of one character: Unicode's White_Space and the four
-// separators U+001C to U+001F.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
+// isSpace is str.isspace of one character.
+func isSpace(r rune) bool { return pytext.IsSpace(r) }
 
 // strip is str.strip().
 func strip(s string) string { return strings.TrimFunc(s, isSpace) }
@@ -22,53 +24,8 @@ func strip(s string) string { return strings.TrimFunc(s, isSpace) }
 // isWord is \w. Combining marks are not word characters.
 func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// lower is str.lower(). strings.ToLower loses the dot of İ and knows no final
-// sigma; golang.org/x/text/cases gives another sigma where a word ends at one of
-// its internal buffers.
-func lower(s string) string {
-	if !strings.ContainsAny(s, "İΣ") {
-		return strings.ToLower(s)
-	}
-	var b strings.Builder
-	b.Grow(len(s))
-	inWord := false // The last character that is not ignorable is cased.
-	for i, r := range s {
-		switch {
-		case r == 'İ':
-			b.WriteString("i\u0307")
-		case r == 'Σ' && inWord && !beginsCased(s[i+len("Σ"):]):
-			b.WriteRune('ς')
-		default:
-			b.WriteRune(unicode.ToLower(r))
-		}
-		if !isIgnorable(r) {
-			inWord = isCased(r)
-		}
-	}
-	return b.String()
-}
-
-// beginsCased reports whether a cased character follows, ignorable ones aside.
-func beginsCased(s string) bool {
-	for _, r := range s {
-		if !isIgnorable(r) {
-			return isCased(r)
-		}
-	}
-	return false
-}
-
-// isCased is Unicode's property Cased.
-func isCased(r rune) bool {
-	return unicode.In(r, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Uppercase, unicode.Other_Lowercase)
-}
-
-// isIgnorable is Unicode's property Case_Ignorable: marks, modifiers, and what may
-// stand in the middle of a word.
-func isIgnorable(r rune) bool {
-	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
-		strings.ContainsRune("'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
-}
+// lower is str.lower().
+func lower(s string) string { return pytext.Lower(s) }
 
 // tail is s[-n:], the last n code points.
 func tail(s string, n int) string {

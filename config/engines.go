@@ -1,0 +1,275 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Engine is a group of servers that answer alike, such as the replicas of a vLLM.
+// Judges ask it, and the reward router forwards to it.
+type Engine struct {
+	Name string
+	// URLs are where its servers listen, without the /v1 of OpenAI's paths.
+	URLs []string
+	// Model is what requests name as their model.
+	Model string
+	// KeyFile holds what is sent as Authorization: Bearer; "": nothing is.
+	KeyFile string
+	// Concurrency is how many requests are in flight at a time, all servers together.
+	Concurrency int
+	// RequestsPerMinute and TokensPerMinute bound what is sent; 0: no bound.
+	RequestsPerMinute, TokensPerMinute int
+	// Timeout bounds one request, Attempts how often one is sent.
+	Timeout  time.Duration
+	Attempts int
+	// CacheBytes bounds the answers that are remembered; 0: none.
+	CacheBytes int64
+	// PromptPrice and CompletionPrice are what a million tokens cost, for the metrics.
+	PromptPrice, CompletionPrice float64
+	Place                        Place
+}
+
+// newEngine has the defaults of every setting.
+func newEngine(name string) *Engine {
+	return &Engine{Name: name, Concurrency: 256, Timeout: 2 * time.Minute, Attempts: 3, CacheBytes: 64 << 20}
+}
+
+// settings is the table of an engine's settings besides base_urls and model.
+func (e *Engine) settings() []setting {
+	return []setting{
+		text("key_file", &e.KeyFile, "File with the key that is sent as Authorization: Bearer."),
+		integer("concurrency", &e.Concurrency, 1, 65536, "Requests in flight, all servers together."),
+		integer("requests_per_minute", &e.RequestsPerMinute, 0, math.MaxInt32, "Requests that are sent in a minute. 0: no bound."),
+		integer("tokens_per_minute", &e.TokensPerMinute, 0, math.MaxInt32, "Tokens that are sent and asked for in a minute. 0: no bound."),
+		period("timeout", &e.Timeout, time.Millisecond, "One request; the term's timeout bounds all of them."),
+		integer("attempts", &e.Attempts, 1, 100, "How often a request is sent that fails with what may pass."),
+		size("cache_bytes", &e.CacheBytes, 0, "Answers that are remembered by model, text, pictures and parameters. 0: none."),
+		price("prompt_price", &e.PromptPrice, "What a million tokens of requests cost, for the metrics."),
+		price("completion_price", &e.CompletionPrice, "What a million tokens of answers cost."),
+	}
+}
+
+func price(key string, p *float64, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if x, ok := r.number(v); ok {
+				if x < 0 {
+					r.fault(v, "want 0 or more, got %v", x)
+					return
+				}
+				*p = x
+			}
+		},
+		func() string { return fmt.Sprint(*p) },
+	}
+}
+
+// engineKeys are the names of Engine.settings.
+func engineKeys() []string {
+	var out []string
+	for _, s := range newEngine("").settings() {
+		out = append(out, s.key)
+	}
+	return out
+}
+
+// engineSettings reads what the table names.
+func (r *reader) engineSettings(o *object, e *Engine) {
+	for _, s := range e.settings() {
+		if v, ok := o.take(s.key); ok && !v.null() {
+			s.decode(r, v)
+		}
+	}
+}
+
+// engines reads the section engines.
+func (r *reader) engines(c *Config, v value) {
+	for _, entry := range r.mapping(v).rest() {
+		if !profileName().MatchString(entry.name) || strings.HasPrefix(entry.name, rewardModelEngine) {
+			r.fault(entry.value, "%q cannot name an engine: want letters, digits, dots, dashes and underscores, and not %s, which is reward.reward_model's",
+				shorten(entry.name), rewardModelEngine)
+			continue
+		}
+		o := r.mapping(entry.value)
+		e := newEngine(entry.name)
+		e.Place = r.place(entry.key)
+		if urls, ok := o.take("base_urls"); ok {
+			e.URLs = r.addresses(urls)
+		} else {
+			r.fault(entry.value, "has no base_urls: write the addresses of its servers, such as [http://127.0.0.1:8000]")
+		}
+		if model, ok := o.take("model"); ok && !model.null() {
+			e.Model, _ = r.text(model)
+		}
+		if e.Model == "" {
+			r.fault(entry.value, "has no model: write the name that its servers know it by")
+		}
+		r.engineSettings(o, e)
+		o.refuseRest(append(engineKeys(), "base_urls", "model"))
+		c.Engines[e.Name] = e
+	}
+}
+
+// addresses reads base_urls.
+func (r *reader) addresses(v value) []string {
+	var out []string
+	for _, item := range r.list(v) {
+		if s, ok := r.text(item); ok {
+			if fixed, ok := r.address(item, s); ok {
+				out = append(out, fixed)
+			}
+		}
+	}
+	if len(out) == 0 && v.node != nil {
+		r.fault(v, "want the addresses of servers, such as [http://127.0.0.1:8000]")
+	}
+	return out
+}
+
+// address checks one base URL and takes the /v1 off, which the paths bring.
+func (r *reader) address(v value, s string) (string, bool) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		r.fault(v, "want an address such as http://127.0.0.1:8000, got %q", shorten(redacted(s)))
+		return "", false
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	return u.String(), true
+}
+
+// redacted is an address without its password.
+func redacted(s string) string {
+	if u, err := url.Parse(s); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return s
+}
+
+// rewardModelEngine names the engine of reward.reward_model; that of a further
+// profile is rewardModelEngine + "." + the profile.
+const rewardModelEngine = "reward_model"
+
+func engineOf(profile string) string {
+	if profile == DefaultProfile {
+		return rewardModelEngine
+	}
+	return rewardModelEngine + "." + profile
+}
+
+// startAdvice says how to start what cannot be started here.
+func startAdvice(name string, model string) string {
+	if model == "" {
+		model = "MODEL"
+	}
+	start := "`vllm serve " + model + " --port 8000`"
+	if name == "sglang" {
+		start = "`python -m sglang.launch_server --model-path " + model + " --port 8000`"
+	}
+	return "engines are not started here yet: start it yourself, such as with " + start +
+		", then write external here and +reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000]"
+}
+
+// rewardModel reads reward_model. Switched off, which is its default, it has no
+// effect; switched on, it names engines that run already.
+func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
+	v, ok := parent.take("reward_model")
+	if !ok || v.null() {
+		return
+	}
+	o := r.mapping(v)
+	enabled := false
+	if v, ok := o.take("enable"); ok && !v.null() {
+		enabled, _ = r.boolean(v)
+	}
+	e := newEngine(engineOf(p.Name))
+	e.Place = r.place(v.node)
+	model, hasModel := o.take("model_path")
+	if hasModel && !model.null() {
+		e.Model, _ = r.text(model)
+		r.unless(enabled, model)
+	}
+	rollout, hasRollout := o.take("rollout")
+	if hasRollout {
+		r.rollout(e, r.mapping(rollout), enabled)
+	}
+	for _, entry := range o.rest() {
+		r.withoutEffect(entry, entry.name, rewardModelKeys(), enabled)
+	}
+	if !enabled {
+		return
+	}
+	switch {
+	case r.incomplete:
+	case len(e.URLs) == 0:
+		if !r.faulty(v.path + ".rollout") {
+			r.fault(v, "is enabled and names no engine: write rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000]")
+		}
+	case e.Model == "":
+		r.fault(v, "is enabled and has no model_path: write the name that the engine knows its model by")
+	}
+	c.Engines[e.Name] = e
+	p.Engine = e.Name
+}
+
+// faulty reports whether a key or one below it has a fault already.
+func (r *reader) faulty(path string) bool {
+	return slices.ContainsFunc(r.faults, func(f Fault) bool { return f.Key == path || strings.HasPrefix(f.Key, path+".") })
+}
+
+// rollout reads reward_model.rollout.
+func (r *reader) rollout(e *Engine, o *object, enabled bool) {
+	if v, ok := o.take("name"); ok && !v.null() && v.node.Value != "???" {
+		if name, ok := r.choice(v, []string{"external", "vllm", "sglang"}); ok && enabled && name != "external" {
+			r.fault(v, "%s", startAdvice(name, e.Model))
+		} else if ok {
+			r.unless(enabled, v)
+		}
+	}
+	if v, ok := o.take("base_urls"); ok && !v.null() {
+		e.URLs = r.addresses(v)
+		r.unless(enabled, v)
+	}
+	if enabled {
+		r.engineSettings(o, e)
+	}
+	for _, entry := range o.rest() {
+		r.withoutEffect(entry, entry.name, rolloutKeys(), enabled)
+	}
+}
+
+// unless notes a value that has no effect because the reward model is off.
+func (r *reader) unless(enabled bool, v value) {
+	if !enabled {
+		r.note(v, "has no effect: reward_model is off")
+	}
+}
+
+// withoutEffect reads a key of verl's that says how an engine is started.
+func (r *reader) withoutEffect(e entry, name string, known keys, enabled bool) {
+	switch {
+	case !slices.Contains(known.names(), name):
+		r.refuse(e, known.visible())
+		return
+	case name == "_target_":
+		return
+	case name == "n_gpus_per_node", name == "nnodes":
+		r.integer(e.value, 0, math.MaxInt32)
+	case name == "enable_resource_pool":
+		r.boolean(e.value)
+	}
+	switch {
+	case e.null():
+	case enabled:
+		r.note(e.value, "has no effect: the engine runs already, with what it was started with")
+	default:
+		r.note(e.value, "has no effect: reward_model is off")
+	}
+}
+
+// EngineNames are the names of the engines, in order.
+func (c *Config) EngineNames() []string { return slices.Sorted(maps.Keys(c.Engines)) }

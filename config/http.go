@@ -1,0 +1,49 @@
+package config
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// HTTPScorer is the scorer in the registry that asks another server.
+const HTTPScorer = "http"
+
+// isHTTP reports whether a path is the address of another server.
+func isHTTP(p string) bool {
+	scheme, _, ok := strings.Cut(p, "://")
+	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
+// httpPath reads the address of another server. How it is asked, its options say.
+func (r *reader) httpPath(t *TermConfig, pathValue, nameValue value) {
+	t.Scorer = HTTPScorer
+	u, err := url.Parse(t.Path)
+	switch {
+	case err != nil || u.Host == "":
+		r.fault(pathValue, "want an address such as http://127.0.0.1:18082, got %q", shorten(redacted(t.Path)))
+		return
+	case u.Fragment != "":
+		r.fault(pathValue, "an address has no part after #")
+	}
+	t.shownPath = redacted(t.Path)
+	if text, ok := r.written[pathValue.node]; ok {
+		t.shownPath = text
+	}
+	if !nameValue.null() {
+		r.fault(nameValue, "%s holds no function; leave name out", t.shownPath)
+	}
+}
+
+// httpOptions are the options of a term that asks another server, its address among them.
+func (t TermConfig) httpOptions() json.RawMessage {
+	all := map[string]json.RawMessage{}
+	if t.Options != nil && json.Unmarshal(t.Options, &all) != nil {
+		return t.Options // unreachable: encode made it
+	}
+	if _, given := all["url"]; given {
+		return t.Options // the scorer names the fault
+	}
+	all["url"] = encode(t.Path)
+	return encode(all)
+}

@@ -1,0 +1,67 @@
+package chat
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Config holds what is the same for all questions of a Client.
+type Config struct {
+	// Model is asked where a Request names none.
+	Model string
+	// CacheEntries bounds the answers remembered, the least recently used go first.
+	// Negative: none is remembered. Defaults to 4,096.
+	CacheEntries int
+	// CacheBytes bounds their size in bytes: text, log probabilities and 256 for each
+	// entry. Defaults to 64 MiB.
+	CacheBytes int64
+	// CacheSampled remembers and shares questions drawn at random, too. Equal
+	// pictures then get equal rewards in a run, and the noise of the judge is frozen.
+	CacheSampled bool
+	// MaxRequestBytes bounds a request, pictures in base64 included. Defaults to 64 MiB.
+	MaxRequestBytes int64
+	// MaxAnswerBytes bounds an answer. Defaults to 16 MiB: 4,096 tokens with 20 log
+	// probabilities each take about 9.
+	MaxAnswerBytes int64
+	// ImageTokens is what a picture is booked with in a limit of tokens per minute,
+	// until the engine says what it took. Defaults to 1,000, about a picture of
+	// 1,024 × 1,024 with 28-pixel patches.
+	ImageTokens int
+	// PromptPrice and CompletionPrice are per million tokens, in any currency.
+	// Default to 0.
+	PromptPrice, CompletionPrice float64
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.CacheEntries = cmp.Or(c.CacheEntries, 4096)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, 64<<20)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, 16<<20)
+	c.ImageTokens = cmp.Or(c.ImageTokens, 1000)
+	return c
+}
+
+// Validate names everything that is wrong with a configuration that has its defaults.
+func (c Config) Validate() error {
+	var errs []error
+	positive := func(name string, v int64) {
+		if v < 1 {
+			errs = append(errs, fmt.Errorf("%s: %d, want 1 or more", name, v))
+		}
+	}
+	positive("cache_bytes", c.CacheBytes)
+	positive("max_request_bytes", c.MaxRequestBytes)
+	positive("max_answer_bytes", c.MaxAnswerBytes)
+	positive("image_tokens", int64(c.ImageTokens))
+	price := func(name string, v float64) {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			errs = append(errs, fmt.Errorf("%s: %v, want 0 or more per million tokens", name, v))
+		}
+	}
+	price("prompt_price", c.PromptPrice)
+	price("completion_price", c.CompletionPrice)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,204 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/judge"
+	"github.com/rewardloop/rewardloop/rewards/remote"
+)
+
+// Engines are all that is asked by HTTP: the configuration's engines, which judges
+// and the reward router share, and the servers that scorers name themselves. Nothing
+// connects before the first question.
+type Engines struct {
+	transport *outbound.Transport
+	engines   []engine // in the order of their names, reward_model's first
+
+	mu    sync.Mutex
+	chats map[judge.Endpoint]*chat.Client // guarded by mu; by engine and model
+}
+
+// engine is one of the configuration.
+type engine struct {
+	cfg   *config.Engine
+	group *outbound.Group
+}
+
+var (
+	_ judge.Clients = (*Engines)(nil)
+	_ judge.Engines = (*Engines)(nil)
+	_ remote.Groups = (*Engines)(nil)
+)
+
+// NewEngines makes the groups of the configuration's engines, or says everything that
+// is wrong with them.
+func NewEngines(c *config.Config) (*Engines, error) {
+	o := c.Outbound
+	transport, err := outbound.NewTransport(outbound.Policy{Allow: o.Allow, Proxy: o.Proxy, CAFile: o.CAFile})
+	if err != nil {
+		return nil, fmt.Errorf("the section outbound: %w", err)
+	}
+	e := &Engines{transport: transport, chats: map[judge.Endpoint]*chat.Client{}}
+	var faults []error
+	for _, name := range c.EngineNames() {
+		cfg := c.Engines[name]
+		group, err := transport.Group(outbound.GroupConfig{
+			Name: name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
+			RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
+			MaxBytes: engineAnswer,
+		})
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
+			continue
+		}
+		e.engines = append(e.engines, engine{cfg, group})
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	slices.SortStableFunc(e.engines, func(a, b engine) int { return cmp.Compare(rank(a), rank(b)) })
+	return e, nil
+}
+
+// engineAnswer bounds an answer: 4,096 tokens with 20 log probabilities each take 9 MB.
+const engineAnswer = 16 << 20
+
+// rank puts the engines of reward models before the others.
+func rank(e engine) int {
+	if strings.HasPrefix(e.cfg.Name, "reward_model") {
+		return 0
+	}
+	return 1
+}
+
+// find looks up an engine by its name; "" is reward_model's.
+func (e *Engines) find(name string) (engine, error) {
+	name = cmp.Or(name, "reward_model")
+	for _, x := range e.engines {
+		if x.cfg.Name == name {
+			return x, nil
+		}
+	}
+	known := make([]string, 0, len(e.engines))
+	for _, x := range e.engines {
+		known = append(known, x.cfg.Name)
+	}
+	if len(known) == 0 {
+		return engine{}, fmt.Errorf("there is no engine %q: write reward_model with enable: true, model_path and rollout: {name: external, base_urls: […]}, "+
+			"or a section engines with engines.%s.base_urls and .model", name, name)
+	}
+	return engine{}, fmt.Errorf("there is no engine %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// Client implements judge.Clients: one client, with one memory, for each engine and model.
+func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
+	x, err := e.find(at.Engine)
+	if err != nil {
+		return nil, err
+	}
+	at = judge.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.chats[at]; c != nil {
+		return c, nil
+	}
+	cfg := chat.Config{
+		Model: at.Model, CacheBytes: x.cfg.CacheBytes, MaxAnswerBytes: engineAnswer,
+		PromptPrice: x.cfg.PromptPrice, CompletionPrice: x.cfg.CompletionPrice,
+	}
+	if cfg.CacheBytes == 0 {
+		cfg.CacheEntries = -1
+	}
+	c, err := chat.New(cfg, x.group)
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", x.cfg.Name, err)
+	}
+	e.chats[at] = c
+	return c, nil
+}
+
+// Engine implements judge.Engines.
+func (e *Engines) Engine(at judge.Endpoint) (outbound.Doer, string, error) {
+	x, err := e.find(at.Engine)
+	if err != nil {
+		return nil, "", err
+	}
+	return x.group, cmp.Or(at.Model, x.cfg.Model), nil
+}
+
+// Group implements remote.Groups.
+func (e *Engines) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
+	return e.transport.Group(outbound.GroupConfig{
+		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
+	})
+}
+
+// Router is the reward router's way to the engines; nil where there is none.
+func (e *Engines) Router() outbound.Doer {
+	if len(e.engines) == 0 {
+		return nil
+	}
+	return router{e.engines}
+}
+
+// chatStats are the counters of the judges' clients.
+func (e *Engines) chatStats() map[judge.Endpoint]chat.Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make(map[judge.Endpoint]chat.Stats, len(e.chats))
+	for at, c := range e.chats {
+		out[at] = c.Stats()
+	}
+	return out
+}
+
+// Close ends the questions under way and the connections.
+func (e *Engines) Close() error {
+	e.mu.Lock()
+	chats := e.chats
+	e.chats = map[judge.Endpoint]*chat.Client{}
+	e.mu.Unlock()
+	var errs []error
+	for _, c := range chats {
+		errs = append(errs, c.Close())
+	}
+	e.transport.Close()
+	return errors.Join(errs...)
+}
+
+// router hands a call to the engine whose model it names.
+type router struct{ engines []engine }
+
+// Do implements outbound.Doer. A call that names no model goes to the first engine, one
+// that names an unknown one to the only engine, which knows best what it serves.
+func (r router) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, error) {
+	var asked struct {
+		Model string `json:"model"`
+	}
+	if len(c.Body) > 0 {
+		// Whatever else is in it is the engine's to judge.
+		_ = json.Unmarshal(c.Body, &asked)
+	}
+	if asked.Model == "" || len(r.engines) == 1 {
+		return r.engines[0].group.Do(ctx, c)
+	}
+	known := make([]string, len(r.engines))
+	for i, e := range r.engines {
+		if e.cfg.Model == asked.Model {
+			return e.group.Do(ctx, c)
+		}
+		known[i] = e.cfg.Model
+	}
+	return nil, fmt.Errorf("%w: no engine serves the model %.200q; known are %s", rewards.BadInput, asked.Model, strings.Join(slices.Compact(known), ", "))
+}

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+
+	"github.com/rewardloop/rewardloop/config"
+)
+
+// openRouter opens the port where functions in Python find the reward router, and
+// writes its address into the configuration. The port must be known before they are
+// made; it is served with the edge, whatever that listens on and asks for. The
+// address holds a key that lives as long as this process.
+func (n *Node) openRouter() error {
+	if !asksRouter(n.cfg) {
+		return nil
+	}
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("the reward router's port: %w", err)
+	}
+	n.local, n.localKey = ln, rand.Text()
+	cfg := *n.cfg // whoever made it may use it again
+	cfg.RouterAddress = "rewardloop:" + n.localKey + "@" + ln.Addr().String()
+	n.cfg = &cfg
+	return nil
+}
+
+// asksRouter reports whether a function in Python has a reward model beside it.
+func asksRouter(c *config.Config) bool {
+	for _, p := range c.Profiles {
+		for _, t := range p.Terms {
+			if p.Engine != "" && t.Scorer == config.PythonScorer {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// closeRouter closes a port that nobody serves yet.
+func (n *Node) closeRouter() error {
+	if n.local == nil {
+		return nil
+	}
+	ln := n.local
+	n.local = nil
+	return ln.Close()
+}

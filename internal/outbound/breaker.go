@@ -1,0 +1,91 @@
+package outbound
+
+import "time"
+
+// State is that of an endpoint's breaker.
+type State string
+
+// The states.
+const (
+	// Closed: the endpoint is in service.
+	Closed State = "closed"
+	// Open: it is left alone until a probe is due.
+	Open State = "open"
+	// HalfOpen: one request is under way to find out.
+	HalfOpen State = "half_open"
+)
+
+// verdict is what an attempt says of the endpoint's health.
+type verdict int
+
+const (
+	unknown verdict = iota // The caller left, or the attempt never got there.
+	alive                  // It answered, if only that the request was wrong.
+	ill
+)
+
+// breaker keeps requests from an endpoint that fails. It has no lock and no clock;
+// the group's mutex guards it.
+type breaker struct {
+	after    int           // Failures in a row that open it.
+	min, max time.Duration // The pause before a probe.
+
+	state State
+	row   int           // Failures in a row.
+	pause time.Duration // The last pause.
+	due   time.Time     // When the next probe is, while open.
+}
+
+func newBreaker(after int, shortest, longest time.Duration) breaker {
+	return breaker{after: after, min: shortest, max: longest, state: Closed}
+}
+
+// probeDue reports whether the endpoint waits for a probe that may begin now.
+func (b *breaker) probeDue(now time.Time) bool {
+	return b.state == Open && !now.Before(b.due)
+}
+
+// begin is told of a request that is about to be sent, to an endpoint that is closed
+// or whose probe is due, and says whether it is the probe.
+func (b *breaker) begin() (probe bool) {
+	if b.state == Closed {
+		return false
+	}
+	b.state = HalfOpen
+	return true
+}
+
+// end is told of the request's end and reports whether the state has changed. What
+// was sent before the breaker opened says nothing of the endpoint now: while it is not
+// closed only the probe counts.
+func (b *breaker) end(probe bool, v verdict, now time.Time) (changed bool) {
+	switch {
+	case probe && v == unknown:
+		b.state, b.due = Open, now // The next call probes.
+		return true
+	case probe && v == alive:
+		b.state, b.row, b.pause = Closed, 0, 0
+		return true
+	case probe:
+		b.row++
+		b.open(now)
+		return true
+	case b.state != Closed || v == unknown:
+		return false
+	case v == alive:
+		b.row = 0
+		return false
+	}
+	b.row++
+	if b.row < b.after {
+		return false
+	}
+	b.open(now)
+	return true
+}
+
+func (b *breaker) open(now time.Time) {
+	b.state = Open
+	b.pause = min(max(2*b.pause, b.min), b.max)
+	b.due = now.Add(b.pause)
+}

@@ -1,0 +1,209 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// GroupConfig is what a Group is made from. The zero value of a field means its
+// default.
+type GroupConfig struct {
+	// Name stands for the group in errors and metrics; default: the first URL's host.
+	Name string
+	// URLs are those of endpoints that do equal work. One may carry a user and a
+	// password, which are sent as basic authentication, and a query.
+	URLs []string
+	// KeyFile holds a key in one line, which is sent to all of them as
+	// "Authorization: Bearer …". It is read again when an endpoint answers 401.
+	KeyFile string
+	// Header is sent with every request; a call's own headers go before it.
+	Header http.Header
+	// Concurrency bounds the requests in flight, over all endpoints; default 256.
+	Concurrency int
+	// MaxWaiting bounds the calls that wait for one of them; default 16,384.
+	MaxWaiting int
+	// RPM bounds requests a minute, retries included; default none. It is a bucket
+	// of RPM that refills all the time, so that a burst of RPM may come first.
+	RPM float64
+	// TPM bounds tokens a minute likewise; default none.
+	TPM float64
+	// Timeout bounds one attempt besides the caller's context; default 120 s. It
+	// leaves room for another attempt only where the caller waits longer.
+	Timeout time.Duration
+	// Attempts is how often a call is sent at most; default 3.
+	Attempts int
+	// MaxBytes bounds an answer's body; default 8 MiB.
+	MaxBytes int64
+	// BackoffMin and BackoffMax bound the pause before an attempt: a random part of
+	// BackoffMin, then of twice as much, up to BackoffMax; default 0.5 s and 30 s.
+	BackoffMin, BackoffMax time.Duration
+	// RetryAfterMax cuts what an endpoint asks for with Retry-After; default 30 s.
+	RetryAfterMax time.Duration
+	// BreakAfter failures in a row take an endpoint out of service; default 5.
+	BreakAfter int
+	// BreakMin and BreakMax bound the pause before it is probed, which doubles with
+	// each probe that fails; default 1 s and 30 s.
+	BreakMin, BreakMax time.Duration
+}
+
+// WithDefaults fills what is not set.
+func (c GroupConfig) WithDefaults() GroupConfig {
+	if c.Name == "" && len(c.URLs) > 0 {
+		c.Name = "(unnamed)"
+		if u, err := url.Parse(c.URLs[0]); err == nil && u.Host != "" {
+			c.Name = u.Host
+		}
+	}
+	def(&c.Concurrency, 256)
+	def(&c.MaxWaiting, 16_384)
+	def(&c.Timeout, 2*time.Minute)
+	def(&c.Attempts, 3)
+	def(&c.MaxBytes, 8<<20)
+	def(&c.BackoffMin, 500*time.Millisecond)
+	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
+	def(&c.RetryAfterMax, 30*time.Second)
+	def(&c.BreakAfter, 5)
+	def(&c.BreakMin, time.Second)
+	def(&c.BreakMax, max(30*time.Second, c.BreakMin))
+	return c
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate names everything that is wrong with a configuration whose defaults are
+// filled. It quotes no URL, because one may hold a password.
+func (c GroupConfig) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("outbound: group %s: "+format, append([]any{c.Name}, args...)...))
+		}
+	}
+	bad(len(c.URLs) == 0, "no URL")
+	bad(len(c.URLs) > 256, "%d URLs, at most 256", len(c.URLs))
+	seen := map[string]int{}
+	user := false
+	for i, raw := range c.URLs {
+		u, err := parseURL(raw)
+		bad(err != nil, "URL %d: %w", i+1, err)
+		if err != nil {
+			continue
+		}
+		user = user || u.User != nil
+		first, twice := seen[sameURL(u)]
+		bad(twice, "URL %d is URL %d again", i+1, first)
+		seen[sameURL(u)] = i + 1
+	}
+	bad(c.KeyFile != "" && user, "a key file and a user in a URL; only one can be sent")
+	bad(c.Header.Get("Authorization") != "" && (user || c.KeyFile != ""), "a header Authorization besides a key file or a user in a URL")
+	for name := range c.Header {
+		bad(ownHeader(name), "the header %s is set by the program", name)
+	}
+	bad(c.Concurrency < 1 || c.Concurrency > 65_536, "concurrency of %d, want 1 to 65536", c.Concurrency)
+	bad(c.MaxWaiting < 1 || c.MaxWaiting > 1<<20, "max waiting of %d, want 1 to 1048576", c.MaxWaiting)
+	bad(!(c.RPM >= 0) || math.IsInf(c.RPM, 1), "%v requests a minute, want 0 (no limit) or more", c.RPM)
+	bad(!(c.TPM >= 0) || math.IsInf(c.TPM, 1), "%v tokens a minute, want 0 (no limit) or more", c.TPM)
+	bad(c.Timeout < 0 || c.Timeout > 24*time.Hour, "timeout of %v, want up to 24h", c.Timeout)
+	bad(c.Attempts < 1 || c.Attempts > 20, "%d attempts, want 1 to 20", c.Attempts)
+	bad(c.MaxBytes < 1 || c.MaxBytes > 1<<30, "max bytes of %d, want 1 to 1073741824", c.MaxBytes)
+	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
+	bad(c.RetryAfterMax < 0, "retry-after of at most %v", c.RetryAfterMax)
+	bad(c.BreakAfter < 1, "break after %d failures, want 1 or more", c.BreakAfter)
+	bad(c.BreakMin < 0 || c.BreakMax < c.BreakMin, "break from %v to %v", c.BreakMin, c.BreakMax)
+	return errors.Join(errs...)
+}
+
+// rates says the rate limits there are.
+func (c GroupConfig) rates() string {
+	var all []string
+	if c.RPM > 0 {
+		all = append(all, fmt.Sprintf("%v requests a minute", c.RPM))
+	}
+	if c.TPM > 0 {
+		all = append(all, fmt.Sprintf("%v tokens a minute", c.TPM))
+	}
+	return strings.Join(all, ", ")
+}
+
+// identity is equal for groups that share their limits.
+func (c GroupConfig) identity() string {
+	all := make([]string, 0, len(c.URLs)+1)
+	for _, raw := range c.URLs {
+		if u, err := url.Parse(raw); err == nil {
+			all = append(all, sameURL(u))
+		}
+	}
+	slices.Sort(all)
+	if c.KeyFile != "" {
+		all = append(all, filepath.Clean(c.KeyFile))
+	}
+	return strings.Join(all, "\n")
+}
+
+// sameURL is a text that is equal for URLs that mean the same. It holds secrets.
+func sameURL(u *url.URL) string {
+	c := *u
+	c.Host = strings.ToLower(c.Host)
+	c.Path = strings.TrimSuffix(c.Path, "/")
+	c.RawPath = strings.TrimSuffix(c.RawPath, "/")
+	return c.String()
+}
+
+// differs says what keeps two configurations from being one group. The name may
+// differ: it is the first one's.
+func (c GroupConfig) differs(other GroupConfig) error {
+	a, b := reflect.ValueOf(c), reflect.ValueOf(other)
+	var what []string
+	for i := range a.NumField() {
+		switch name := a.Type().Field(i).Name; name {
+		case "Name", "URLs", "KeyFile":
+		case "Header": // Its values may be secrets.
+			if !reflect.DeepEqual(canonicalHeader(c.Header), canonicalHeader(other.Header)) {
+				what = append(what, name)
+			}
+		default:
+			if x, y := a.Field(i).Interface(), b.Field(i).Interface(); x != y {
+				what = append(what, fmt.Sprintf("%s (%v there, %v here)", name, x, y))
+			}
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return fmt.Errorf("outbound: group %s has the endpoints and key file of group %s and must share its limits: make %s equal",
+		other.Name, c.Name, strings.Join(what, ", "))
+}
+
+func canonicalHeader(h http.Header) http.Header {
+	c := http.Header{}
+	for name, values := range h {
+		for _, v := range values {
+			c.Add(name, v)
+		}
+	}
+	return c
+}
+
+// ownHeader reports whether a header belongs to the connection and not to the request
+// (RFC 9110 §7.6.1), or is this package's own.
+func ownHeader(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authenticate",
+		"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,35 @@
+// Package outbound is everything that leaves the process by HTTP: chat endpoints,
+// HTTP scorers, sandboxes, the engines behind the reward router.
+//
+// The life of a call:
+//
+//  1. NewTransport is told once which addresses may be reached, and Group once for
+//     each set of equal endpoints. Whoever asks for the same URLs and key file again
+//     gets the same Group, so that its limits hold for the whole process.
+//  2. Do waits for one of Concurrency slots, first come first served, then until the
+//     requests and tokens per minute allow another request. Both waits end with the
+//     caller's context; a queue of MaxWaiting calls is full.
+//  3. The endpoint with the least in flight gets the request, a random one of several
+//     such; one that this call has not tried yet where there is one. An endpoint that
+//     failed BreakAfter times in a row is left alone for a pause, then probed with one
+//     request, and left alone for twice as long if that fails. While all are left
+//     alone calls wait for the next probe, because a call that fails at once would
+//     only burn the next sample; one whose deadline comes before the probe does fail
+//     at once, and says when the probe is.
+//  4. A connection is made only to an address that the Policy allows. The check sits
+//     in the socket's control hook, after the name was resolved, so that a name which
+//     resolves to another address the second time gains nothing. There are no
+//     redirects, no proxy from the environment, no compressed answers, and no headers
+//     or bodies beyond their bounds.
+//  5. The answer is judged: status, body, then the call's own Check. What may pass
+//     (no connection, time-out, 408, 425, 429, 5xx, a broken body, a transient class
+//     from Check) is tried again, after a random pause of at most 0.5 s, 1 s, 2 s … or
+//     what Retry-After asks for, while attempts, time and the retry budget last. The
+//     budget is a fifth of the calls and ten a minute: an outage is not multiplied.
+//     Slot and rate are taken anew for each attempt.
+//  6. Do returns the answer, or an *Error whose class tells the reward manager what to
+//     do. What it says names endpoint, status and the beginning of the answer; keys,
+//     passwords and what looks like one in a header or query are cut out.
+//  7. Close refuses new calls and closes idle connections. The package starts no
+//     goroutines of its own; those of connections end with them.
+package outbound

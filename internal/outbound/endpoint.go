@@ -1,0 +1,242 @@
+package outbound
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// endpoint is one URL of a group.
+type endpoint struct {
+	// Immutable.
+	name  string   // The URL without user, password and query.
+	url   *url.URL // Without user and password.
+	basic string   // What it is sent as Authorization, if the URL names a user.
+
+	// Guarded by Group.mu.
+	inFlight          int
+	requests, retries int64
+	failures          map[rewards.Class]int64
+	breaker           breaker
+	// busyUntil is what Retry-After asked for. Others are preferred until then.
+	busyUntil time.Time
+	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
+}
+
+func newEndpoint(u *url.URL, cfg GroupConfig) *endpoint {
+	e := &endpoint{
+		failures: map[rewards.Class]int64{},
+		breaker:  newBreaker(cfg.BreakAfter, cfg.BreakMin, cfg.BreakMax),
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		e.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
+	}
+	bare := *u
+	bare.User = nil
+	e.url = &bare
+	named := bare
+	named.RawQuery, named.ForceQuery = "", false
+	e.name = named.String()
+	return e
+}
+
+// target is the URL of a call's path below the endpoint. A path cannot leave the
+// endpoint's own, because it may come from a request to the router.
+func (e *endpoint) target(below string) (*url.URL, error) {
+	if below == "" {
+		return e.url, nil
+	}
+	if !strings.HasPrefix(below, "/") {
+		return nil, errors.New("the call's path must begin with /")
+	}
+	ref, err := url.ParseRequestURI(below)
+	if err != nil {
+		return nil, errors.New("the call's path is not one of a URL")
+	}
+	if clean := path.Clean(ref.Path); clean != ref.Path && clean+"/" != ref.Path {
+		return nil, errors.New("the call's path has empty or dotted segments")
+	}
+	u := *e.url
+	u.RawPath = strings.TrimSuffix(e.url.EscapedPath(), "/") + ref.EscapedPath()
+	u.Path = strings.TrimSuffix(e.url.Path, "/") + ref.Path
+	u.RawQuery = strings.Trim(e.url.RawQuery+"&"+ref.RawQuery, "&")
+	return &u, nil
+}
+
+// choose waits until an endpoint may take the call's next attempt, and reserves it;
+// settle is its counterpart. probe: the attempt is to find out whether the endpoint is
+// back.
+func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f *failure) {
+	for {
+		g.mu.Lock()
+		now := time.Now()
+		if e = g.pick(now, t); e != nil {
+			probe = e.breaker.begin()
+			e.inFlight++
+			e.requests++
+			if t.sent > 0 {
+				e.retries++
+			}
+			g.mu.Unlock()
+			return e, probe, nil
+		}
+		due, last, known := g.nextProbe()
+		changed := g.changed
+		g.mu.Unlock()
+		end, bounded := ctx.Deadline()
+		if known && bounded && due.After(end) {
+			return nil, false, &failure{class: rewards.Unavailable, text: fmt.Sprintf(
+				"all %d endpoints are out of service and the next probe, in %s, comes after the call's deadline: %s",
+				len(g.endpoints), brief(due.Sub(now)), last)}
+		}
+		if !g.waitForProbe(ctx, due.Sub(now), known, changed) {
+			return nil, false, ended(ctx, "all endpoints were out of service: "+last)
+		}
+	}
+}
+
+// waitForProbe returns when a probe is due or an endpoint's state has changed, with
+// false if ctx ended.
+func (g *Group) waitForProbe(ctx context.Context, d time.Duration, known bool, changed <-chan struct{}) bool {
+	var due <-chan time.Time
+	if known {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	g.stalled.Add(1)
+	defer g.stalled.Add(-1)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-due:
+	}
+	return true
+}
+
+// pick returns the endpoint for the next attempt, nil if none may take it. The caller
+// holds mu.
+//
+// A probe that is due goes first, because nothing else brings an endpoint back, but
+// only to a call that has not failed yet, while others are in service. Among these the
+// order is: not asked to be left alone, fewest attempts of this call, least in flight,
+// chance.
+func (g *Group) pick(now time.Time, t *try) *endpoint {
+	var best, due *endpoint
+	ties := 0
+	for _, e := range g.endpoints {
+		switch {
+		case e.breaker.probeDue(now):
+			if due == nil || e.breaker.due.Before(due.breaker.due) {
+				due = e
+			}
+			continue
+		case e.breaker.state != Closed:
+			continue
+		}
+		switch c := t.compare(now, e, best); {
+		case c < 0:
+			best, ties = e, 1
+		case c == 0:
+			if ties++; rand.IntN(ties) == 0 { //nolint:gosec // no secret
+				best = e
+			}
+		}
+	}
+	if due != nil && (best == nil || t.sent == 0) {
+		return due
+	}
+	return best
+}
+
+// compare is negative where a is the better choice.
+func (t *try) compare(now time.Time, a, b *endpoint) int {
+	if b == nil {
+		return -1
+	}
+	if x, y := a.busyUntil.After(now), b.busyUntil.After(now); x != y {
+		if y {
+			return -1
+		}
+		return 1
+	}
+	if x, y := t.times(a), t.times(b); x != y {
+		return x - y
+	}
+	return a.inFlight - b.inFlight
+}
+
+// times is how often the call was sent to e.
+func (t *try) times(e *endpoint) int {
+	n := 0
+	for _, x := range t.tried {
+		if x == e {
+			n++
+		}
+	}
+	return n
+}
+
+// nextProbe is when the next endpoint may be probed, and what is wrong with it. It is
+// not known while all are being probed. The caller holds mu.
+func (g *Group) nextProbe() (due time.Time, last string, known bool) {
+	for _, e := range g.endpoints {
+		if last == "" {
+			last = e.last
+		}
+		if e.breaker.state == Open && (!known || e.breaker.due.Before(due)) {
+			due, last, known = e.breaker.due, e.last, true
+		}
+	}
+	return due, last, known
+}
+
+// elsewhere reports whether an endpoint other than e is in service and not busy.
+func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, other := range g.endpoints {
+		if other != e && other.breaker.state == Closed && !other.busyUntil.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle ends what choose began. answer and f are nil for an attempt whose Check
+// panicked: the endpoint did answer.
+func (g *Group) settle(e *endpoint, probe bool, answer *Answer, f *failure) {
+	health := alive
+	if answer != nil && answer.Status >= 500 { // The caller wanted it; it is no sign of health.
+		health = ill
+	}
+	last := ""
+	if f != nil {
+		health, last = f.health, g.secrets.redact(f.text)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	e.inFlight--
+	if f != nil {
+		e.failures[f.class]++
+		e.last = last
+		if f.after.asked {
+			e.busyUntil = now.Add(f.after.wait)
+		}
+	}
+	if e.breaker.end(probe, health, now) {
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}

@@ -1,0 +1,178 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+var _ Doer = (*Group)(nil)
+
+// Group sends calls to endpoints that do equal work, within limits that hold for all
+// who use it. Its methods may be called from any goroutine; Transport.Group makes it.
+type Group struct {
+	// Immutable.
+	cfg     GroupConfig
+	id      string
+	trip    http.RoundTripper
+	secrets *secrets
+	budget  *budget
+	rate    *rate
+	slots   *semaphore.Weighted
+
+	closed  atomic.Bool
+	calls   atomic.Int64
+	queued  atomic.Int64 // Calls that wait for a slot.
+	stalled atomic.Int64 // Those that wait for a probe.
+
+	mu        sync.Mutex
+	endpoints []*endpoint // The slice is immutable; of each, the fields that say so are mu's.
+	// changed is closed, and replaced, when an endpoint's breaker changes its state.
+	changed chan struct{}
+}
+
+func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
+	now := time.Now()
+	g := &Group{
+		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg.Concurrency),
+		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
+		slots: semaphore.NewWeighted(int64(cfg.Concurrency)), changed: make(chan struct{}),
+	}
+	g.cfg.Header = canonicalHeader(cfg.Header) // The caller's may change.
+	urls := []*url.URL{t.proxy}
+	for _, raw := range cfg.URLs {
+		u, err := parseURL(raw)
+		if err != nil {
+			return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
+		}
+		urls = append(urls, u)
+		g.endpoints = append(g.endpoints, newEndpoint(u, cfg))
+	}
+	var err error
+	if g.secrets, err = newSecrets(cfg.KeyFile, cfg.Header, urls...); err != nil {
+		return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
+	}
+	return g, nil
+}
+
+// try is one call on its way. Only the goroutine of Do touches it.
+type try struct {
+	g       *Group
+	call    *Call
+	sent    int         // Requests so far.
+	tried   []*endpoint // Where they went.
+	rekeyed bool        // One was sent again because the key had changed.
+}
+
+// Do sends a call until it has an answer that its Check is content with, or fails with
+// an *Error: what Doer promises, and rewards.Cancelled where ctx was cancelled and did
+// not run out of time, rewards.BadInput for status 400, 413 and 422. A ctx without
+// a deadline is given one that all attempts fit into.
+func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
+	g.calls.Add(1)
+	g.budget.earn()
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	t := &try{g: g, call: c}
+	var before *failure
+	for {
+		answer, f := t.attempt(ctx)
+		if f == nil {
+			answer.Attempts = t.sent
+			return answer, nil
+		}
+		pause, why, ok := t.again(ctx, f)
+		if !ok {
+			return nil, t.finish(f, before, why)
+		}
+		if sleep(ctx, pause) != nil {
+			return nil, t.finish(ended(ctx, "it waited for another attempt"), f, "")
+		}
+		before = f
+	}
+}
+
+func (g *Group) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	each := g.cfg.Timeout + g.cfg.BackoffMax + g.cfg.RetryAfterMax
+	return context.WithTimeout(ctx, time.Duration(g.cfg.Attempts)*each)
+}
+
+// attempt waits for its turn, sends the call once and judges the answer.
+func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
+	g := t.g
+	if f = g.enter(ctx); f != nil {
+		return nil, f
+	}
+	defer g.slots.Release(1)
+	tokens := max(t.call.Tokens, 0)
+	if g.rate.take(ctx, tokens) != nil {
+		return nil, ended(ctx, "it waited for the rate limit ("+g.cfg.rates()+") to allow it")
+	}
+	e, probe, f := g.choose(ctx, t)
+	if f != nil {
+		g.rate.refund(tokens, false)
+		return nil, f
+	}
+	// Deferred, because Check is the caller's code and may panic.
+	defer func() { g.settle(e, probe, answer, f) }()
+	t.sent++
+	t.tried = append(t.tried, e)
+	answer, f = t.send(ctx, e)
+	if f != nil {
+		f.endpoint = e
+		if f.unserved {
+			g.rate.refund(tokens, true)
+		}
+	}
+	return answer, f
+}
+
+// enter takes a slot.
+func (g *Group) enter(ctx context.Context) *failure {
+	switch {
+	case g.closed.Load():
+		return &failure{class: rewards.Unavailable, text: "the transport is closed"}
+	case ctx.Err() != nil:
+		return ended(ctx, "nothing was sent yet")
+	case g.slots.TryAcquire(1):
+		return nil
+	}
+	if g.queued.Add(1) > int64(g.cfg.MaxWaiting) {
+		g.queued.Add(-1)
+		return &failure{class: rewards.Unavailable, text: fmt.Sprintf(
+			"%d calls wait for %d slots already: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.cfg.Concurrency)}
+	}
+	err := g.slots.Acquire(ctx, 1)
+	g.queued.Add(-1)
+	if err != nil {
+		return ended(ctx, fmt.Sprintf("it waited for one of %d slots", g.cfg.Concurrency))
+	}
+	return nil
+}
+
+// Name returns the group's name.
+func (g *Group) Name() string { return g.cfg.Name }
+
+// Spent says that a call which was booked with so many tokens has used others. The
+// difference is put back into the tokens per minute or taken out of them.
+func (g *Group) Spent(tokens, booked int) {
+	g.rate.correct(max(tokens, 0), max(booked, 0))
+}
+
+func (g *Group) close() {
+	g.closed.Store(true)
+	if idle, ok := g.trip.(interface{ CloseIdleConnections() }); ok {
+		idle.CloseIdleConnections()
+	}
+}

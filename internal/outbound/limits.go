@@ -1,0 +1,181 @@
+package outbound
+
+import (
+	"container/list"
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// slack forgives what rounding loses: a wait of whole nanoseconds refills a bucket to
+// within a millionth.
+const slack = 1e-6
+
+// bucket refills all the time. It has no lock; rate guards it.
+type bucket struct {
+	minute float64 // What flows in within a minute; 0: there is no limit.
+	size   float64
+	level  float64
+}
+
+// newBucket is full. It holds a minute's worth, and at least one.
+func newBucket(minute float64) bucket {
+	size := max(minute, 1)
+	return bucket{minute: minute, size: size, level: size}
+}
+
+func (b *bucket) refill(d time.Duration) {
+	b.level = min(b.level+b.minute*d.Minutes(), b.size)
+}
+
+// cost is what n counts for: at most the whole bucket, because more never comes.
+func (b *bucket) cost(n float64) float64 { return min(n, b.size) }
+
+// wait is the time until n can be taken.
+func (b *bucket) wait(n float64) time.Duration {
+	missing := b.cost(n) - b.level
+	if b.minute == 0 || missing <= slack {
+		return 0
+	}
+	ns := missing / b.minute * float64(time.Minute)
+	if ns >= math.MaxInt64/2 {
+		return math.MaxInt64 / 2
+	}
+	return time.Duration(math.Ceil(ns))
+}
+
+// add puts n in, or takes it out where it is negative. A debt is at most a bucket: a
+// minute is all that the other side remembers too.
+func (b *bucket) add(n float64) {
+	b.level = min(max(b.level+n, -b.size), b.size)
+}
+
+// rate holds the requests and the tokens per minute. Who comes first is served first,
+// so that a large call is not starved by small ones.
+type rate struct {
+	mu       sync.Mutex
+	requests bucket
+	tokens   bucket
+	at       time.Time  // Up to when the buckets are filled.
+	queue    *list.List // Of *waiter; the first one watches the clock.
+	booked   int64      // Tokens, corrected and less what was given back.
+}
+
+// waiter waits in a rate's queue.
+type waiter struct {
+	// look is written to when it became the first, or the first should look again.
+	look chan struct{}
+}
+
+func newRate(rpm, tpm float64, now time.Time) *rate {
+	return &rate{requests: newBucket(rpm), tokens: newBucket(tpm), at: now, queue: list.New()}
+}
+
+// take waits until one request of so many tokens is allowed, and takes both. It
+// returns ctx's error if that ends first.
+func (r *rate) take(ctx context.Context, tokens int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue.Len() == 0 && r.wait(tokens) == 0 {
+		r.pay(tokens)
+		return nil
+	}
+	w := &waiter{look: make(chan struct{}, 1)}
+	e := r.queue.PushBack(w)
+	defer func() {
+		r.queue.Remove(e)
+		r.wake()
+	}()
+	for {
+		first := r.queue.Front() == e
+		d := r.wait(tokens)
+		if first && d == 0 {
+			r.pay(tokens)
+			return nil
+		}
+		r.mu.Unlock()
+		err := w.sleep(ctx, first, d)
+		r.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sleep returns when there is reason to look again: for the first one also when d has
+// passed.
+func (w *waiter) sleep(ctx context.Context, first bool, d time.Duration) error {
+	var passed <-chan time.Time
+	if first {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		passed = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.look:
+	case <-passed:
+	}
+	return nil
+}
+
+// wait fills the buckets up to now and returns how long a request must wait. The
+// caller holds mu.
+func (r *rate) wait(tokens int) time.Duration {
+	now := time.Now()
+	if d := now.Sub(r.at); d > 0 {
+		r.requests.refill(d)
+		r.tokens.refill(d)
+		r.at = now
+	}
+	return max(r.requests.wait(1), r.tokens.wait(float64(tokens)))
+}
+
+func (r *rate) pay(tokens int) {
+	r.requests.add(-1)
+	r.tokens.add(-r.tokens.cost(float64(tokens)))
+	r.booked += int64(tokens)
+}
+
+// wake makes the first of the queue look again. The caller holds mu.
+func (r *rate) wake() {
+	if e := r.queue.Front(); e != nil {
+		select {
+		case e.Value.(*waiter).look <- struct{}{}: //nolint:forcetypeassert // only take fills the queue
+		default:
+		}
+	}
+}
+
+// refund gives back what take took for a request that was not served: its tokens, and
+// the request itself if it was not even sent.
+func (r *rate) refund(tokens int, sent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait(0)
+	if !sent {
+		r.requests.add(1)
+	}
+	r.tokens.add(r.tokens.cost(float64(tokens)))
+	r.booked -= int64(tokens)
+	r.wake()
+}
+
+// correct replaces what a call was booked with by what it used.
+func (r *rate) correct(used, booked int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait(0)
+	r.tokens.add(r.tokens.cost(float64(booked)) - r.tokens.cost(float64(used)))
+	r.booked += int64(used) - int64(booked)
+	r.wake()
+}
+
+// figures are the tokens booked so far and the requests that wait.
+func (r *rate) figures() (tokens int64, waiting int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.booked, r.queue.Len()
+}

@@ -1,0 +1,170 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// headerBytes bounds the headers of an answer; net/http's own bound is 10 MB.
+	headerBytes = 64 << 10
+	// idleTimeout closes a connection before its server does: uvicorn closes after
+	// 5 s, and a request that meets the closing is a failed attempt. It also
+	// returns the some 15 KB of each idle connection between two steps.
+	idleTimeout = 4 * time.Second
+)
+
+// Transport makes groups that share a policy, and knows them all. Its methods may be
+// called from any goroutine.
+type Transport struct {
+	dial    *dialer
+	proxy   *url.URL // Nil: none.
+	newTrip func(concurrency int) http.RoundTripper
+
+	mu     sync.Mutex
+	groups map[string]*Group // By identity.
+	closed bool
+}
+
+// NewTransport makes a Transport, or says everything that is wrong with the policy.
+// It connects to nothing.
+func NewTransport(p Policy) (*Transport, error) {
+	allowed, errAllow := newAddresses(p.Allow)
+	proxy, errProxy := p.proxy()
+	trust, errTLS := p.tls()
+	if err := errors.Join(errAllow, errProxy, errTLS); err != nil {
+		return nil, err
+	}
+	t := &Transport{dial: &dialer{allowed: allowed}, proxy: proxy, groups: map[string]*Group{}}
+	t.newTrip = func(concurrency int) http.RoundTripper {
+		var only1 http.Protocols
+		only1.SetHTTP1(true)
+		return &http.Transport{
+			Proxy:                  t.proxyFor,
+			DialContext:            t.dial.DialContext,
+			TLSClientConfig:        trust.Clone(),
+			TLSHandshakeTimeout:    dialTimeout,
+			DisableCompression:     true,
+			MaxIdleConnsPerHost:    concurrency, // net/http's default of 2 would dial for nearly every call.
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: headerBytes,
+			Protocols:              &only1,
+		}
+	}
+	return t, nil
+}
+
+// proxyFor sends everything to the proxy but what is loopback by its name, which
+// would be the proxy's own machine there.
+func (t *Transport) proxyFor(req *http.Request) (*url.URL, error) {
+	if t.proxy == nil || namesLoopback(req.URL.Hostname()) {
+		return nil, nil //nolint:nilnil // no proxy, as net/http wants it said
+	}
+	return t.proxy, nil
+}
+
+// Group returns the group of cfg's URLs and key file: a new one, or the one that was
+// made before, if the rest of cfg is the same. It reads the key file and connects to
+// nothing.
+func (t *Transport) Group(cfg GroupConfig) (*Group, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := t.checkLiterals(cfg); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errors.New("outbound: the transport is closed")
+	}
+	id := cfg.identity()
+	if g := t.groups[id]; g != nil {
+		if err := g.cfg.differs(cfg); err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
+	g, err := newGroup(cfg, t)
+	if err != nil {
+		return nil, err
+	}
+	t.groups[id] = g
+	return g, nil
+}
+
+// checkLiterals refuses at configuration what every connection would.
+func (t *Transport) checkLiterals(cfg GroupConfig) error {
+	var errs []error
+	for _, raw := range cfg.URLs {
+		u, err := parseURL(raw)
+		if err != nil {
+			continue // Validate has said so.
+		}
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+			if err := t.dial.allowed.check(u.Hostname(), ip); err != nil {
+				errs = append(errs, fmt.Errorf("outbound: group %s: %w", cfg.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Groups returns all groups in the order of their names, for metrics.
+func (t *Transport) Groups() []*Group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*Group, 0, len(t.groups))
+	for _, g := range t.groups {
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(a, b *Group) int {
+		if c := strings.Compare(a.cfg.Name, b.cfg.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	return all
+}
+
+// Close refuses what comes, and closes idle connections. Calls that are under way end
+// as they would, and their connections with them. It may be called twice.
+func (t *Transport) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for _, g := range t.groups {
+		g.close()
+	}
+}
+
+// parseURL parses a URL of an endpoint or proxy. Its errors never quote the URL,
+// which may hold a password.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return nil, errors.New("not a URL; want http://host:port/path or https://…")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("the URL must begin with http:// or https://")
+	case u.Hostname() == "":
+		return nil, errors.New("the URL names no host")
+	case u.Fragment != "":
+		return nil, errors.New("the URL has a fragment (#…), which is never sent")
+	}
+	if port := u.Port(); port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return nil, fmt.Errorf("port %s of the URL is not in 0 to 65535", port)
+		}
+	}
+	return u, nil
+}

@@ -1,0 +1,102 @@
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"slices"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// EncodePNG returns a frame of p as a PNG file: 8-bit true colour without alpha,
+// the same pixels when it is decoded. It is stored and not compressed, for files
+// that cross a local network once: a photograph of 512² is 787 kB after 3 ms, and
+// would be 420 to 500 kB after 60 to 120 ms with the fastest compression
+// (BenchmarkEncode; 370 kB more are 3 ms of a network of 1 Gbit/s). Where bytes
+// count, EncodeJPEG has a tenth of them. The result is the caller's.
+//
+// It is safe for concurrent use. A frame that p does not have, and pixels whose
+// length does not fit their size, are errors of class rewards.BadInput.
+func EncodePNG(p *rewards.Pixels, frame int) ([]byte, error) {
+	return encodeFrame(p, frame, func(s *encodeScratch) error {
+		enc := png.Encoder{CompressionLevel: png.NoCompression, BufferPool: s}
+		return enc.Encode(&s.out, &s.picture) //nolint:wrapcheck // encodeFrame says where
+	})
+}
+
+// EncodeJPEG returns a frame of p as a baseline JPEG file with 4:2:0 chroma.
+// Quality is 1 to 100 and means what it means to libjpeg; PIL's default is 75.
+// The result is the caller's. It is not byte for byte what libjpeg would write.
+//
+// It is safe for concurrent use. A frame that p does not have, pixels whose
+// length does not fit their size, and a side above 65,535 are errors of class
+// rewards.BadInput, a quality out of range one of class rewards.Internal.
+func EncodeJPEG(p *rewards.Pixels, frame, quality int) ([]byte, error) {
+	if quality < 1 || quality > 100 {
+		return nil, fmt.Errorf("%w: JPEG quality %d, want 1 to 100", rewards.Internal, quality)
+	}
+	return encodeFrame(p, frame, func(s *encodeScratch) error {
+		return jpeg.Encode(&s.out, &s.picture, &jpeg.Options{Quality: quality}) //nolint:wrapcheck // encodeFrame says where
+	})
+}
+
+// encodeFrame hands a frame to an encoder, in the one form for which both of the
+// standard library have a fast path: four bytes a pixel, opaque.
+func encodeFrame(p *rewards.Pixels, frame int, encode func(*encodeScratch) error) ([]byte, error) {
+	if frame < 0 || frame >= p.Count {
+		return nil, fmt.Errorf("%w: frame %d of a picture of %d frames", rewards.BadInput, frame, p.Count)
+	}
+	if p.Width < 1 || p.Height < 1 || len(p.RGB)/p.Count/3/p.Width < p.Height {
+		return nil, fmt.Errorf("%w: %d bytes of RGB for %d frames of %d×%d", rewards.BadInput, len(p.RGB), p.Count, p.Width, p.Height)
+	}
+	s, _ := encodeScratches.Get().(*encodeScratch)
+	defer s.release()
+	s.load(p, frame)
+	s.out.Reset()
+	if err := encode(s); err != nil {
+		return nil, fmt.Errorf("%w: encode frame %d of %d×%d: %w", rewards.BadInput, frame, p.Width, p.Height, err)
+	}
+	return bytes.Clone(s.out.Bytes()), nil
+}
+
+// encodeScratch is what encoding needs beside its result. It has one owner at a
+// time: the call that took it from encodeScratches.
+type encodeScratch struct {
+	picture image.RGBA
+	out     bytes.Buffer
+	png     *png.EncoderBuffer // of the next PNG; nil until the first
+}
+
+var encodeScratches = sync.Pool{New: func() any { return new(encodeScratch) }} //nolint:gochecknoglobals // a pool has no state to tell
+
+// maxKeptScratch bounds the buffers that wait for the next picture, 2048² pixels
+// each: a giant is paid for when it comes.
+const maxKeptScratch = 16 << 20
+
+func (s *encodeScratch) release() {
+	if cap(s.picture.Pix) <= maxKeptScratch && s.out.Cap() <= maxKeptScratch {
+		encodeScratches.Put(s)
+	}
+}
+
+// load spreads a frame to four bytes a pixel, the fourth opaque.
+func (s *encodeScratch) load(p *rewards.Pixels, frame int) {
+	n := p.Width * p.Height * 4
+	s.picture.Pix = slices.Grow(s.picture.Pix[:0], n)[:n]
+	s.picture.Stride, s.picture.Rect = p.Width*4, image.Rect(0, 0, p.Width, p.Height)
+	dst := s.picture.Pix
+	for src := p.Frame(frame); len(src) >= 3 && len(dst) >= 4; src, dst = src[3:], dst[4:] {
+		dst[0], dst[1], dst[2], dst[3] = src[0], src[1], src[2], 0xff
+	}
+}
+
+// Get and Put make the scratch a png.EncoderBufferPool of one: PNG's rows and
+// its writer stay with it.
+func (s *encodeScratch) Get() *png.EncoderBuffer { return s.png }
+
+// Put implements png.EncoderBufferPool.
+func (s *encodeScratch) Put(b *png.EncoderBuffer) { s.png = b }

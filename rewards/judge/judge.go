@@ -1,0 +1,131 @@
+package judge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Showing says whether a judge of anything is shown pictures.
+type Showing struct {
+	// Show is "auto" (default: where the sample has some), "always" or "never".
+	Show string `json:"show"`
+	// Frames is how many frames of a video are shown, evenly spread; 8.
+	Frames int `json:"frames"`
+}
+
+// Words of the option.
+const (
+	showAuto   = "auto"
+	showAlways = "always"
+	showNever  = "never"
+)
+
+func defaultShowing() Showing { return Showing{Show: showAuto, Frames: 8} }
+
+func (o *Showing) validate() error {
+	errs := []error{oneOf("show", o.Show, showAuto, showAlways, showNever), atLeast("frames", o.Frames, 1)}
+	if o.Frames > maxFrames {
+		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Showing) choice(s *rewards.Sample) choice {
+	if o.Show == showAlways || (o.Show == showAuto && hasVisual(s)) {
+		return choice{together: o.Frames}
+	}
+	return choice{}
+}
+
+func showingDocs() []rewards.Option {
+	return []rewards.Option{
+		{Name: "show", Type: "string", Default: showAuto, Doc: "the pictures: auto (where there are some), always (a sample without fails), never"},
+		{Name: "frames", Type: "int", Default: "8", Doc: "frames of a video that are shown, at floor(i·N/frames), in one question"},
+	}
+}
+
+type judgeOptions struct {
+	Asking
+	Sampling
+	Pictures
+	Showing
+	Extraction
+	Calibration
+	System   string `json:"system"`
+	Template string `json:"template"`
+}
+
+func (o *judgeOptions) validate() error {
+	return errors.Join(
+		o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), o.Showing.validate(),
+		o.Extraction.validate(), o.Calibration.validate(),
+	)
+}
+
+func judgeSpec(d Deps) rewards.Spec {
+	docs := append(askingDocs(), samplingDocs("0", "the engine's", "1024")...)
+	docs = append(append(docs, pictureDocs("0")...), showingDocs()...)
+	docs = append(
+		docs,
+		rewards.Option{Name: "template", Type: "string", Default: "none, it is required", Doc: "the question, with {prompt}, {response}, {ground_truth}, {data_source}"},
+		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
+		rewards.Option{Name: "tag", Type: "string", Default: "score", Doc: "the score stands in this element: <score>4</score>"},
+		rewards.Option{Name: "regex", Type: "string", Default: "none", Doc: "instead of tag: the score is group 1 of this pattern"},
+		rewards.Option{Name: "json", Type: "string", Default: "none", Doc: "instead of tag: the path to the score in the answer's JSON"},
+		rewards.Option{Name: "schema", Type: "object", Default: "none", Doc: "with json: a JSON schema the engine holds the answer to"},
+		rewards.Option{Name: "match", Type: "string", Default: matchLast, Doc: "which counts of several: last or first"},
+		rewards.Option{Name: "values", Type: "object", Default: "none", Doc: `words that are scores: {"yes": 1, "no": 0}`},
+		rewards.Option{Name: "min", Type: "number", Default: "none", Doc: "the lowest score"},
+		rewards.Option{Name: "max", Type: "number", Default: "none", Doc: "the highest score"},
+		rewards.Option{Name: "out_of_range", Type: "string", Default: outRefuse, Doc: "a score beyond them: refuse (asked again, then failed) or clip"},
+		rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "the reward is score·scale + offset"},
+		rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "see scale"},
+		rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
+	)
+	return rewards.Spec{
+		Name:    "judge",
+		Summary: "a model rates text or pictures by a template of yours, and the score is taken out of its answer",
+		Options: docs,
+		Build: build(d, func() *judgeOptions {
+			return &judgeOptions{
+				Asking: defaultAsking(), Sampling: greedy(1024), Pictures: defaultPictures(), Showing: defaultShowing(),
+				Extraction: Extraction{Match: matchLast, OutOfRange: outRefuse}, Calibration: Calibration{Scale: 1},
+			}
+		}, newJudge),
+	}
+}
+
+func newJudge(o *judgeOptions) (*scorer, error) {
+	t, err := parseTemplate("template", o.Template)
+	if err != nil {
+		return nil, err
+	}
+	score := o.Extraction.reader()
+	read := func(r chat.Reply) (reading, error) {
+		raw, err := score(r.Text)
+		if err != nil {
+			return reading{}, err
+		}
+		return reading{o.Calibration.of(raw), map[string]float64{"raw_score": raw}}, nil
+	}
+	sc := &scorer{
+		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers("raw_score"),
+		prepare: func(s *rewards.Sample) (*inquiry, error) {
+			q, err := t.fill(s)
+			if err != nil {
+				return nil, err
+			}
+			inq := one(o.Showing.choice(s), q, read)
+			inq.system = o.System
+			return inq, nil
+		},
+	}
+	if o.hasSchema() {
+		sc.format = &chat.Schema{Name: "verdict", Schema: json.RawMessage(o.Schema)}
+	}
+	return sc, nil
+}

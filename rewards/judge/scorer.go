@@ -1,0 +1,285 @@
+package judge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// scorer is a reward made of answers. It holds no state of samples and may be used
+// by any number of goroutines.
+type scorer struct {
+	client   Chatter
+	asking   Asking
+	sampling Sampling
+	pictures Pictures
+	// top is how many log probabilities each answer comes with; 0: none.
+	top    int
+	format *chat.Schema
+	fields []rewards.Field
+	// prepare makes the questions of a sample without looking at its pixels.
+	prepare func(s *rewards.Sample) (*inquiry, error)
+}
+
+var (
+	_ rewards.Scorer       = (*scorer)(nil)
+	_ rewards.ExtraFielder = (*scorer)(nil)
+)
+
+// inquiry is what is asked about one sample: every question with every group of frames.
+type inquiry struct {
+	system    string
+	shows     choice
+	questions []question
+}
+
+// question is one text, and how its answer is read.
+type question struct {
+	label  string // of a rubric; empty: there is only one
+	text   string
+	weight float64
+	read   func(r chat.Reply) (reading, error)
+}
+
+// one is an inquiry of a single question.
+func one(shows choice, text string, read func(chat.Reply) (reading, error)) *inquiry {
+	return &inquiry{shows: shows, questions: []question{{text: text, weight: 1, read: read}}}
+}
+
+// reading is what an answer says.
+type reading struct {
+	value float64
+	// fields are the extra fields; the mean of those who have a field becomes the sample's.
+	fields map[string]float64
+}
+
+// call is one request: a question about some frames.
+type call struct {
+	question
+	frames []int
+}
+
+// result is what came of a call.
+type result struct {
+	reading
+	reply *chat.Reply
+	tries int
+}
+
+// ExtraFields declares the columns beside the value.
+func (sc *scorer) ExtraFields() []rewards.Field { return sc.fields }
+
+// maxCallsAtOnce bounds the requests of one sample that are under way together, and
+// with it the encoded pictures in memory.
+const maxCallsAtOnce = 32
+
+// Score asks and reads. One question without a readable answer fails the sample, and
+// ends the others.
+func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	inq, err := sc.prepare(s)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	groups := [][]int{nil}
+	var v *view
+	if inq.shows != (choice{}) {
+		if v, err = sc.pictures.look(ctx, s); err != nil {
+			return rewards.Score{}, err
+		}
+		if groups, err = inq.shows.groups(v.count()); err != nil {
+			return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
+		}
+	}
+	var calls []call
+	for _, g := range groups {
+		for _, q := range inq.questions {
+			calls = append(calls, call{q, g})
+		}
+	}
+	results := make([]result, len(calls))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxCallsAtOnce)
+	for i, c := range calls {
+		g.Go(func() (err error) {
+			// On a goroutine of its own nobody else would catch it.
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
+				}
+			}()
+			results[i], err = sc.call(ctx, inq.system, c, v)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
+	}
+	return combine(inq, calls, results), nil
+}
+
+// call sends one request, pictures before text.
+func (sc *scorer) call(ctx context.Context, system string, c call, v *view) (result, error) {
+	var parts []chat.Part
+	if len(c.frames) > 0 {
+		var err error
+		if parts, err = v.parts(ctx, c.frames); err != nil {
+			return result{}, err
+		}
+	}
+	var messages []chat.Message
+	if system != "" {
+		messages = append(messages, chat.Message{Role: chat.System, Parts: []chat.Part{chat.Text(system)}})
+	}
+	messages = append(messages, chat.Message{Role: chat.User, Parts: append(parts, chat.Text(c.text))})
+	r, err := sc.ask(ctx, chat.Request{
+		Model: sc.asking.Model, Messages: messages,
+		Temperature: sc.sampling.Temperature, TopP: sc.sampling.TopP, MaxTokens: sc.sampling.MaxTokens, Seed: sc.sampling.Seed,
+		Logprobs: sc.top > 0, TopLogprobs: sc.top, ResponseFormat: sc.format, Extra: sc.asking.ExtraBody,
+	}, c.read)
+	if err != nil && c.label != "" {
+		return result{}, fmt.Errorf("%s: %w", c.label, err)
+	}
+	return r, err
+}
+
+// ask asks until the answer can be read, at most answer_retries times more.
+func (sc *scorer) ask(ctx context.Context, r chat.Request, read func(chat.Reply) (reading, error)) (result, error) {
+	var unreadable error
+	for try := range sc.asking.AnswerRetries + 1 {
+		r.Attempt = try
+		if s := sc.sampling.Seed; s != nil {
+			seed := *s + int64(try) // the same seed would draw the same answer
+			r.Seed = &seed
+		}
+		var got reading
+		var refused error // what read says; other errors are the engine's
+		r.Accept = func(reply chat.Reply) error {
+			if got, refused = readFinite(read, reply); refused != nil {
+				refused = fmt.Errorf("%w; the answer begins with %s", refused, chat.Excerpt(reply.Text))
+			}
+			return refused
+		}
+		reply, err := sc.client.Chat(ctx, &r)
+		switch {
+		case err == nil:
+			return result{got, reply, try + 1}, nil
+		case refused == nil && rewards.ClassOf(err) != rewards.InvalidScore:
+			return result{}, err //nolint:wrapcheck // it names endpoint and class
+		}
+		unreadable = err
+	}
+	return result{}, fmt.Errorf("%w: no answer can be read, after %s: %w",
+		rewards.InvalidScore, times(sc.asking.AnswerRetries+1), unreadable)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "asking once"
+	}
+	return "asking " + strconv.Itoa(n) + " times"
+}
+
+// maxAnswer bounds the answers that are read, in bytes: patterns run over all of it.
+const maxAnswer = 1 << 20
+
+// readFinite reads an answer and refuses NaN and infinities.
+func readFinite(read func(chat.Reply) (reading, error), reply chat.Reply) (reading, error) {
+	if n := len(reply.Text); n > maxAnswer {
+		return reading{}, fmt.Errorf("the answer has %d bytes, at most %d are read", n, maxAnswer)
+	}
+	got, err := read(reply)
+	if err != nil {
+		return reading{}, err
+	}
+	if !finite(got.value) {
+		return reading{}, fmt.Errorf("the value is %v", got.value)
+	}
+	for name, v := range got.fields {
+		if !finite(v) {
+			return reading{}, fmt.Errorf("%s is %v", name, v)
+		}
+	}
+	return got, nil
+}
+
+// combine makes the weighted mean of the readings.
+func combine(inq *inquiry, calls []call, results []result) rewards.Score {
+	value, weight := 0.0, 0.0
+	sums, counts := map[string]float64{}, map[string]float64{}
+	for i, r := range results {
+		value += calls[i].weight * r.value
+		weight += calls[i].weight
+		for name, v := range r.fields {
+			sums[name] += v
+			counts[name]++
+		}
+	}
+	extra := make(map[string]any, len(sums))
+	for name := range maps.Keys(sums) {
+		extra[name] = sums[name] / counts[name]
+	}
+	return rewards.Score{Value: value / weight, Extra: extra, Details: details(inq, calls, results)}
+}
+
+// Bounds of what goes into details, per sample and per text.
+const (
+	maxDetailAnswers = 64
+	maxDetailText    = 4096
+)
+
+// Answer is what the details hold of a call.
+type Answer struct {
+	// Label is the rubric's name, where there are several.
+	Label string `json:"label,omitempty"`
+	// Frames are those that were shown.
+	Frames []int   `json:"frames,omitempty"`
+	Value  float64 `json:"value"`
+	Text   string  `json:"text"`
+	// Reasoning is what the engine kept apart.
+	Reasoning string `json:"reasoning,omitempty"`
+	// Tries counts the questions it took to get an answer that can be read.
+	Tries int `json:"tries"`
+	// Cached says that the answer was there already.
+	Cached bool `json:"cached,omitempty"`
+}
+
+func details(inq *inquiry, calls []call, results []result) map[string]any {
+	n := min(len(results), maxDetailAnswers)
+	answers := make([]Answer, 0, n)
+	for i, r := range results[:n] {
+		answers = append(answers, Answer{
+			Label: calls[i].label, Frames: calls[i].frames, Value: r.value, Text: clip(r.reply.Text),
+			Reasoning: clip(r.reply.Reasoning), Tries: r.tries, Cached: r.reply.Cached,
+		})
+	}
+	d := map[string]any{"answers": answers, "asked": len(results), "question": clip(inq.questions[0].text)}
+	if inq.system != "" {
+		d["system"] = clip(inq.system)
+	}
+	return d
+}
+
+func clip(s string) string {
+	for i := range s {
+		if i >= maxDetailText {
+			return s[:i] + "… of " + strconv.Itoa(len(s)) + " bytes"
+		}
+	}
+	return s
+}
+
+// numbers declares fields that are numbers.
+func numbers(names ...string) []rewards.Field {
+	fields := make([]rewards.Field, 0, len(names))
+	for _, name := range names {
+		fields = append(fields, rewards.Field{Name: name, Kind: rewards.Number})
+	}
+	return fields
+}

@@ -1,0 +1,228 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// maxAnswer bounds an answer's body: 64 samples with all their fields have some
+// kilobytes, a program's output behind SandboxFusion has more.
+const maxAnswer = 8 << 20
+
+// decoder reads a body into a tree.
+type decoder func(body []byte) (pickle.Value, error)
+
+// decodePickle decodes an answer and runs nothing. What is cut short may come
+// whole next time; what names a global that is not known, or is built to hurt,
+// will not.
+func decodePickle(body []byte) (pickle.Value, error) {
+	v, err := pickle.Decode(body, pickle.Limits{MaxBytes: maxAnswer, MaxExpandedBytes: 4 * maxAnswer})
+	switch {
+	case errors.Is(err, pickle.ErrMalformed), errors.Is(err, pickle.ErrProtocol0):
+		return nil, fmt.Errorf("%w: the answer is no whole pickle: %w; it begins %s", rewards.Unavailable, err, quote(body))
+	case err != nil:
+		return nil, fmt.Errorf("%w: the answer: %w", rewards.Internal, err)
+	}
+	return v, nil
+}
+
+// decodeJSON decodes an answer. NaN and infinities become numbers out of range.
+func decodeJSON(body []byte) (pickle.Value, error) {
+	v, err := parseJSON(withNaN(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the answer: %w; it begins %s", rewards.Unavailable, err, quote(body))
+	}
+	return v, nil
+}
+
+// decodeDict decodes an answer that must be a dict without an error in it: some
+// services report a failure with status 200.
+func decodeDict(decode decoder, body []byte) (*pickle.Dict, error) {
+	v, err := decode(body)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*pickle.Dict)
+	if !ok {
+		return nil, fmt.Errorf("%w: the answer is %s, want an object", rewards.InvalidScore, typeName(v))
+	}
+	return d, reported(d)
+}
+
+// reported is the failure that an answer of status 200 speaks of under "error".
+func reported(v pickle.Value) error {
+	d, ok := v.(*pickle.Dict)
+	if !ok {
+		return nil
+	}
+	switch e, _ := d.Get("error"); e {
+	case nil, false, "":
+		return nil
+	}
+	return fmt.Errorf("%w: the scorer reports an error: %s", rewards.Internal, reason(d))
+}
+
+// explained says which answers beyond 2xx the scorer reads itself, because their
+// body tells what is wrong with the samples: other attempts are left to the
+// caller, who knows whether the sample is the cause. 408, 429 and the rest of 5xx
+// speak of the service.
+func explained(status int) bool {
+	return status == http.StatusInternalServerError ||
+		status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+}
+
+// refusal is the failure in an answer beyond 2xx: 500 is a traceback of this
+// request and may pass; 413, 415 and 422 say that the sample cannot be scored;
+// other 4xx would only be repeated.
+func refusal(a *outbound.Answer) error {
+	class := rewards.Internal
+	switch a.Status {
+	case http.StatusInternalServerError:
+		class = rewards.Unavailable
+	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		class = rewards.BadInput
+	}
+	return fmt.Errorf("%w: %s answers %d: %s", class, a.Endpoint, a.Status, bodyReason(a.Body))
+}
+
+// bodyReason finds the reason in the body of a failure: pickled or JSON with an
+// error in it, else text.
+func bodyReason(body []byte) string {
+	for _, decode := range []decoder{decodePickle, decodeJSON} {
+		if v, err := decode(body); err == nil {
+			if d, ok := v.(*pickle.Dict); ok {
+				return reason(d)
+			}
+		}
+	}
+	return quote(body)
+}
+
+// reason returns what an error object says.
+func reason(d *pickle.Dict) string {
+	for _, key := range []string{"error", "detail", "message"} {
+		switch v, _ := d.Get(key); v := v.(type) {
+		case nil:
+		case string:
+			return quote([]byte(v))
+		case *pickle.Dict:
+			return reason(v)
+		default:
+			return quote(appendJSON(nil, v))
+		}
+	}
+	return quote(appendJSON(nil, d))
+}
+
+// Bounds of what is quoted of an answer, in bytes. Of a long text the end is worth
+// more than the beginning: a traceback has its cause there.
+const (
+	quotedHead = 100
+	quotedTail = 200
+)
+
+// quote returns the beginning and the end of a text on one line, without control
+// characters.
+func quote(body []byte) string {
+	const window = 4 * (quotedHead + quotedTail) // before white space is squeezed
+	text := string(body[:min(len(body), window)])
+	if len(body) > window {
+		text += string(body[max(window, len(body)-window):])
+	}
+	text = plain(text)
+	if len(text) > quotedHead+quotedTail {
+		text = clip(text, quotedHead) + " " + ending(text, quotedTail)
+	}
+	if text == "" {
+		return "nothing"
+	}
+	return "\"" + text + "\""
+}
+
+// plain squeezes white space and drops what is not printable.
+func plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// clip cuts a text at a character, n bytes at most before the mark.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// ending is the last n bytes of a text, or a little less, never within a character.
+func ending(s string, n int) string {
+	at := max(0, len(s)-n)
+	for at < len(s) && !utf8.RuneStart(s[at]) {
+		at++
+	}
+	return s[at:]
+}
+
+// listOf finds the list under a key: it must have n elements, one per sample. A
+// list of another length says nothing about any of them.
+func listOf(d *pickle.Dict, key string, n int) ([]pickle.Value, error) {
+	v, ok := d.Get(key)
+	if !ok {
+		return nil, fmt.Errorf("%w: the answer has no %q, it has %s", rewards.InvalidScore, key, names(d))
+	}
+	list, ok := items(v)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q is %s, want a list", rewards.InvalidScore, key, typeName(v))
+	}
+	if len(list) != n {
+		return nil, fmt.Errorf("%w: %q has %d elements for %d samples", rewards.InvalidScore, key, len(list), n)
+	}
+	return list, nil
+}
+
+// names lists the keys of an answer, for messages.
+func names(d *pickle.Dict) string {
+	var out []string
+	for _, p := range d.Items {
+		if name, ok := p.Key.(string); ok && len(out) < 10 {
+			out = append(out, clip(name, 40))
+		}
+	}
+	if len(out) == 0 {
+		return "no keys"
+	}
+	return plain(strings.Join(out, ", "))
+}
+
+// verdict is what an answer says of one sample: a score, or why there is none.
+type verdict struct {
+	score rewards.Score
+	err   error
+}
+
+// verdicts reads a list of scores.
+func verdicts(list []pickle.Value) []verdict {
+	out := make([]verdict, len(list))
+	for i, v := range list {
+		out[i].score.Value, out[i].err = number(v)
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// batcher joins samples that arrive within a short time into one request.
+//
+// A member is owned by the Score that brought it, which waits for done or for its
+// own context. A batch is open until it is full or its time is up; then a goroutine
+// of its own sends it, which the batcher waits for in close. A sample that leaves
+// takes only itself along; when all have left, the request is given up.
+type batcher struct {
+	max  int
+	wait time.Duration
+	ask  func(ctx context.Context, its []item) ([]verdict, error)
+
+	mu      sync.Mutex
+	closed  bool                // guarded by mu
+	open    *batch              // guarded by mu; takes members; nil: none
+	sending map[*batch]struct{} // guarded by mu
+	wg      sync.WaitGroup      // of the goroutines that send; added to under mu
+}
+
+// batch is one request in the making. Its fields are guarded by the batcher's mu.
+type batch struct {
+	members []*member
+	here    int // members that have not left
+	timer   *time.Timer
+	cancel  context.CancelFunc // of a batch that is being sent
+}
+
+type member struct {
+	item item
+	left bool              // guarded by the batcher's mu
+	done chan batchVerdict // capacity 1: an answer never waits for its reader
+}
+
+// batchVerdict is a verdict; whole says that the request failed for all of its
+// several samples, of which any may be the cause.
+type batchVerdict struct {
+	verdict
+	whole bool
+}
+
+func newBatcher(most int, wait time.Duration, ask func(context.Context, []item) ([]verdict, error)) *batcher {
+	return &batcher{max: most, wait: wait, ask: ask, sending: map[*batch]struct{}{}}
+}
+
+// score sends the item with others and waits for its own verdict, or for ctx.
+func (b *batcher) score(ctx context.Context, it item) batchVerdict {
+	m := &member{item: it, done: make(chan batchVerdict, 1)}
+	bt := b.join(m)
+	if bt == nil {
+		return closedVerdict()
+	}
+	select {
+	case v := <-m.done:
+		return v
+	case <-ctx.Done():
+		b.leave(bt, m)
+		return batchVerdict{verdict: verdict{err: fmt.Errorf("waiting for the answer to its batch: %w", ctx.Err())}}
+	}
+}
+
+func closedVerdict() batchVerdict {
+	return batchVerdict{verdict: verdict{err: fmt.Errorf("%w: the scorer is closed", rewards.Unavailable)}}
+}
+
+// join puts the member into the open batch and sends the batch if it is full. It
+// returns nil after close.
+func (b *batcher) join(m *member) *batch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	bt := b.open
+	if bt == nil {
+		bt = &batch{}
+		bt.timer = time.AfterFunc(b.wait, func() { b.due(bt) })
+		b.open = bt
+	}
+	bt.members = append(bt.members, m)
+	bt.here++
+	if len(bt.members) == b.max {
+		bt.timer.Stop()
+		b.start(bt)
+	}
+	return bt
+}
+
+// due sends a batch whose time is up, unless it was sent or given up before.
+func (b *batcher) due(bt *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == bt {
+		b.start(bt)
+	}
+}
+
+// start sends the open batch. The caller holds mu.
+func (b *batcher) start(bt *batch) {
+	b.open = nil
+	var sent []*member
+	for _, m := range bt.members {
+		if !m.left {
+			sent = append(sent, m)
+		}
+	}
+	// The members' contexts bound it: when the last has left, it ends.
+	ctx, cancel := context.WithCancel(context.Background())
+	bt.cancel = cancel
+	b.sending[bt] = struct{}{}
+	b.wg.Go(func() {
+		defer cancel()
+		b.send(ctx, sent)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.sending, bt)
+	})
+}
+
+// send asks for the members and gives each its own verdict.
+func (b *batcher) send(ctx context.Context, members []*member) {
+	its := make([]item, len(members))
+	for i, m := range members {
+		its[i] = m.item
+	}
+	out, err := b.guarded(ctx, its)
+	for i, m := range members {
+		if err != nil {
+			m.done <- batchVerdict{verdict: verdict{err: err}, whole: len(members) > 1}
+			continue
+		}
+		m.done <- batchVerdict{verdict: out[i]}
+	}
+}
+
+// guarded asks, and turns a panic into an error: on a goroutine of its own nobody
+// else would catch it.
+func (b *batcher) guarded(ctx context.Context, its []item) (out []verdict, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
+		}
+	}()
+	return b.ask(ctx, its)
+}
+
+// leave takes a member out. A batch that nobody waits for is given up.
+func (b *batcher) leave(bt *batch, m *member) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.left = true
+	if bt.here--; bt.here > 0 {
+		return
+	}
+	if b.open == bt {
+		b.open = nil
+		bt.timer.Stop()
+		return
+	}
+	bt.cancel()
+}
+
+// close refuses new samples, fails those that wait to be sent, ends the requests
+// that are under way and waits for their goroutines.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	if bt := b.open; bt != nil {
+		b.open = nil
+		bt.timer.Stop()
+		for _, m := range bt.members {
+			m.done <- closedVerdict()
+		}
+	}
+	for bt := range b.sending {
+		bt.cancel()
+	}
+	b.mu.Unlock()
+	b.wg.Wait()
+}

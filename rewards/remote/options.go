@@ -1,0 +1,278 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// The protocols of the scorer http.
+const (
+	deepgen        = "deepgen"
+	verlOmni       = "verl_omni_http"
+	deepgenGenEval = "deepgen_geneval"
+	deqa           = "deqa"
+	genEval        = "geneval"
+	unifiedReward  = "unified_reward_remote"
+	latent         = "latent"
+	uniRL          = "unirl"
+	flowFactory    = "flow_factory"
+	slime          = "slime"
+	openRLHF       = "openrlhf"
+	cosmos         = "cosmos"
+	generic        = "json"
+)
+
+func protocols() []string {
+	return []string{deepgen, verlOmni, deepgenGenEval, deqa, genEval, unifiedReward, latent, uniRL, flowFactory, slime, openRLHF, cosmos, generic}
+}
+
+// Options are those of the scorer http. Which protocol takes which, and the
+// defaults that depend on it, stand in the README.
+type Options struct {
+	Protocol string `json:"protocol"`
+	Addresses
+	// Scale and Bias make the value of what the scorer says: raw·scale + bias.
+	Scale float64 `json:"score_scale"`
+	Bias  float64 `json:"score_bias"`
+	// Batch is the most samples of one request; BatchWait how long a sample waits for
+	// others, 0: not at all.
+	Batch     int      `json:"batch"`
+	BatchWait duration `json:"batch_wait"`
+	// Extras are fields of the answer that become columns.
+	Extras []Extra `json:"extras"`
+
+	Prompt      string `json:"prompt"`
+	Metadata    string `json:"metadata"`
+	ImageFormat string `json:"image_format"`
+	Quality     int    `json:"quality"`
+	Video       string `json:"video"`
+	// SourceImage is the place of the picture that an edit began from among the
+	// sample's pictures; 0 is the result, so it is 1 or more. 0: no edit.
+	SourceImage int `json:"source_image"`
+
+	OnlyStrict   bool   `json:"only_strict"`
+	GenEvalValue string `json:"geneval_value"`
+
+	NoiseLevel float64 `json:"noise_level"`
+	NoiseSeed  *int64  `json:"noise_seed"`
+
+	Reward    string `json:"reward"`
+	Reduce    string `json:"sub_metric_reduce"`
+	ScoreKey  string `json:"score_key"`
+	RewardKey string `json:"reward_key"`
+
+	Request   json.RawMessage `json:"request"`
+	ScorePath string          `json:"score_path"`
+}
+
+// Addresses are where a scorer's endpoints are and how they are asked.
+type Addresses struct {
+	URL            string            `json:"url"`
+	URLs           []string          `json:"urls"`
+	KeyFile        string            `json:"key_file"`
+	Headers        map[string]string `json:"headers"`
+	Attempts       int               `json:"attempts"`
+	AttemptTimeout duration          `json:"attempt_timeout"`
+	Concurrency    int               `json:"concurrency"`
+	RPM            float64           `json:"rpm"`
+}
+
+// Extra declares a field of the answer as a column.
+type Extra struct {
+	Name string `json:"name"`
+	// Path is where it stands; empty: under its name.
+	Path string            `json:"path"`
+	Kind rewards.FieldKind `json:"kind"`
+}
+
+// duration is "30s", or a number of seconds.
+type duration time.Duration
+
+// maxWait is the longest time an option may name, rewards.MaxTermTimeout.
+const maxWait = rewards.MaxTermTimeout
+
+// UnmarshalJSON reads a duration.
+func (d *duration) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		seconds, numErr := strconv.ParseFloat(text, 64)
+		if numErr != nil || math.IsNaN(seconds) || math.Abs(seconds) > maxWait.Seconds() {
+			return fmt.Errorf("want a duration such as 30s or a number of seconds, got %s", clip(string(raw), 40))
+		}
+		parsed = time.Duration(seconds * float64(time.Second))
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// decodeOptions reads the options one by one, so that every wrong one is named:
+// those that are unknown, those that the protocol does not take, and those of a
+// wrong type.
+func decodeOptions(raw json.RawMessage, into any, takes func(name string) error) error {
+	var given map[string]json.RawMessage
+	if err := rewards.DecodeOptions(raw, &given); err != nil {
+		return err
+	}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err := takes(name); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
+		if err == nil {
+			err = json.Unmarshal(one, into)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// parseOptions reads the options of http over the defaults of their protocol.
+func parseOptions(raw json.RawMessage) (Options, error) {
+	var head struct {
+		Protocol string `json:"protocol"`
+	}
+	_ = json.Unmarshal(raw, &head) // what is wrong with it is said below
+	o := defaults(head.Protocol)
+	known := slices.Contains(protocols(), head.Protocol)
+	err := decodeOptions(raw, &o, func(name string) error {
+		i := slices.IndexFunc(optionTable(), func(e optionEntry) bool { return e.Name == name })
+		switch {
+		case i < 0:
+			return fmt.Errorf("there is no such option; %s has %s", httpName, strings.Join(optionNames(head.Protocol), ", "))
+		case known && !optionTable()[i].of(head.Protocol):
+			return fmt.Errorf("the protocol %s has no such option; it has %s", head.Protocol, strings.Join(optionNames(head.Protocol), ", "))
+		}
+		return nil
+	})
+	return o, errors.Join(err, o.validate())
+}
+
+// defaults are what the clients that the protocol is known from send.
+func defaults(protocol string) Options {
+	zero := int64(0)
+	o := Options{
+		Scale: 1, Batch: 16, Prompt: "prompt", ImageFormat: "jpeg", Quality: 75, Video: "refuse",
+		GenEvalValue: "scores", NoiseLevel: 0.4, NoiseSeed: &zero, Reduce: "first",
+	}
+	switch protocol {
+	case verlOmni:
+		o.Prompt, o.Video = "ground_truth", "first_frame"
+	case genEval, deepgenGenEval:
+		o.Metadata = "ground_truth"
+	case flowFactory:
+		o.ImageFormat, o.Video = "png", "frames"
+	case uniRL, generic:
+		o.ImageFormat = "png"
+	}
+	return o
+}
+
+// optionEntry is a row of the table of options.
+type optionEntry struct {
+	rewards.Option
+	protocols []string // nil: all
+}
+
+func (e optionEntry) of(protocol string) bool {
+	return e.protocols == nil || slices.Contains(e.protocols, protocol)
+}
+
+// optionNames are the options of a protocol; of one that is not known, all.
+func optionNames(protocol string) []string {
+	var out []string
+	for _, e := range optionTable() {
+		if e.of(protocol) || !slices.Contains(protocols(), protocol) {
+			out = append(out, e.Name)
+		}
+	}
+	return out
+}
+
+func documentation() []rewards.Option {
+	var out []rewards.Option
+	for _, e := range optionTable() {
+		if e.protocols != nil {
+			e.Doc += " (" + strings.Join(e.protocols, ", ") + ")"
+		}
+		out = append(out, e.Option)
+	}
+	return out
+}
+
+// optionTable is the one list of options: documentation, and which protocol takes
+// which.
+func optionTable() []optionEntry {
+	pickled := []string{deepgen, verlOmni, deepgenGenEval, deqa, genEval, unifiedReward}
+	lists := slices.Concat(pickled, []string{uniRL, flowFactory, openRLHF})
+	encoded := slices.Concat(pickled, []string{uniRL, flowFactory, generic})
+	table := []optionEntry{{rewards.Option{Name: "protocol", Type: "string", Default: "required", Doc: "one of " + strings.Join(protocols(), ", ")}, nil}}
+	for _, o := range addressOptions() {
+		table = append(table, optionEntry{o, nil})
+	}
+	return append(table,
+		optionEntry{rewards.Option{Name: "score_scale", Type: "number", Default: "1", Doc: "the value is what the scorer says times this"}, nil},
+		optionEntry{rewards.Option{Name: "score_bias", Type: "number", Default: "0", Doc: "plus this"}, nil},
+		optionEntry{rewards.Option{Name: "batch", Type: "int", Default: "16", Doc: "the most samples of one request, with batch_wait"}, lists},
+		optionEntry{rewards.Option{Name: "batch_wait", Type: "duration", Default: "0", Doc: "how long a sample waits for others to share its request; 0: not at all"}, lists},
+		optionEntry{
+			rewards.Option{Name: "extras", Type: "list", Default: "none", Doc: "fields of the answer that become columns: name, path (default: the name), kind number, bool or string"},
+			[]string{deepgen, verlOmni, deqa, unifiedReward, uniRL, slime, openRLHF, cosmos, generic},
+		},
+		optionEntry{
+			rewards.Option{Name: "prompt", Type: "string", Default: "prompt; verl_omni_http ground_truth", Doc: "where the prompt stands: prompt, ground_truth, extra_info.caption, …"},
+			[]string{deepgen, verlOmni, deepgenGenEval, unifiedReward, uniRL, flowFactory, cosmos},
+		},
+		optionEntry{
+			rewards.Option{Name: "metadata", Type: "string", Default: "ground_truth; deepgen and unirl none", Doc: "where the object stands that goes along: GenEval's row"},
+			[]string{deepgen, deepgenGenEval, genEval, uniRL},
+		},
+		optionEntry{rewards.Option{Name: "image_format", Type: "string", Default: "jpeg; unirl, flow_factory, json png", Doc: "jpeg or png; a picture that came in that format is sent as it came"}, encoded},
+		optionEntry{rewards.Option{Name: "quality", Type: "int", Default: "75", Doc: "of JPEG, 1…100; 75 is PIL's default, which the clients of these services take"}, encoded},
+		optionEntry{
+			rewards.Option{Name: "video", Type: "string", Default: "refuse; verl_omni_http first_frame; flow_factory frames", Doc: "what to send of a video: first_frame, frames (flow_factory) or refuse"},
+			slices.Concat(encoded, []string{cosmos}),
+		},
+		optionEntry{
+			rewards.Option{Name: "source_image", Type: "int", Default: "0", Doc: "of an edit: the place of the picture it began from among the sample's pictures, 1 or more"},
+			[]string{deepgen, uniRL, flowFactory},
+		},
+		optionEntry{rewards.Option{Name: "only_strict", Type: "bool", Default: "false", Doc: "ask for GenEval's strict result only"}, []string{genEval, deepgenGenEval}},
+		optionEntry{rewards.Option{Name: "geneval_value", Type: "string", Default: "scores", Doc: "which list is the value: scores, rewards or strict_rewards"}, []string{genEval, deepgenGenEval}},
+		optionEntry{rewards.Option{Name: "noise_level", Type: "number", Default: "0.4", Doc: "0…1"}, []string{latent}},
+		optionEntry{rewards.Option{Name: "noise_seed", Type: "int or null", Default: "0", Doc: "null: none is sent"}, []string{latent}},
+		optionEntry{rewards.Option{Name: "reward", Type: "string", Default: "required", Doc: "the service's name of the reward"}, []string{uniRL, cosmos}},
+		optionEntry{rewards.Option{Name: "sub_metric_reduce", Type: "string", Default: "first", Doc: "how several numbers become one: first, mean or max"}, []string{uniRL}},
+		optionEntry{rewards.Option{Name: "score_key", Type: "string", Default: "the only one", Doc: "which score of the reward; a+b adds"}, []string{cosmos}},
+		optionEntry{rewards.Option{Name: "reward_key", Type: "string", Default: "none", Doc: "where the number stands in an answer that is an object"}, []string{slime}},
+		optionEntry{rewards.Option{Name: "request", Type: "object", Default: "required", Doc: "the request, with placeholders such as {prompt} and {image_b64} in its texts"}, []string{generic}},
+		optionEntry{rewards.Option{Name: "score_path", Type: "string", Default: "the answer itself", Doc: "where the number stands: rewards.0.score"}, []string{generic}},
+	)
+}
+
+// addressOptions are those that http and sandbox_fusion share.
+func addressOptions() []rewards.Option {
+	return []rewards.Option{
+		{Name: "url", Type: "string", Default: "required", Doc: "the service's address"},
+		{Name: "urls", Type: "list", Default: "url", Doc: "several of them, of which each request goes to one"},
+		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
+		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
+		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},
+		{Name: "attempt_timeout", Type: "duration", Default: "the group's", Doc: "the longest one request may take"},
+		{Name: "concurrency", Type: "int", Default: "the group's", Doc: "requests at a time over all scorers that use these addresses"},
+		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
+	}
+}

@@ -1,0 +1,134 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// pictures turns the visual media of a sample into files.
+type pictures struct {
+	format  rewards.Encoding // JPEG or PNG
+	quality int
+	video   string // refuse, first_frame or frames
+	source  int    // place of an edit's source; 0: no edit
+}
+
+func newPictures(o *Options) pictures {
+	return pictures{format: rewards.Encoding(o.ImageFormat), quality: o.Quality, video: o.Video, source: o.SourceImage}
+}
+
+// mime is the media type of the files.
+func (p pictures) mime() string { return "image/" + string(p.format) }
+
+// maxRequest bounds what the pictures of one sample take, in bytes: a long video of
+// large frames belongs into a scorer on this machine.
+const maxRequest = 128 << 20
+
+// into fills the item with the sample's result: a picture, or the frames of a
+// video, and with the picture an edit began from.
+func (p pictures) into(ctx context.Context, it *item, s *rewards.Sample) error {
+	result, err := s.Visual()
+	if err != nil {
+		return err
+	}
+	if p.source > 0 {
+		m, err := visual(s, p.source)
+		if err != nil {
+			return err
+		}
+		if it.source, err = p.one(ctx, m, 0); err != nil {
+			return err
+		}
+	}
+	if result.Kind == rewards.Video && p.video == "frames" {
+		it.frames, err = p.all(ctx, result)
+		return err
+	}
+	if result.Kind == rewards.Video && p.video != "first_frame" {
+		return fmt.Errorf("%w: the sample is a video, which this service does not take; video: first_frame sends its first frame", rewards.BadInput)
+	}
+	it.picture, err = p.one(ctx, result, 0)
+	return err
+}
+
+// visual is the i-th image or video of a sample.
+func visual(s *rewards.Sample, i int) (*rewards.Media, error) {
+	n := 0
+	for _, m := range s.Media {
+		if m.Kind != rewards.Image && m.Kind != rewards.Video {
+			continue
+		}
+		if n == i {
+			return m, nil
+		}
+		n++
+	}
+	return nil, fmt.Errorf("%w: the sample has %d pictures, and source_image is the one at %d", rewards.BadInput, n, i)
+}
+
+// one is one frame as a file. What came as a file of the format is sent as it came.
+func (p pictures) one(ctx context.Context, m *rewards.Media, frame int) ([]byte, error) {
+	switch {
+	case m.Encoding == p.format:
+		if p.fits(m.Data) {
+			return bytes.Clone(m.Data), nil
+		}
+	case m.Encoding == rewards.Frames && frame < len(m.Frames) && p.fits(m.Frames[frame]):
+		return bytes.Clone(m.Frames[frame]), nil
+	}
+	px, err := m.Pixels(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("pixels: %w", err)
+	}
+	return p.encode(px, frame)
+}
+
+// all are the frames of a video as files.
+func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
+	var out [][]byte
+	total := 0
+	n := len(m.Frames)
+	if m.Encoding != rewards.Frames {
+		px, err := m.Pixels(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("pixels: %w", err)
+		}
+		n = px.Count
+	}
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("frame %d of %d: %w", i, n, err)
+		}
+		file, err := p.one(ctx, m, i)
+		if err != nil {
+			return nil, err
+		}
+		if total += len(file); total > maxRequest {
+			return nil, fmt.Errorf("%w: %d of %d frames take more than %d bytes as files", rewards.BadInput, i+1, n, maxRequest)
+		}
+		out = append(out, file)
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("%w: the video has no frames", rewards.BadInput)
+	}
+	return out, nil
+}
+
+// fits reports whether data begins as a file of the format does.
+func (p pictures) fits(data []byte) bool {
+	if p.format == rewards.JPEG {
+		return bytes.HasPrefix(data, []byte{0xff, 0xd8, 0xff})
+	}
+	return bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n"))
+}
+
+func (p pictures) encode(px *rewards.Pixels, frame int) ([]byte, error) {
+	if p.format == rewards.JPEG {
+		return media.EncodeJPEG(px, frame, p.quality) //nolint:wrapcheck // says what and carries its class
+	}
+	return media.EncodePNG(px, frame) //nolint:wrapcheck // says what and carries its class
+}

@@ -1,0 +1,243 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// SandboxOptions are those of the scorer sandbox_fusion.
+type SandboxOptions struct {
+	Addresses
+	// MaxConcurrent is the most cases that run at a time, over all samples.
+	MaxConcurrent int `json:"max_concurrent"`
+	MemoryLimitMB int `json:"memory_limit_mb"`
+	// Timeout is that of compiling and of running a case, each.
+	Timeout duration `json:"run_timeout"`
+	// Continuous looks at the first ten cases only.
+	Continuous bool   `json:"continuous"`
+	Language   string `json:"language"`
+	// SandboxError says what a case is that the server could not judge: a failure of
+	// the sample, or not passed.
+	SandboxError string `json:"sandbox_error"`
+	// TestCases is where the cases stand.
+	TestCases    string `json:"test_cases"`
+	MaxCases     int    `json:"max_cases"`
+	MaxCaseBytes int    `json:"max_case_bytes"`
+	MaxCodeBytes int    `json:"max_code_bytes"`
+}
+
+// sandboxDefaults are verl's (SandboxFusionConfig, default_compute_score).
+func sandboxDefaults() SandboxOptions {
+	return SandboxOptions{
+		MaxConcurrent: 64, MemoryLimitMB: 1024, Timeout: duration(10 * time.Second), Continuous: true, Language: "python",
+		SandboxError: "fail", TestCases: "ground_truth", MaxCases: 1000, MaxCaseBytes: 1 << 20, MaxCodeBytes: 256 << 10,
+	}
+}
+
+// transferTime is what verl adds to the times of compiling and running.
+const transferTime = 10 * time.Second
+
+func sandboxDocumentation() []rewards.Option {
+	out := slices.DeleteFunc(addressOptions(), func(o rewards.Option) bool { return o.Name == "concurrency" || o.Name == "attempt_timeout" })
+	return append(out,
+		rewards.Option{Name: "max_concurrent", Type: "int", Default: "64", Doc: "the most cases that run at a time, over all samples and scorers at these addresses"},
+		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "memory of one run"},
+		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "of compiling and of running a case, each"},
+		rewards.Option{Name: "continuous", Type: "bool", Default: "true", Doc: "the share of the first 10 cases, as verl's default_compute_score; false: of all"},
+		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "of the response's code"},
+		rewards.Option{Name: "sandbox_error", Type: "string", Default: "fail", Doc: "a case the server could not judge: fail fails the sample, not_passed counts as verl does"},
+		rewards.Option{Name: "test_cases", Type: "string", Default: "ground_truth", Doc: "where the cases stand: ground_truth, extra_info.tests, …"},
+		rewards.Option{Name: "max_cases", Type: "int", Default: "1000", Doc: "a sample with more is bad_input"},
+		rewards.Option{Name: "max_case_bytes", Type: "int", Default: "1048576", Doc: "of one case's input and output together"},
+		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "of the response's code"},
+	)
+}
+
+func parseSandboxOptions(raw json.RawMessage) (SandboxOptions, error) {
+	o := sandboxDefaults()
+	known := sandboxDocumentation()
+	err := decodeOptions(raw, &o, func(name string) error {
+		if slices.ContainsFunc(known, func(k rewards.Option) bool { return k.Name == name }) {
+			return nil
+		}
+		var all []string
+		for _, k := range known {
+			all = append(all, k.Name)
+		}
+		return fmt.Errorf("there is no such option; %s has %s", sandboxName, strings.Join(all, ", "))
+	})
+	return o, errors.Join(err, o.validate())
+}
+
+func (o *SandboxOptions) validate() error {
+	var f faults
+	o.Addresses.validate(&f)
+	between := func(name string, n, most int) { f.add(n < 1 || n > most, name, "is %d, want 1 to %d", n, most) }
+	between("max_concurrent", o.MaxConcurrent, 1<<16)
+	between("memory_limit_mb", o.MemoryLimitMB, 1<<20)
+	between("max_cases", o.MaxCases, 1<<16)
+	between("max_case_bytes", o.MaxCaseBytes, 64<<20)
+	between("max_code_bytes", o.MaxCodeBytes, 64<<20)
+	f.add(time.Duration(o.Timeout) < time.Second || time.Duration(o.Timeout) > time.Hour, "run_timeout", "is %v, want 1s to 1h", time.Duration(o.Timeout))
+	f.oneOf("language", o.Language, languages()...)
+	f.oneOf("sandbox_error", o.SandboxError, "fail", "not_passed")
+	_, err := parseSource(o.TestCases)
+	f.check("test_cases", err)
+	return f.err()
+}
+
+// languages are those that SandboxFusion runs (its API's documentation).
+func languages() []string {
+	return []string{
+		"python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda", "lua", "R",
+		"perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
+	}
+}
+
+// Sandbox runs the code of a response against test cases on a SandboxFusion server.
+// It is safe for concurrent use.
+type Sandbox struct {
+	options SandboxOptions
+	cases   source
+	doer    outbound.Doer
+	slots   chan struct{} // one per case that runs
+}
+
+var (
+	_ rewards.Scorer       = (*Sandbox)(nil)
+	_ rewards.ExtraFielder = (*Sandbox)(nil)
+)
+
+func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
+	o, err := parseSandboxOptions(raw)
+	if err != nil {
+		return nil, err
+	}
+	o.Concurrency, o.AttemptTimeout = o.MaxConcurrent, 2*o.Timeout+duration(transferTime)
+	doer, err := o.group(groups, "")
+	if err != nil {
+		return nil, err
+	}
+	s := &Sandbox{options: o, doer: doer, slots: make(chan struct{}, o.MaxConcurrent)}
+	s.cases, _ = parseSource(o.TestCases) // validate has read it
+	return s, nil
+}
+
+// ExtraFields declares passed and cases, how many of how many, and status, what
+// became of the first case that did not pass ("success": all did).
+func (s *Sandbox) ExtraFields() []rewards.Field {
+	return []rewards.Field{{Name: "passed", Kind: rewards.Number}, {Name: "cases", Kind: rewards.Number}, {Name: "status", Kind: rewards.String}}
+}
+
+// firstCases is how many cases count with continuous.
+const firstCases = 10
+
+// Score returns the share of the cases that the code passes, 0 to 1. A response
+// without a code block is 0, as in verl; cases that cannot be read are BadInput.
+func (s *Sandbox) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	score, err := s.score(ctx, sample)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	return score, nil
+}
+
+func (s *Sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	cs, err := s.testCases(sample)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	code, ok := extractCode(sample.Response, s.options.Language)
+	if !ok {
+		return total(make([]caseResult, len(cs)), "no_code"), nil
+	}
+	if len(code) > s.options.MaxCodeBytes {
+		return rewards.Score{}, fmt.Errorf("%w: the code has %d bytes, over max_code_bytes of %d", rewards.BadInput, len(code), s.options.MaxCodeBytes)
+	}
+	results, err := s.runAll(ctx, code, cs)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	return total(results, ""), nil
+}
+
+// runAll runs the cases, as many at a time as there are slots. The first that the
+// server could not judge ends the others, if that fails the sample.
+func (s *Sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]caseResult, error) {
+	results := make([]caseResult, len(cs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(s.options.MaxConcurrent, 32)) // verl's threads per sample
+	for i, c := range cs {
+		g.Go(func() (err error) {
+			defer func() {
+				if p := recover(); p != nil { // on a goroutine of its own nobody else would catch it
+					err = fmt.Errorf("%w: case %d: %v\n%s", rewards.Panicked, i, p, debug.Stack())
+				}
+			}()
+			results[i], err = s.run(ctx, code, c)
+			if err != nil {
+				err = fmt.Errorf("case %d: %w", i, err)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // names its case
+	}
+	spreadCompileError(results)
+	return results, nil
+}
+
+// run runs one case.
+func (s *Sandbox) run(ctx context.Context, code string, c testCase) (caseResult, error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return caseResult{}, fmt.Errorf("waiting for one of %d slots: %w", s.options.MaxConcurrent, ctx.Err())
+	}
+	program := code + "\n\n" + c.assert
+	if c.function != "" && s.options.Language == "python" {
+		program = callFunction(program, c.function)
+	}
+	seconds := time.Duration(s.options.Timeout).Seconds()
+	h := s.options.header("application/json")
+	h.Set("Accept", "application/json")
+	call := jsonCall(h, dict(
+		"compile_timeout", seconds, "run_timeout", seconds, "code", program, "stdin", c.stdin,
+		"memory_limit_MB", int64(s.options.MemoryLimitMB), "language", s.options.Language,
+		"files", &pickle.Dict{}, "fetch_files", &pickle.List{},
+	))
+	var r caseResult
+	a, err := do(ctx, s.doer, call, func(body []byte) error {
+		_, err := judge(body, c)
+		return err
+	})
+	if err == nil {
+		r, err = judge(a.Body, c)
+	}
+	switch {
+	case err == nil && r.code != codeUnknown, err != nil && ctx.Err() != nil:
+		return r, err
+	case s.options.SandboxError == "not_passed":
+		if err != nil {
+			r = caseResult{code: codeUnknown, status: "api_error", stderr: clip(err.Error(), maxOutput)}
+		}
+		return r, nil
+	case err == nil:
+		err = fmt.Errorf("%w: the server could not judge it: %s %s", rewards.Unavailable, r.status, quote([]byte(r.stderr)))
+	}
+	return r, err
+}

@@ -1,0 +1,123 @@
+package text
+
+import (
+	"context"
+	"maps"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Overlong is the penalty of DAPO (Yu et al. 2025, eq. 13) as verl's dapo reward
+// manager has it (verl/experimental/reward_loop/reward_manager/dapo.py).
+type Overlong struct {
+	// MaxRespLen is the longest response, BufferLen the last part of it over which the
+	// penalty grows from 0 to PenaltyFactor, in tokens.
+	MaxRespLen, BufferLen int64
+	PenaltyFactor         float64
+	// Columns adds overlong_reward and overlong to the sample's columns.
+	Columns bool
+}
+
+// WithOverlong adds the penalty to what a scorer says. A scorer that returns no
+// columns of its own has its value, without the penalty, as acc, as in verl. The
+// number of tokens is extra_info.response_length; without it the sample is
+// rewards.BadInput.
+func WithOverlong(inner rewards.Scorer, o Overlong) rewards.Scorer {
+	d := dapo{inner: inner, rule: o, length: "response_length"}
+	if f, ok := inner.(rewards.ExtraFielder); ok {
+		return dapoDeclared{dapo: d, fields: d.columns(f.ExtraFields())}
+	}
+	return d
+}
+
+// dapo is a scorer with the penalty.
+type dapo struct {
+	inner  rewards.Scorer
+	rule   Overlong
+	length string
+}
+
+// dapoDeclared is one whose columns are known at load.
+type dapoDeclared struct {
+	dapo
+
+	fields []rewards.Field
+}
+
+var (
+	_ rewards.Warmer       = dapo{}
+	_ rewards.Closer       = dapo{}
+	_ rewards.ExtraFielder = dapoDeclared{}
+)
+
+func (d dapo) columns(own []rewards.Field) []rewards.Field {
+	var out []rewards.Field
+	out = append(out, own...)
+	if len(own) == 0 {
+		out = append(out, rewards.Field{Name: "acc", Kind: rewards.Number})
+	}
+	if d.rule.Columns {
+		out = append(out, rewards.Field{Name: "overlong_reward", Kind: rewards.Number}, rewards.Field{Name: "overlong", Kind: rewards.Bool})
+	}
+	return out
+}
+
+// ExtraFields implements rewards.ExtraFielder.
+func (d dapoDeclared) ExtraFields() []rewards.Field { return d.fields }
+
+// Score implements rewards.Scorer.
+func (d dapo) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	n, err := responseTokens(s, d.length)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	score, err := d.inner.Score(ctx, s)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	penalty := overlongPenalty(n, d.rule)
+	extra := maps.Clone(score.Extra)
+	if len(extra) == 0 {
+		extra = map[string]any{"acc": score.Value}
+	}
+	if d.rule.Columns {
+		extra["overlong_reward"], extra["overlong"] = penalty, penalty < 0
+	}
+	score.Value, score.Extra = score.Value+penalty, extra
+	return score, nil
+}
+
+// Warm implements rewards.Warmer.
+func (d dapo) Warm(ctx context.Context) error {
+	if w, ok := d.inner.(rewards.Warmer); ok {
+		return w.Warm(ctx)
+	}
+	return nil
+}
+
+// Close implements rewards.Closer.
+func (d dapo) Close() error {
+	if c, ok := d.inner.(rewards.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// overlongPenalty is 0 up to MaxRespLen-BufferLen tokens, and -PenaltyFactor at MaxRespLen.
+func overlongPenalty(tokens float64, o Overlong) float64 {
+	exceed := tokens - float64(o.MaxRespLen-o.BufferLen)
+	return min(-exceed/float64(o.BufferLen)*o.PenaltyFactor, 0) + 0
+}
+
+// responseTokens is the number of tokens that extra_info says the response has.
+func responseTokens(s *rewards.Sample, key string) (float64, error) {
+	raw, err := extraInfo(s, key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := tokenCount(raw)
+	if err != nil {
+		return 0, bad(s, "%v in extra_info.%s: the penalty counts tokens, which only the trainer knows", err, key)
+	}
+	return n, nil
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// routerPaths are what engines that serve models (vLLM, SGLang) are asked for.
+func routerPaths() []string {
+	return []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/classify"}
+}
+
+// forward is the reward router: it hands a request on to one of the engines that
+// Options.Router knows, and the engine's answer back. Which one, how often, and for
+// how long each is tried is the Router's affair. Unlike samples, requests with the
+// same body are not joined: a client that asks twice wants two answers.
+//
+//   - The body must be a JSON object and is forwarded byte for byte; "stream": true is
+//     refused, because a reward needs the whole answer.
+//   - Headers are forwarded both ways, except those of the connection, and those with
+//     which somebody shows who he is (withheld): the Router has the engine's own key.
+//   - 4xx of the engine is handed on, so that a 400 stays a 400; 401, 403, 407, 408 and
+//     429 are between this server and the engine. 503 with Retry-After says that
+//     another try may succeed, 422 that it would not.
+//   - A closed request cancels the call.
+func (s *Server) forward(path string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if s.router == nil {
+			s.refuse(c, &fault{
+				status: http.StatusNotFound, class: "not_found",
+				message: "no engine is configured to answer " + path + ": set reward.reward_model with rollout.name: external and its base_urls",
+			})
+			return
+		}
+		leave, ok := s.routed.enter()
+		if !ok {
+			s.refuse(c, faultf(rewards.Draining, "this gateway has stopped"))
+			return
+		}
+		defer leave()
+		call := &outbound.Call{
+			Method: c.Request.Method, Path: path, Header: forwarded(c.Request.Header), MaxBytes: s.cfg.RouterBytes, Statuses: handedOn,
+		}
+		if c.Request.Method == http.MethodPost {
+			b, f := s.readBody(c, s.cfg.JSONBytes, 1)
+			if f == nil {
+				defer b.release()
+				f = checkCall(b.data)
+			}
+			if f != nil {
+				s.refuse(c, f)
+				return
+			}
+			call.Body = b.data
+		}
+		s.route(c, call)
+	}
+}
+
+func (s *Server) route(c *gin.Context, call *outbound.Call) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), s.cfg.RouterTimeout)
+	defer cancel()
+	a, err := s.router.Do(ctx, call)
+	if c.Request.Context().Err() != nil {
+		c.Status(statusGone) // for log and metrics; nobody reads it
+		c.Abort()
+		return
+	}
+	if err == nil && a.Status >= http.StatusInternalServerError {
+		err = fmt.Errorf("%w: the engine answered %d", rewards.Unavailable, a.Status)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "no answer of an engine", "route", call.Path, "error", err)
+		f := faultf(rewards.ClassOf(err), "%v", err)
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			f.status = http.StatusServiceUnavailable // the time that this server gave it, or the server, has ended
+		}
+		s.write(c, f.json())
+		return
+	}
+	h := c.Writer.Header()
+	for name, values := range forwarded(a.Header) {
+		h[name] = values
+	}
+	kind := a.Header.Get("Content-Type")
+	if kind == "" {
+		kind = pickleType // bytes; nothing is guessed
+	}
+	s.write(c, answer{status: a.Status, contentType: kind, body: a.Body})
+}
+
+// handedOn tells which statuses are the engine's answer to the client.
+func handedOn(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
+}
+
+// checkCall refuses bodies that are no JSON object, and those that ask for a stream.
+func checkCall(body []byte) *fault {
+	t, err := parseJSON(body)
+	if err == nil {
+		err = t.object(func(key string, v jsonText) error {
+			if key == "stream" && !v.null() && v.kind() != 'f' {
+				return errors.New("the reward router has no streams: a reward needs the whole answer; leave it out or send false")
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return asFault(err)
+	}
+	return nil
+}
+
+// withheld are the headers that concern one connection (RFC 9110, 7.6.1), those that
+// the writer sets itself, and those with which somebody shows who he is.
+func withheld() []string {
+	return []string{
+		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Accept-Encoding", "Content-Encoding", "Content-Length", "Date", "Expect", "Host", "Retry-After", "Server",
+		"Api-Key", "Authorization", "Cookie", "Forwarded", "Origin", "Proxy-Authorization", "Referer", "Set-Cookie", "Www-Authenticate", "X-Api-Key",
+	}
+}
+
+// forwarded copies the headers that are handed on.
+func forwarded(h http.Header) http.Header {
+	drop := map[string]bool{}
+	for _, name := range withheld() {
+		drop[name] = true
+	}
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			drop[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	out := http.Header{}
+	for name, values := range h {
+		if !drop[name] && !strings.HasPrefix(name, "X-Forwarded-") && !strings.HasPrefix(name, "Sec-") && !strings.HasPrefix(name, "Access-Control-") {
+			out[name] = values
+		}
+	}
+	return out
+}
