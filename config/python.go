@@ -144,7 +144,9 @@ func takePython(o *object) (k pythonKeys) {
 // python reads the keys that only a Python function may have.
 func (r *reader) python(t *TermConfig, k pythonKeys) {
 	if t.Scorer != PythonScorer {
-		if k.hasExtra {
+		if k.hasExtra && t.Scorer == HTTPScorer {
+			r.fault(k.extra, "is for Python functions; a scorer on another server has extras: [{name: …, kind: number}]")
+		} else if k.hasExtra {
 			r.fault(k.extra, "is for Python functions; leave it out: a built-in scorer declares its own")
 		}
 		if k.hasPixels {

@@ -1,6 +1,6 @@
-// Package server is the HTTP face of a gateway: the websocket stream, the pickle
-// and JSON edges, the state endpoints, the metrics and the status page. It is the
-// only package that knows gin.
+// Package server is the HTTP face of a gateway: the websocket stream, the edges for
+// pickles, for JSON and for other trainers' protocols, the reward router, the state
+// endpoints, the metrics and the status page. It is the only package that knows gin.
 //
 // The life of a Server:
 //
@@ -13,13 +13,17 @@
 //     connection upgraded.
 //  4. GET /v1/stream is upgraded and handed to loop.Manager.Serve, and is the
 //     loop's from there on.
-//  5. POST / and POST /scorers/{name} take pickles, POST /v1/score takes JSON. The
-//     body is read whole, within a limit of its own and a budget of all bodies
-//     (body.go). Requests with the same bytes share one flight (join.go): its
-//     goroutine, not the handler's, decodes the body, submits the samples and
-//     waits for them (flight.go), and it is cancelled when the last request that
-//     waits for it has gone.
-//  6. Drain refuses new samples with 503 and waits for the flights in the air;
+//  5. Samples come in over edges: POST / and /scorers/{name} take pickles, /v1/score
+//     our JSON; /score, /latent, /get_reward, /compute and /rm are protocols of other
+//     systems (protocol.go, and a file for each). The body is read whole, within a
+//     limit of its own and a budget of all bodies (body.go). Requests with the same
+//     bytes share one flight (join.go): its goroutine, not the handler's, decodes the
+//     body, submits the samples and waits for them (flight.go), and it is cancelled
+//     when the last request that waits for it has gone.
+//  6. What the reward router is asked goes to an engine and its answer back
+//     (router.go), without a flight: the handler waits, and a closed request cancels
+//     the call.
+//  7. Drain refuses new samples with 503 and waits for the flights in the air;
 //     Stop closes the listener, ends what is left, and returns when no goroutine of
 //     the server is running.
 //

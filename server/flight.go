@@ -222,7 +222,10 @@ func failureOf(r *wire.Result) (class rewards.Class, message string) {
 	class, best := outcomeClass(r.Outcome)
 	texts := make([]string, 0, len(r.Errors))
 	for _, e := range r.Errors {
-		text := string(e.Class) + ": " + e.Message
+		text := e.Message
+		if class := string(e.Class) + ": "; !strings.HasPrefix(text, class) {
+			text = class + text
+		}
 		if e.Term != "" {
 			text = e.Term + ": " + text
 		}

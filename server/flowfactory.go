@@ -42,7 +42,7 @@ func (s *Server) flowFactory() protocol {
 		if f := c.badPictures(); f != nil {
 			return nil, f
 		}
-		return &batch{plans: c.plans, whole: true, answer: allOrNone(func(scores []float64, _ []*wire.Result) any {
+		return &batch{plans: c.plans, whole: true, answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
 			return map[string]any{"rewards": scores}
 		})}, nil
 	}}

@@ -81,10 +81,12 @@ func newSite(t *testing.T, o siteOptions) *site {
 		if name == "geneval" {
 			p.Extra = []wire.ExtraKey{{Name: "strict_reward", Kind: rewards.Number}}
 		}
+		if name == "llava" || name == "brief" {
+			p.Extra = []wire.ExtraKey{{Name: "answer", Kind: rewards.String}}
+		}
 		if name == "llava" {
-			p.Extra = []wire.ExtraKey{
-				{Name: "answer", Kind: rewards.String}, {Name: "precision", Kind: rewards.Number},
-				{Name: "recall", Kind: rewards.Number}, {Name: "f1", Kind: rewards.Number},
+			for _, name := range []string{"precision", "recall", "f1"} {
+				p.Extra = append(p.Extra, wire.ExtraKey{Name: name, Kind: rewards.Number})
 			}
 		}
 		profiles = append(profiles, p)
@@ -200,6 +202,9 @@ func (s *site) scorers() map[string]rewards.Scorer {
 			return rewards.Score{Value: 0.5, Extra: map[string]any{
 				"answer": "to " + sample.Prompt, "precision": 0.125, "recall": float64(len(truth)), "f1": 0.75,
 			}}, nil
+		}),
+		"brief": rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+			return rewards.Score{Value: 1, Extra: map[string]any{"answer": "yes"}}, nil
 		}),
 		"panic": rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { panic("scorer") }),
 	}

@@ -55,7 +55,7 @@ func (s *Server) latent() protocol {
 		if err != nil {
 			return nil, asFault(err)
 		}
-		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []float64, _ []*wire.Result) any {
+		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
 			return pairs{{"protocol_version", latentVersion}, {"raw_scores", scores}}
 		})}, nil
 	}}

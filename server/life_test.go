@@ -18,7 +18,8 @@ import (
 	"github.com/rewardloop/rewardloop/server"
 )
 
-func loopConfig(attempts int) loop.Config { return loop.Config{MaxAttempts: attempts} }
+// oneAttempt makes the first failure final.
+func oneAttempt() loop.Config { return loop.Config{MaxAttempts: 1} }
 
 // patience bounds what a test waits for something that must happen.
 const patience = 20 * time.Second
@@ -105,7 +106,7 @@ func TestIdenticalRequestsShareOneScoring(t *testing.T) {
 
 func TestTransientFailuresAreNotRemembered(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{loop: loopConfig(1)})
+	s := newSite(t, siteOptions{loop: oneAttempt()})
 	body := pickled(t, "images", jpegs(1))
 	for range 2 {
 		s.post("/scorers/fail-unavailable", body).refused(t, 503)

@@ -13,7 +13,7 @@ import (
 const answerField = "answer"
 
 // llavaMeasures are how near a reply is to the expected one (BERTScore, in the
-// original). They are in the answer if the profile reports all of them.
+// original). A profile must report them all where expected replies are sent.
 func llavaMeasures() []string { return []string{"precision", "recall", "f1"} }
 
 // llava is a request of ddpo-pytorch: every picture comes with questions, and with
@@ -51,6 +51,11 @@ func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.
 		return nil, faultf(rewards.UnknownReward,
 			"queries asks LLaVA's questions (ddpo-pytorch), but reward %q reports no text named %q; POST to /scorers/{name} of one that does: here are %q", p.Name, answerField, able)
 	}
+	for _, name := range llavaMeasures() {
+		if in.answers != nil && p.keyOfField(name, rewards.Number) == "" {
+			return nil, faultf(rewards.UnknownReward, "answers asks how near the replies are, but reward %q does not report %q", p.Name, llavaMeasures())
+		}
+	}
 	if in.prompts != nil || in.metadata != nil || in.metaDatas != nil {
 		return nil, faultf(rewards.Malformed, "queries come with images and answers alone")
 	}
@@ -77,7 +82,11 @@ func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.
 			pl := newPlan(req, p.Name, len(b.plans))
 			pl.sample.Prompt, pl.sample.Media = text, media[i]
 			if answers != nil {
-				pl.sample.GroundTruth, _ = json.Marshal(answers[i][n]) // a string
+				truth, err := json.Marshal(answers[i][n])
+				if err != nil { // unreachable: a string
+					return nil, faultf(rewards.Malformed, "answers[%d][%d]: %v", i, n, err)
+				}
+				pl.sample.GroundTruth = truth
 			}
 			b.plans = append(b.plans, pl)
 		}
@@ -120,12 +129,8 @@ func (l *llava) answer(results []*wire.Result, scores []float64) (*pickle.Dict, 
 	if !l.answered {
 		return out, nil
 	}
-	var measures []pickle.Pair
 	for _, name := range llavaMeasures() {
 		key := l.profile.keyOfField(name, rewards.Number)
-		if key == "" {
-			return out, nil
-		}
 		list := make([]pickle.Value, len(results))
 		for i, r := range results {
 			n, ok := number(r.ExtraInfo[key])
@@ -134,9 +139,8 @@ func (l *llava) answer(results []*wire.Result, scores []float64) (*pickle.Dict, 
 			}
 			list[i] = n
 		}
-		measures = append(measures, pickle.Pair{Key: name, Value: l.nest(list)})
+		out.Items = append(out.Items, pickle.Pair{Key: name, Value: l.nest(list)})
 	}
-	out.Items = append(out.Items, measures...)
 	return out, nil
 }
 

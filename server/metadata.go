@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"math"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -235,11 +236,11 @@ func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []fl
 	return nil
 }
 
-// number is the value of a number or bool of reward_extra_info.
+// number is the value of a finite number or a bool of reward_extra_info.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case float64:
-		return n, true
+		return n, !math.IsNaN(n) && !math.IsInf(n, 0)
 	case int64:
 		return float64(n), true
 	case bool:

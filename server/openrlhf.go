@@ -33,7 +33,7 @@ func (s *Server) openRLHF() protocol {
 		if err != nil {
 			return nil, asFault(err)
 		}
-		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []float64, results []*wire.Result) any {
+		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []decimal, results []*wire.Result) any {
 			return pairs{{"rewards", scores}, {"scores", scores}, {"extra_logs", extraLogs(results)}}
 		})}, nil
 	}}
@@ -99,16 +99,16 @@ func (s *Server) readQueries(req *request, p *Profile) ([]plan, error) {
 }
 
 // extraLogs are the numbers that every sample has, by name.
-func extraLogs(results []*wire.Result) map[string][]float64 {
-	logs := map[string][]float64{}
+func extraLogs(results []*wire.Result) map[string][]decimal {
+	logs := map[string][]decimal{}
 	if len(results) == 0 {
 		return logs
 	}
 	for key := range results[0].ExtraInfo {
-		list := make([]float64, 0, len(results))
+		list := make([]decimal, 0, len(results))
 		for _, r := range results {
 			if n, ok := number(r.ExtraInfo[key]); ok && r.Outcome == rewards.Scored {
-				list = append(list, n)
+				list = append(list, decimal(n))
 			}
 		}
 		if len(list) == len(results) && key != scoreColumn && !ownColumn(key) {

@@ -220,12 +220,29 @@ const scoreColumn = "score"
 // about the sample.
 func ownColumn(key string) bool { return strings.HasPrefix(key, "rewardloop/") }
 
+// decimal is a number that is written as Python writes a float, 1.0 and not 1: a trainer
+// that makes a tensor of a list would get one of integers, which has no mean.
+type decimal float64
+
+// MarshalJSON writes the number.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(float64(d))
+	if err == nil && !bytes.ContainsAny(text, ".e") {
+		text = append(text, ".0"...)
+	}
+	return text, err
+}
+
 // allOrNone answers with every sample's score, or with one fault for all.
-func allOrNone(form func(scores []float64, results []*wire.Result) any) func([]*wire.Result) (answer, *fault) {
+func allOrNone(form func(scores []decimal, results []*wire.Result) any) func([]*wire.Result) (answer, *fault) {
 	return func(results []*wire.Result) (answer, *fault) {
-		scores, f := allScores(results)
+		values, f := allScores(results)
 		if f != nil {
 			return answer{}, f
+		}
+		scores := make([]decimal, len(values))
+		for i, v := range values {
+			scores[i] = decimal(v)
 		}
 		return jsonAnswer(http.StatusOK, false, form(scores, results)), nil
 	}

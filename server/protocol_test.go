@@ -30,7 +30,7 @@ func (r reply) says(t *testing.T, body string) {
 
 // unirlBody asks for rewards of one picture.
 func unirlBody(prompt, picture string, names ...string) string {
-	list, _ := json.Marshal(append([]string{}, names...))
+	list := strings.ReplaceAll(fmt.Sprintf("%q", names), `" "`, `", "`)
 	return fmt.Sprintf(`{"history": [{"text": %q, "image_b64": %q, "video_b64": null, "video_path": null}], "required_rewards": %s, "metadata": null}`, prompt, picture, list)
 }
 
@@ -39,8 +39,8 @@ func TestUniRLGetsEveryRewardOfEveryRequestByName(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	pics := jpegs(2)
 	s.post("/score", fmt.Appendf(nil, `{"requests": [%s, %s]}`, unirlBody("a", b64(pics[0]), "picky", "extras"), unirlBody("fail", b64(pics[1]), "picky", "extras", "picky"))).
-		says(t, `{"results":[{"picky":{"score":1,"acc":1},"extras":{"score":0,"alpha":3,"zeta":2.5}},{"extras":{"score":0,"alpha":3,"zeta":2.5}}],`+
-			`"errors":[{},{"picky":"main: bad_input: bad_input: asked to fail"}]}`)
+		says(t, `{"results":[{"picky":{"score":1.0,"acc":1.0},"extras":{"score":0.0,"alpha":3.0,"zeta":2.5}},{"extras":{"score":0.0,"alpha":3.0,"zeta":2.5}}],`+
+			`"errors":[{},{"picky":"main: bad_input: asked to fail"}]}`)
 	s.post("/score", []byte(`{"requests": []}`)).says(t, `{"results":[],"errors":[]}`)
 	s.post("/score", fmt.Appendf(nil, `{"requests": [%s]}`, unirlBody("a", b64(pics[0])))).says(t, `{"results":[{}],"errors":[{}]}`)
 }
@@ -51,7 +51,7 @@ func TestUniRLGetsItsIdentitiesAndVersionBack(t *testing.T) {
 	const identity = `"request_id": "r1", "sample_id": "s", "group_id": null, "source_rank": 0, "policy_version": null, "scorer_version": null, "idempotency_key": "k"`
 	body := strings.TrimSuffix(unirlBody("a", b64(jpegs(1)[0]), "picky"), "}") + ", " + identity + "}"
 	s.post("/score", fmt.Appendf(nil, `{"protocol_version": "1", "requests": [%s]}`, body)).
-		says(t, `{"results":[{"picky":{"score":1,"acc":1}}],"errors":[{}],"identities":[{"request_id":"r1","sample_id":"s","group_id":null,`+
+		says(t, `{"results":[{"picky":{"score":1.0,"acc":1.0}}],"errors":[{}],"identities":[{"request_id":"r1","sample_id":"s","group_id":null,`+
 			`"source_rank":0,"policy_version":null,"scorer_version":null,"idempotency_key":"k"}],"protocol_version":"1"}`)
 }
 
@@ -121,16 +121,16 @@ func TestOnePictureOfUniRLsThatIsNoneHurtsOnlyItself(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.post("/score", fmt.Appendf(nil, `{"requests": [%s, %s]}`, unirlBody("a", b64([]byte("GIF89a")), "picky"), unirlBody("b", b64(jpegs(1)[0]), "picky"))).
-		says(t, `{"results":[{},{"picky":{"score":1,"acc":1}}],"errors":[{"picky":"bad_input: a picture is neither JPEG nor PNG nor WebP"},{}]}`)
+		says(t, `{"results":[{},{"picky":{"score":1.0,"acc":1.0}}],"errors":[{"picky":"bad_input: a picture is neither JPEG nor PNG nor WebP"},{}]}`)
 }
 
 func TestUniRLsFailuresThatMayPassAreNotRememberedAndSubstitutesAreSaid(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{loop: loopConfig(1), policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -1}}})
+	s := newSite(t, siteOptions{loop: oneAttempt(), policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -1}}})
 	body := fmt.Appendf(nil, `{"requests": [%s]}`, unirlBody("fail", b64(jpegs(1)[0]), "fail-timeout", "picky"))
 	for range 2 {
-		s.post("/score", body).says(t, `{"results":[{"picky":{"score":-1}}],"errors":[{"fail-timeout":"main: timeout: timeout: on purpose",`+
-			`"picky":"main: bad_input: bad_input: asked to fail; the score is the reward's substitute, value"}]}`)
+		s.post("/score", body).says(t, `{"results":[{"picky":{"score":-1.0}}],"errors":[{"fail-timeout":"main: timeout: on purpose",`+
+			`"picky":"main: bad_input: asked to fail; the score is the reward's substitute, value"}]}`)
 	}
 	assert.Equal(t, 2, s.called("fail-timeout"))
 }
@@ -172,7 +172,7 @@ func TestOpenRLHFGetsRewardsScoresAndLogs(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	body := []byte(`{"query": ["user: 1+1?\nassistant: 2", "no prompt", "q3"], "prompts": ["user: 1+1?\n", "other", null], "labels": ["2", null, {"a": 1}]}`)
 	for _, path := range []string{"/get_reward?reward=extras", "/get_reward/extras", "/get_reward/extras?reward=extras", "//get_reward/extras/"} {
-		s.post(path, body).says(t, `{"rewards":[12,9,2],"scores":[12,9,2],"extra_logs":{"alpha":[3,3,3],"flag":[1,1,1],"zeta":[2.5,2.5,2.5]}}`)
+		s.post(path, body).says(t, `{"rewards":[12.0,9.0,2.0],"scores":[12.0,9.0,2.0],"extra_logs":{"alpha":[3.0,3.0,3.0],"flag":[1.0,1.0,1.0],"zeta":[2.5,2.5,2.5]}}`)
 	}
 	first := s.byPrompt("user: 1+1?\n")
 	assert.Equal(t, "assistant: 2", first.Response, "the prompt is cut off")
@@ -197,12 +197,12 @@ func TestOpenRLHFGetsRewardsScoresAndLogs(t *testing.T) {
 func TestSlimeGetsANumberOrAListOfThem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
-	s.post("/rm/extras", []byte(`{"prompt": "p", "response": "four", "label": "l"}`)).says(t, `4`)
+	s.post("/rm/extras", []byte(`{"prompt": "p", "response": "four", "label": "l"}`)).says(t, `4.0`)
 	assert.JSONEq(t, `"l"`, string(s.byPrompt("p").GroundTruth))
-	s.post("/rm?reward=extras", []byte(`[{"prompt": "x", "response": "a", "label": null}, {"prompt": "y", "response": "bc", "label": 3}]`)).says(t, `[1,2]`)
+	s.post("/rm?reward=extras", []byte(`[{"prompt": "x", "response": "a", "label": null}, {"prompt": "y", "response": "bc", "label": 3}]`)).says(t, `[1.0,2.0]`)
 	s.post("/rm", []byte(`[]`)).says(t, `[]`)
 	s.post("/rm/picky", []byte(`{"prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "tw"}, {"type": "image"}, {"type": "text", "text": "o"}]},
-		{"role": "assistant", "content": null}], "response": "r", "label": null}`)).says(t, `1`)
+		{"role": "assistant", "content": null}], "response": "r", "label": null}`)).says(t, `1.0`)
 	assert.Equal(t, "r", s.byPrompt("two").Response)
 	for body, want := range map[string]string{
 		`{"prompt": "p"}`: `want {"prompt"`, `3`: "want an object", `[3]`: "want an object", `{"prompt": 3}`: "want a string",
@@ -227,7 +227,7 @@ func TestFlowFactoryGetsARewardForEveryPrompt(t *testing.T) {
 		s.post(path, body).says(t, want)
 	}
 	for _, path := range []string{"/scorers/picky/compute", "/compute/picky", "/compute?reward=picky", "/scorers/picky//compute/"} {
-		s.post(path, body).says(t, `{"rewards":[1,1]}`)
+		s.post(path, body).says(t, `{"rewards":[1.0,1.0]}`)
 	}
 	s.post("/scorers/looks/compute", fmt.Appendf(nil, `{"prompt": ["k"], "video": [["%s", "%s"]], "condition_images": [["%s"]], "condition_videos": [[["%s"]]],
 		"kwargs": {"ground_truth": "t", "style": "x"}}`, b64(pics[0]), b64(pics[1]), b64(pics[2]), b64(pics[3]))).says(t, `{"rewards":[0.25]}`)
@@ -235,7 +235,7 @@ func TestFlowFactoryGetsARewardForEveryPrompt(t *testing.T) {
 	assert.JSONEq(t, `"t"`, string(s.byPrompt("k").GroundTruth))
 	assert.JSONEq(t, `{"style": "x"}`, string(s.byPrompt("k").ExtraInfo))
 	s.post("/compute", []byte(`{"prompt": []}`)).says(t, `{"rewards":[]}`)
-	s.post("/compute/picky", fmt.Appendf(nil, `{"image": ["%s"]}`, b64(pics[0]))).says(t, `{"rewards":[1]}`)
+	s.post("/compute/picky", fmt.Appendf(nil, `{"image": ["%s"]}`, b64(pics[0]))).says(t, `{"rewards":[1.0]}`)
 
 	for body, want := range map[string]string{
 		`{}`: "neither", `{"prompt": "x"}`: "want an array", `{"prompt": ["x"], "image": []}`: "0 entries for 1", `{"prompt": ["x"], "image": ["!"]}`: "base64",
@@ -348,7 +348,7 @@ func TestLatentBodiesAreRefusedByName(t *testing.T) {
 
 func TestEveryProtocolAnswersFailuresWithTheStatusThatItsClientsNeed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{loop: loopConfig(1)})
+	s := newSite(t, siteOptions{loop: oneAttempt()})
 	good := tensors("latents", "F32", []int{1, 1, 1, 1}, floats(1, 1))
 	for path, body := range map[string][]byte{
 		"/latent/": good, "/get_reward/": []byte(`{"query": ["a"]}`), "/compute/": []byte(`{"prompt": ["a"]}`), "/rm/": []byte(`{"prompt": "a", "response": "b"}`),
@@ -383,7 +383,7 @@ func TestOneFailedSampleFailsAWholeBatchUnlessThereIsASubstitute(t *testing.T) {
 	r.jsonError(t, 422)
 	assert.Contains(t, string(r.body), `"failed":[1]`)
 	s = newSite(t, siteOptions{policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -1}}})
-	s.post("/get_reward/picky", body).says(t, `{"rewards":[1,-1],"scores":[1,-1],"extra_logs":{}}`)
+	s.post("/get_reward/picky", body).says(t, `{"rewards":[1.0,-1.0],"scores":[1.0,-1.0],"extra_logs":{}}`)
 }
 
 func TestComputeExpiresBeforeItsClientGivesUp(t *testing.T) {
@@ -483,6 +483,9 @@ func TestQuestionsOfDDPOAreAnsweredWhereARewardHasText(t *testing.T) {
 		message, _ := s.post("/scorers/llava", body).refused(t, http.StatusBadRequest)
 		assert.NotEmpty(t, message, name)
 	}
+	s.post("/scorers/brief", pickled(t, "images", pics, "queries", queries)).dict(t)
+	message, _ := s.post("/scorers/brief", pickled(t, "images", pics, "queries", queries, "answers", queries)).refused(t, http.StatusUnprocessableEntity)
+	assert.Contains(t, message, "recall")
 	many := make([]string, 1025)
 	s.post("/scorers/llava", pickled(t, "images", pics[:1], "queries", []any{many})).refused(t, http.StatusRequestEntityTooLarge)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -88,9 +89,7 @@ func (s *Server) route(c *gin.Context, call *outbound.Call) {
 		return
 	}
 	h := c.Writer.Header()
-	for name, values := range forwarded(a.Header) {
-		h[name] = values
-	}
+	maps.Copy(h, forwarded(a.Header))
 	kind := a.Header.Get("Content-Type")
 	if kind == "" {
 		kind = pickleType // bytes; nothing is guessed

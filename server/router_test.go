@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func TestTheRouterHandsRequestsAndAnswersOn(t *testing.T) {
 		call := e.calls[i]
 		assert.Equal(t, http.MethodPost, call.Method)
 		assert.Equal(t, path, call.Path)
-		assert.Equal(t, body, string(call.Body), "byte for byte")
+		assert.True(t, bytes.Equal([]byte(body), call.Body), "byte for byte")
 		assert.EqualValues(t, 16<<20, call.MaxBytes)
 		assert.Equal(t, "t1", call.Header.Get("X-Trace"))
 		assert.Equal(t, "application/json", call.Header.Get("Content-Type"))

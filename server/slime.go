@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/wire"
@@ -44,7 +45,7 @@ func (s *Server) slime() protocol {
 		if err != nil {
 			return nil, asFault(err)
 		}
-		b.answer = allOrNone(func(scores []float64, _ []*wire.Result) any {
+		b.answer = allOrNone(func(scores []decimal, _ []*wire.Result) any {
 			if many {
 				return scores
 			}
@@ -89,18 +90,18 @@ func lastUserTurn(v jsonText) (string, error) {
 	if err := json.Unmarshal(v, &turns); err != nil {
 		return "", fmt.Errorf("want a string or a list of messages: %w", err)
 	}
-	for i := len(turns) - 1; i >= 0; i-- {
-		if turns[i].Role != "user" || len(turns[i].Content) == 0 {
+	for i, turn := range slices.Backward(turns) {
+		if turn.Role != "user" || len(turn.Content) == 0 {
 			continue
 		}
-		if turns[i].Content[0] == '"' {
-			return jsonText(turns[i].Content).str()
+		if turn.Content[0] == '"' {
+			return jsonText(turn.Content).str()
 		}
 		var parts []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}
-		if err := json.Unmarshal(turns[i].Content, &parts); err != nil {
+		if err := json.Unmarshal(turn.Content, &parts); err != nil {
 			return "", fmt.Errorf("message %d: %w", i, err)
 		}
 		var text strings.Builder

@@ -339,11 +339,11 @@ func (u *unirlBatch) answer(results []*wire.Result) (answer, *fault) {
 // subMetrics are the numbers of a result: the score, then what else is a number and
 // about the sample, by name. Clients refuse a bool or a null among them.
 func subMetrics(score float64, r *wire.Result) pairs {
-	out := pairs{{scoreColumn, score}}
+	out := pairs{{scoreColumn, decimal(score)}}
 	for key, v := range r.ExtraInfo {
 		_, flag := v.(bool)
 		if n, ok := number(v); ok && !flag && key != scoreColumn && !ownColumn(key) {
-			out = append(out, pair{key, n})
+			out = append(out, pair{key, decimal(n)})
 		}
 	}
 	slices.SortFunc(out[1:], func(a, b pair) int { return cmp.Compare(a.key, b.key) })

@@ -256,9 +256,21 @@ func TestVersionAndScorersPrintWhatTheyKnow(t *testing.T) {
 	require.Equal(t, release()+"\n", got.stdout)
 	got = call(t, "", "scorers")
 	require.Equal(t, exitOK, got.code)
-	for _, name := range []string{"builtin://ocr", "builtin://jpeg_compressibility", "builtin://jpeg_incompressibility", "quality"} {
+	for _, name := range []string{"builtin://ocr", "builtin://jpeg_compressibility", "builtin://jpeg_incompressibility", "quality", "http://host:port"} {
 		require.Contains(t, got.stdout, name)
 	}
+	for line := range strings.Lines(got.stdout) {
+		require.LessOrEqual(t, len([]rune(strings.TrimSpace(line))), 160, line)
+	}
+	some := call(t, "", "scorers", "gsm8k", "builtin://f1")
+	require.Equal(t, exitOK, some.code)
+	require.Contains(t, some.stdout, "builtin://f1\n")
+	require.Contains(t, some.stdout, "builtin://gsm8k\n")
+	require.NotContains(t, some.stdout, "builtin://ocr\n")
+	require.Less(t, len(some.stdout), len(got.stdout)/4)
+	none := call(t, "", "scorers", "gsm9k")
+	require.Equal(t, exitUsage, none.code)
+	require.Contains(t, none.stderr, `no reward is named "gsm9k"; known are `)
 }
 
 func TestConfigCheckNamesFiveFaultsOnFiveLines(t *testing.T) {

@@ -3,11 +3,11 @@ package chat_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,8 +18,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 )
-
-func ptr[T any](v T) *T { return &v }
 
 func TestARequestIsSentAsTheEngineReadsIt(t *testing.T) {
 	t.Parallel()
@@ -38,7 +36,7 @@ func TestARequestIsSentAsTheEngineReadsIt(t *testing.T) {
 			{Role: chat.System, Parts: []chat.Part{chat.Text("Be <strict>.")}},
 			{Role: chat.User, Parts: []chat.Part{{Image: []byte("\x89PNG"), MIME: "image/png"}, chat.Text("a \"b\"\n\u2028é\xff")}},
 		},
-		Temperature: ptr(0.7), TopP: ptr(0.8), MaxTokens: 4096, Seed: ptr(int64(7)), Logprobs: false,
+		Temperature: new(0.7), TopP: new(0.8), MaxTokens: 4096, Seed: new(int64(7)), Logprobs: false,
 		ResponseFormat: &chat.Schema{Name: "verdict", Schema: json.RawMessage(`{"type":"object"}`)},
 		Extra:          map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
 	})
@@ -62,7 +60,9 @@ func TestLogprobsAreAskedForAndThoseOfTheFirstTokensKept(t *testing.T) {
 	token := `{"token":"Yes","logprob":-0.1,"top_logprobs":[{"token":"Yes","logprob":-0.1},{"token":"No","logprob":-2.5}]}`
 	answer := `{"choices":[{"message":{"content":"Yes"},"logprobs":{"content":[` + strings.Repeat(token+",", 99) + token + `]}}]}`
 	c := newClient(t, chat.Config{}, doerFunc(func(_ context.Context, call *outbound.Call) (*outbound.Answer, error) {
-		assert.NoError(t, json.Unmarshal(call.Body, &sent))
+		if err := json.Unmarshal(call.Body, &sent); err != nil {
+			return nil, err
+		}
 		return give(call, answer)
 	}))
 	r := ask(chat.Text("?"))
@@ -156,8 +156,8 @@ func TestARequestThatIsNotRightIsRefusedBeforeItIsSent(t *testing.T) {
 			r.Messages[0].Parts[0].MIME, r.Messages[0].Parts[0].Image = "text/html", []byte("x")
 			r.Messages[0].Parts[0].Text = ""
 		},
-		"temperature":     func(r *chat.Request) { r.Temperature = ptr(math.NaN()) },
-		"top_p":           func(r *chat.Request) { r.TopP = ptr(1.5) },
+		"temperature":     func(r *chat.Request) { r.Temperature = new(math.NaN()) },
+		"top_p":           func(r *chat.Request) { r.TopP = new(1.5) },
 		"max_tokens":      func(r *chat.Request) { r.MaxTokens = -1 },
 		"top_logprobs":    func(r *chat.Request) { r.TopLogprobs = 5 },
 		`extra field "n"`: func(r *chat.Request) { r.Extra = map[string]any{"n": 2} },
@@ -237,7 +237,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		c := newClient(t, chat.Config{}, answering(answer))
 		for _, logprobs := range []bool{false, true} {
-			r := ask(chat.Text(fmt.Sprint(logprobs)))
+			r := ask(chat.Text(strconv.FormatBool(logprobs)))
 			r.Logprobs = logprobs
 			reply, err := c.Chat(t.Context(), r)
 			if err != nil {

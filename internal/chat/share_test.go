@@ -38,7 +38,7 @@ func TestAnEqualQuestionIsAnsweredFromMemoryAndAnyOtherIsAsked(t *testing.T) {
 	c := newClient(t, chat.Config{}, counting(&n))
 	question := func() *chat.Request {
 		r := ask(chat.Part{Image: []byte("ab"), MIME: "image/png"}, chat.Text("cd"))
-		r.Model, r.TopP, r.MaxTokens, r.Extra = "m", ptr(0.5), 10, map[string]any{"k": 1, "l": 2}
+		r.Model, r.TopP, r.MaxTokens, r.Extra = "m", new(0.5), 10, map[string]any{"k": 1, "l": 2}
 		return r
 	}
 	require.Equal(t, "1", text(t, c, question()))
@@ -49,10 +49,10 @@ func TestAnEqualQuestionIsAnsweredFromMemoryAndAnyOtherIsAsked(t *testing.T) {
 
 	changes := []func(*chat.Request){
 		func(r *chat.Request) { r.Model = "m2" },
-		func(r *chat.Request) { r.Temperature, r.Seed = ptr(0.5), ptr(int64(1)) },
+		func(r *chat.Request) { r.Temperature, r.Seed = new(0.5), new(int64(1)) },
 		func(r *chat.Request) { r.TopP = nil },
 		func(r *chat.Request) { r.MaxTokens = 11 },
-		func(r *chat.Request) { r.Seed = ptr(int64(1)) },
+		func(r *chat.Request) { r.Seed = new(int64(1)) },
 		func(r *chat.Request) { r.Extra["k"] = 2 },
 		func(r *chat.Request) { r.ResponseFormat = &chat.Schema{} },
 		func(r *chat.Request) { r.Messages[0].Role = chat.Assistant },
@@ -78,7 +78,7 @@ func TestADrawAtRandomIsNeitherRememberedNorSharedUnlessConfigured(t *testing.T)
 	t.Parallel()
 	drawn := func() *chat.Request {
 		r := ask(chat.Text("?"))
-		r.Temperature = ptr(0.7)
+		r.Temperature = new(0.7)
 		return r
 	}
 	engines := func() *chat.Request { // the engine's own temperature
@@ -99,7 +99,7 @@ func TestADrawAtRandomIsNeitherRememberedNorSharedUnlessConfigured(t *testing.T)
 	c := newClient(t, chat.Config{}, counting(&n))
 	for range 2 {
 		r := drawn()
-		r.Seed = ptr(int64(3))
+		r.Seed = new(int64(3))
 		assert.Equal(t, "1", text(t, c, r))
 	}
 }
@@ -163,7 +163,11 @@ func TestMemoryIsBoundedByEntriesAndBytesAndTheOldestGoFirst(t *testing.T) {
 	assert.Zero(t, huge.Stats().Entries, "more than an eighth")
 
 	off := newClient(t, chat.Config{CacheEntries: -1}, counting(&n))
-	assert.NotEqual(t, text(t, off, ask(chat.Text("?"))), text(t, off, ask(chat.Text("?"))))
+	before := n.Load()
+	for range 2 {
+		text(t, off, ask(chat.Text("?")))
+	}
+	assert.EqualValues(t, 2, n.Load()-before)
 }
 
 // gate is an engine that answers when it is let.
@@ -197,9 +201,7 @@ func TestConcurrentEqualQuestionsAreAskedOnce(t *testing.T) {
 		for range 50 {
 			wg.Go(func() {
 				reply, err := c.Chat(t.Context(), ask(chat.Text("?")))
-				assert.NoError(t, err)
-				assert.Equal(t, "1", reply.Text)
-				if reply.Cached {
+				if assert.NoError(t, err) && reply.Cached {
 					cached.Add(1)
 				}
 			})
@@ -226,15 +228,17 @@ func TestAnAskerWhoLeavesDoesNotTakeTheOthersAnswerAlong(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := c.Chat(asker, question())
-			assert.ErrorIs(t, err, context.Canceled)
-			copy(picture, "poisoned after its end") // as a released buffer is
+			if assert.ErrorIs(t, err, context.Canceled) {
+				copy(picture, "poisoned after its end") // as a released buffer is
+			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
 			r := ask(chat.Part{Image: []byte("the pixels of a sample"), MIME: "image/png"})
 			reply, err := c.Chat(t.Context(), r)
-			assert.NoError(t, err)
-			assert.Equal(t, "1", reply.Text)
+			if assert.NoError(t, err) {
+				assert.Equal(t, "1", reply.Text)
+			}
 		})
 		synctest.Wait()
 		waiter, goAway := context.WithCancel(t.Context())
@@ -339,7 +343,7 @@ func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, c.Close(), "twice is no fault")
 		drawn := ask(chat.Text("?"))
-		drawn.Temperature = ptr(1.0)
+		drawn.Temperature = new(1.0)
 		for _, r := range []*chat.Request{ask(chat.Text("?")), drawn} {
 			_, err := c.Chat(t.Context(), r)
 			require.ErrorIs(t, err, rewards.Unavailable)

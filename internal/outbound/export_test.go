@@ -21,14 +21,9 @@ func NewTestTransport(trip http.RoundTripper) *Transport {
 // SetResolver makes names resolve by r.
 func SetResolver(t *Transport, r *net.Resolver) { t.dial.resolver = r }
 
-// SetDial makes the connections of groups to come by dial.
+// SetDial makes connections by dial.
 func SetDial(t *Transport, dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
-	network := t.newTrip
-	t.newTrip = func(concurrency int) http.RoundTripper {
-		trip := network(concurrency).(*http.Transport) //nolint:forcetypeassert // NewTransport makes no other
-		trip.DialContext = dial
-		return trip
-	}
+	t.dial.connect = dial
 }
 
 // CheckAddress says whether host, resolved to ip, may be connected to.

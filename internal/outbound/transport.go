@@ -43,7 +43,7 @@ func NewTransport(p Policy) (*Transport, error) {
 	if err := errors.Join(errAllow, errProxy, errTLS); err != nil {
 		return nil, err
 	}
-	t := &Transport{dial: &dialer{allowed: allowed}, proxy: proxy, groups: map[string]*Group{}}
+	t := &Transport{dial: newDialer(allowed), proxy: proxy, groups: map[string]*Group{}}
 	t.newTrip = func(concurrency int) http.RoundTripper {
 		var only1 http.Protocols
 		only1.SetHTTP1(true)

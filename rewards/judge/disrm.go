@@ -178,7 +178,7 @@ func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
 	return rewards.Score{
-		Value:   d.options.Calibration.of(raw),
+		Value:   d.options.of(raw),
 		Extra:   map[string]any{"raw_score": raw},
 		Details: map[string]any{"input": clip(input)},
 	}, nil

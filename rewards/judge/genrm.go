@@ -29,7 +29,7 @@ type genrmOptions struct {
 }
 
 func (o *genrmOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), atLeast("frame_interval", o.FrameInterval, 1))
+	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
 }
 
 func genrmSpec(d Deps) rewards.Spec {

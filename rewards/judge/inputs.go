@@ -63,9 +63,9 @@ func text(raw json.RawMessage) string {
 }
 
 // response is the text that is judged. A rollout that ended at once has an empty
-// one; it is missing where the sample carries media instead.
+// one; it is missing where the sample carries media instead, or nothing at all.
 func response(s *rewards.Sample) (string, error) {
-	if s.Response == "" && len(s.Media) > 0 {
+	if s.Response == "" && (len(s.Media) > 0 || (s.Prompt == "" && len(s.GroundTruth) == 0)) {
 		return "", fmt.Errorf("%w: sample %q has no response", rewards.BadInput, s.ID)
 	}
 	return s.Response, bounded(s, "response", s.Response)

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -27,7 +26,7 @@ const (
 func defaultShowing() Showing { return Showing{Show: showAuto, Frames: 8} }
 
 func (o *Showing) validate() error {
-	errs := []error{oneOf("show", o.Show, showAuto, showAlways, showNever), atLeast("frames", o.Frames, 1)}
+	errs := []error{oneOf("show", o.Show, showAuto, showAlways, showNever), positive("frames", o.Frames)}
 	if o.Frames > maxFrames {
 		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
 	}
@@ -104,13 +103,13 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	score := o.Extraction.reader()
+	score := o.reader()
 	read := func(r chat.Reply) (reading, error) {
 		raw, err := score(r.Text)
 		if err != nil {
 			return reading{}, err
 		}
-		return reading{o.Calibration.of(raw), map[string]float64{"raw_score": raw}}, nil
+		return reading{o.of(raw), map[string]float64{"raw_score": raw}}, nil
 	}
 	sc := &scorer{
 		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers("raw_score"),
@@ -119,13 +118,13 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 			if err != nil {
 				return nil, err
 			}
-			inq := one(o.Showing.choice(s), q, read)
+			inq := one(o.choice(s), q, read)
 			inq.system = o.System
 			return inq, nil
 		},
 	}
 	if o.hasSchema() {
-		sc.format = &chat.Schema{Name: "verdict", Schema: json.RawMessage(o.Schema)}
+		sc.format = &chat.Schema{Name: "verdict", Schema: o.Schema}
 	}
 	return sc, nil
 }

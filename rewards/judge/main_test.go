@@ -28,8 +28,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func ptr[T any](v T) *T { return &v }
-
 // engine is a stub that answers chats over HTTP and keeps what it was asked.
 type engine struct {
 	answer func(n int, q asked) string // the body of the n-th answer, from 1

@@ -107,12 +107,12 @@ func oneOf(name, got string, want ...string) error {
 	return fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want)
 }
 
-// atLeast checks an option that is a whole number.
-func atLeast(name string, got, want int) error {
-	if got >= want {
+// positive checks an option that counts something.
+func positive(name string, got int) error {
+	if got >= 1 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d, want %d or more", name, got, want)
+	return fmt.Errorf("%s: %d, want 1 or more", name, got)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -113,7 +113,7 @@ func newRubric(o *rubricOptions) (*scorer, error) {
 			if err != nil {
 				return nil, err
 			}
-			inq := &inquiry{system: o.System, shows: o.Showing.choice(s)}
+			inq := &inquiry{system: o.System, shows: o.choice(s)}
 			for i, r := range o.Rubrics {
 				inq.questions = append(inq.questions, question{
 					label: r.Name, weight: r.weight(), text: about + o.demand(r),

@@ -48,6 +48,7 @@ const (
 	emphasis = `[*_]*`
 )
 
+//nolint:gochecknoglobals // patterns, never changed
 var (
 	finalScore  = regexp.MustCompile(`Final Score:` + space + `([1-5](?:\.\d+)?)`)
 	anyNumber   = regexp.MustCompile(decimal)
@@ -89,7 +90,7 @@ func (o *unifiedOptions) validate() error {
 		oneOf("version", o.Version, version15, version20),
 		oneOf("parse", o.Parse, parseVerlOmni, parseStrict),
 		oneOf("video", o.Video, videoClip, videoFrames),
-		atLeast("frames", o.Frames, 1), atLeast("frame_interval", o.FrameInterval, 1),
+		positive("frames", o.Frames), positive("frame_interval", o.FrameInterval),
 	}
 	if o.Frames > maxFrames {
 		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
@@ -134,7 +135,7 @@ func unifiedDefaults(version string) *unifiedOptions {
 	topP := 1.0
 	o.TopP = &topP
 	if version == version15 {
-		o.Sampling, o.Pictures.Resize = greedy(0), 512
+		o.Sampling, o.Resize = greedy(0), 512
 	}
 	return o
 }

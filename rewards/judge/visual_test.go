@@ -97,8 +97,13 @@ func TestGenRMTakesTheGroundTruthAsItIsAndAnEmptyAnswerAsNoText(t *testing.T) {
 		target, read string
 		want         float64
 	}{
-		{"HELLO", "", 0}, {"", "", 1}, {"", "x", 0}, {"HELLO", "it says: hell o!", 1},
-		{"HELLO", "HELLP", 0.8}, {`say "HI"`, "HI", 2.0 / 7}, {"HELLO", strings.Repeat("nothing like it ", 100), 0},
+		{"HELLO", "", 0},
+		{"", "", 1},
+		{"", "x", 0},
+		{"HELLO", "it says: hell o!", 1},
+		{"HELLO", "HELLP", 0.8},
+		{`say "HI"`, "HI", 2.0 / 7},
+		{"HELLO", strings.Repeat("nothing like it ", 100), 0},
 	} {
 		s := video(1)
 		s.GroundTruth = quote(tt.target)

@@ -42,7 +42,7 @@ func defaultLikelihood() likelihoodOptions {
 }
 
 func (o *likelihoodOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Pictures.validate(), atLeast("frame_interval", o.FrameInterval, 1))
+	return errors.Join(o.Asking.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
 }
 
 func likelihoodDocs(more ...rewards.Option) []rewards.Option {

@@ -43,7 +43,7 @@ type wiseOptions struct {
 }
 
 func (o *wiseOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), atLeast("frame_interval", o.FrameInterval, 1))
+	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
 }
 
 func wiseSpec(d Deps) rewards.Spec {

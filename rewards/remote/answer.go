@@ -72,22 +72,28 @@ func reported(v pickle.Value) error {
 
 // explained says which answers beyond 2xx the scorer reads itself, because their
 // body tells what is wrong with the samples: other attempts are left to the
-// caller, who knows whether the sample is the cause. 408, 429 and the rest of 5xx
-// speak of the service.
+// caller, who knows whether the sample is the cause. What speaks of the service or
+// of the address is the doer's.
 func explained(status int) bool {
-	return status == http.StatusInternalServerError ||
-		status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+	switch status {
+	case http.StatusInternalServerError:
+		return true
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
 }
 
 // refusal is the failure in an answer beyond 2xx: 500 is a traceback of this
-// request and may pass; 413, 415 and 422 say that the sample cannot be scored;
+// request and may pass; 400, 413, 415 and 422 say that the sample cannot be scored;
 // other 4xx would only be repeated.
 func refusal(a *outbound.Answer) error {
 	class := rewards.Internal
 	switch a.Status {
 	case http.StatusInternalServerError:
 		class = rewards.Unavailable
-	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		class = rewards.BadInput
 	}
 	return fmt.Errorf("%w: %s answers %d: %s", class, a.Endpoint, a.Status, bodyReason(a.Body))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,7 @@ func (l *lengthServer) Do(ctx context.Context, c *outbound.Call) (*outbound.Answ
 	l.mu.Lock()
 	l.sizes = append(l.sizes, len(in.Prompts))
 	l.mu.Unlock()
-	out := "["
+	var out strings.Builder
 	for i, p := range in.Prompts {
 		switch p {
 		case "poison":
@@ -50,13 +51,13 @@ func (l *lengthServer) Do(ctx context.Context, c *outbound.Call) (*outbound.Answ
 			return nil, fmt.Errorf("%w: %w", rewards.Timeout, ctx.Err())
 		}
 		if i > 0 {
-			out += ","
+			out.WriteString(",")
 		}
 		if p == "nan" {
-			out += "NaN"
+			out.WriteString("NaN")
 			continue
 		}
-		out += fmt.Sprint(len(p))
+		fmt.Fprint(&out, len(p))
 	}
 	select {
 	case <-time.After(l.took):
@@ -64,7 +65,7 @@ func (l *lengthServer) Do(ctx context.Context, c *outbound.Call) (*outbound.Answ
 		l.done.Add(1)
 		return nil, fmt.Errorf("%w: %w", rewards.Timeout, ctx.Err())
 	}
-	a := &outbound.Answer{Status: 200, Body: []byte(`{"rewards":` + out + `]}`)}
+	a := &outbound.Answer{Status: 200, Body: []byte(`{"rewards":[` + out.String() + `]}`)}
 	return a, c.Check(a)
 }
 

@@ -102,6 +102,9 @@ const maxWait = rewards.MaxTermTimeout
 
 // UnmarshalJSON reads a duration.
 func (d *duration) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil // the default stays
+	}
 	text := strings.Trim(string(raw), `"`)
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
@@ -267,7 +270,7 @@ func optionTable() []optionEntry {
 func addressOptions() []rewards.Option {
 	return []rewards.Option{
 		{Name: "url", Type: "string", Default: "required", Doc: "the service's address"},
-		{Name: "urls", Type: "list", Default: "url", Doc: "several of them, of which each request goes to one"},
+		{Name: "urls", Type: "list", Default: "none", Doc: "further addresses that do equal work; each request goes to one"},
 		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
 		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
 		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},

@@ -39,7 +39,7 @@ func TestEveryWrongOptionIsNamedAtOnce(t *testing.T) {
 			`extras[2]: kind "list" is unknown`, "extras[3].path:",
 		}},
 		"another case":       {"http", options{"protocol": "deqa", "URL": "http://h"}, []string{"URL: there is no such option", "url: is missing"}},
-		"both":               {"http", options{"protocol": "deqa", "url": "http://h", "urls": []string{"http://h"}}, []string{"urls: stands beside url"}},
+		"both":               {"http", options{"protocol": "deqa", "url": "http://h", "urls": []string{"http://h"}}, []string{"urls[0]: is there twice"}},
 		"twice":              {"http", options{"protocol": "deqa", "urls": []string{"http://h", "http://h", "http://"}}, []string{"urls[1]: is there twice", "urls[2]: names no host"}},
 		"user and key":       {"http", options{"protocol": "deqa", "url": "http://u:hidden@h", "key_file": "k"}, []string{"key_file: stands beside the user"}},
 		"line break":         {"http", options{"protocol": "deqa", "url": "http://h", "headers": options{"X": "hidden\r\ny"}}, []string{"the value of X holds a line break"}},
@@ -66,7 +66,7 @@ func TestEveryWrongOptionIsNamedAtOnce(t *testing.T) {
 			require.Error(t, err)
 			assert.Nil(t, sc)
 			for _, text := range tt.says {
-				assert.ErrorContains(t, err, text)
+				require.ErrorContains(t, err, text)
 			}
 			assert.NotContains(t, err.Error(), "hidden", "a secret is not repeated")
 		})
@@ -83,7 +83,7 @@ func TestWithoutGroupsBothScorersAreListedAndSayWhatIsMissing(t *testing.T) {
 			raw["protocol"] = "deqa"
 		}
 		_, err := s.Build(raw.raw(t))
-		assert.ErrorContains(t, err, "no HTTP goes out from here")
+		require.ErrorContains(t, err, "no HTTP goes out from here")
 		_, err = s.Build(nil)
 		assert.ErrorContains(t, err, "url: is missing")
 	}
@@ -127,7 +127,7 @@ func TestTheReadmeNamesEveryOptionAndProtocol(t *testing.T) {
 		}
 	}
 	protocols, _, _ := strings.Cut(remote.Specs(nil)[0].Options[0].Doc, "\n")
-	for _, p := range strings.Split(strings.TrimPrefix(protocols, "one of "), ", ") {
+	for p := range strings.SplitSeq(strings.TrimPrefix(protocols, "one of "), ", ") {
 		assert.Contains(t, string(text), "`"+p+"`")
 	}
 }
@@ -156,8 +156,13 @@ func FuzzAnswersAreAScoreOrAFailure(f *testing.F) {
 	}
 	f.Add(500, []byte("\x80\x04}\x8c\x05error\x8c\x01xs."))
 	all := []options{
-		{"protocol": "deepgen"}, {"protocol": "deqa"}, {"protocol": "geneval", "metadata": "extra_info"}, {"protocol": "unirl", "reward": "r"}, {"protocol": "flow_factory"},
-		{"protocol": "json", "request": options{"p": "{prompt}"}}, {"protocol": "cosmos", "reward": "r"},
+		{"protocol": "deepgen"},
+		{"protocol": "deqa"},
+		{"protocol": "geneval", "metadata": "extra_info"},
+		{"protocol": "unirl", "reward": "r"},
+		{"protocol": "flow_factory"},
+		{"protocol": "json", "request": options{"p": "{prompt}"}},
+		{"protocol": "cosmos", "reward": "r"},
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		for _, o := range all {

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -33,11 +34,15 @@ func TestEachPickleProtocolSendsItsRequest(t *testing.T) {
 		{"verl_omni_http", nil, `"the truth"`, dict("scores", list(0.25)), dict("images", list(jpeg), "prompts", list("the truth"), "metadata", dict())},
 		{"deepgen", nil, `"the truth"`, dict("scores", list(0.25)), dict("images", list(jpeg), "prompts", list("a red fox"), "metadata", dict())},
 		{
-			"deepgen", options{"prompt": "extra_info.caption", "metadata": "extra_info.deep"}, `1`, dict("scores", list(0.25)),
+			"deepgen",
+			options{"prompt": "extra_info.caption", "metadata": "extra_info.deep"},
+			`1`, dict("scores", list(0.25)),
 			dict("images", list(jpeg), "prompts", list("a fox"), "metadata", dict("k", list(int64(1), 2.5))),
 		},
 		{
-			"deepgen", options{"source_image": 1}, `1`, dict("scores", list(0.25)),
+			"deepgen",
+			options{"source_image": 1},
+			`1`, dict("scores", list(0.25)),
 			dict("images", dict("source", list(second), "edited", list(jpeg)), "prompts", list("a red fox"), "metadata", dict()),
 		},
 		{"deqa", nil, `1`, dict("outputs", list(0.25)), dict("images", list(jpeg))},
@@ -269,12 +274,13 @@ func TestAnAnswerThatIsNoScoreIsAFailureOfItsClass(t *testing.T) {
 		"500, JSON":                  {factory, 500, []byte(`{"detail":"no such model"}`), rewards.Unavailable, "no such model"},
 		"503":                        {deepgen, 503, []byte("busy"), rewards.Unavailable, "503"},
 		"429":                        {factory, 429, nil, rewards.Unavailable, "429"},
-		"400 with a pickled error":   {deepgen, 400, pickled(t, dict("error", "bad images")), rewards.Internal, `answers 400: "bad images"`},
-		"404":                        {factory, 404, []byte(`{"detail":"Not Found"}`), rewards.Internal, "Not Found"},
+		"400 with a pickled error":   {deepgen, 400, pickled(t, dict("error", "bad images")), rewards.BadInput, `answers 400: "bad images"`},
+		"409":                        {factory, 409, []byte(`{"detail":"Conflict"}`), rewards.Internal, "Conflict"},
+		"404":                        {factory, 404, nil, rewards.Internal, "404"},
 		"413":                        {deepgen, 413, []byte("too large"), rewards.BadInput, "too large"},
 		"422":                        {factory, 422, []byte(`{"detail":[{"msg":"field required"}]}`), rewards.BadInput, "field required"},
 		"an answer beyond 8 MiB":     {deepgen, 200, make([]byte, 8<<20+1), rewards.Internal, "larger"},
-		"control characters":         {deepgen, 404, []byte("\x1b[31mred\x00\r\nnext"), rewards.Internal, `"[31mred next"`},
+		"control characters":         {deepgen, 418, []byte("\x1b[31mred\x00\r\nnext"), rewards.Internal, `"[31mred next"`},
 		"an array of the wrong kind": {deepgen, 200, pickled(t, dict("scores", "0.5")), rewards.InvalidScore, "str, want a list"},
 	}
 	for name, tt := range tests {
@@ -288,12 +294,40 @@ func TestAnAnswerThatIsNoScoreIsAFailureOfItsClass(t *testing.T) {
 	}
 }
 
-func TestPythonsZeroDimensionalArrayIsANumber(t *testing.T) {
+func TestWhatNumPyWritesIsRead(t *testing.T) {
+	t.Parallel()
+	// pickle.dumps({"scores": …}) of NumPy 2.4.6.
+	for name, tt := range map[string]struct {
+		pickle string
+		class  rewards.Class
+	}{
+		"[np.array(0.5, f4)], protocol 2": {"gAJ9cQBYBgAAAHNjb3Jlc3EBXXECY251bXB5Ll9jb3JlLm11bHRpYXJyYXkKX3JlY29uc3RydWN0CnEDY251bXB5Cm5kYXJyYXkKcQRLAIVxBWNfY29kZWNzCmVuY29kZQpxBlgBAAAAYnEHWAYAAABsYXRpbjFxCIZxCVJxCodxC1JxDChLASljbnVtcHkKZHR5cGUKcQ1YAgAAAGY0cQ6JiIdxD1JxEChLA1gBAAAAPHERTk5OSv////9K/////0sAdHESYoloBlgEAAAAAAAAP3ETaAiGcRRScRV0cRZiYXMu", ""},
+		"[np.array(0.5, f4)], protocol 4": {"gASVmQAAAAAAAAB9lIwGc2NvcmVzlF2UjBZudW1weS5fY29yZS5tdWx0aWFycmF5lIwMX3JlY29uc3RydWN0lJOUjAVudW1weZSMB25kYXJyYXmUk5RLAIWUQwFilIeUUpQoSwEpaAaMBWR0eXBllJOUjAJmNJSJiIeUUpQoSwOMATyUTk5OSv////9K/////0sAdJRiiUMEAAAAP5R0lGJhcy4=", ""},
+		"[np.float32(0.5)]":               {"gASVdQAAAAAAAAB9lIwGc2NvcmVzlF2UjBZudW1weS5fY29yZS5tdWx0aWFycmF5lIwGc2NhbGFylJOUjAVudW1weZSMBWR0eXBllJOUjAJmNJSJiIeUUpQoSwOMATyUTk5OSv////9K/////0sAdJRiQwQAAAA/lIaUUpRhcy4=", ""},
+		"np.array([[0.5]])":               {"gASVnwAAAAAAAAB9lIwGc2NvcmVzlIwWbnVtcHkuX2NvcmUubXVsdGlhcnJheZSMDF9yZWNvbnN0cnVjdJSTlIwFbnVtcHmUjAduZGFycmF5lJOUSwCFlEMBYpSHlFKUKEsBSwFLAYaUaAWMBWR0eXBllJOUjAJmOJSJiIeUUpQoSwOMATyUTk5OSv////9K/////0sAdJRiiUMIAAAAAAAA4D+UdJRicy4=", rewards.InvalidScore},
+		"[2**70]":                         {"gASVGwAAAAAAAAB9lIwGc2NvcmVzlF2UigkAAAAAAAAAAEBhcy4=", rewards.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body, err := base64.StdEncoding.DecodeString(tt.pickle)
+			require.NoError(t, err)
+			score, err := scorer(t, says(t, body), options{"protocol": "deepgen"}).Score(t.Context(), sample(t))
+			if tt.class != "" {
+				requireFailure(t, tt.class, score, err)
+				return
+			}
+			require.NoError(t, err)
+			assert.InDelta(t, 0.5, score.Value, 0)
+		})
+	}
+}
+
+func TestATrueZeroIsAScoreAndScaleAndBiasFollow(t *testing.T) {
 	t.Parallel()
 	srv := says(t, pickled(t, dict("scores", list(int64(0)))))
 	score, err := scorer(t, srv, options{"protocol": "deepgen", "score_scale": 2, "score_bias": 0.5}).Score(t.Context(), sample(t))
 	require.NoError(t, err)
-	assert.InDelta(t, 0.5, score.Value, 0, "a true zero is a score; scale and bias follow")
+	assert.InDelta(t, 0.5, score.Value, 0)
 }
 
 func TestDeclaredListsBesideTheScoresBecomeColumns(t *testing.T) {

@@ -98,7 +98,8 @@ func TestFlowFactorySendsImagesVideosAndConditions(t *testing.T) {
 		"image": {nil, s.Media, `"image":["` + b64(file(t, "png", s.Media[0], 0)) + `"],"video":null,"condition_images":null`},
 		"video": {nil, []*rewards.Media{clip}, `"image":null,"video":[["` + b64(file(t, "png", clip, 0)) + `","` + b64(file(t, "png", clip, 1)) + `"]],"condition_images":null`},
 		"edit": {
-			options{"source_image": 1}, s.Media,
+			options{"source_image": 1},
+			s.Media,
 			`"image":["` + b64(file(t, "png", s.Media[0], 0)) + `"],"video":null,"condition_images":[["` + b64(file(t, "png", s.Media[1], 0)) + `"]]`,
 		},
 	} {
@@ -321,7 +322,7 @@ func TestLatentWantsExactlyOneFiniteScoreAndDoesNotRepeatA400(t *testing.T) {
 		return http.StatusBadRequest, []byte("latents must have 16 channels")
 	})
 	score, err := scorer(t, srv, options{"protocol": "latent"}).Score(t.Context(), latentSample())
-	requireFailure(t, rewards.Internal, score, err, "16 channels")
+	requireFailure(t, rewards.BadInput, score, err, "16 channels")
 	assert.False(t, rewards.ClassOf(err).Transient(), "nobody sends it again")
 }
 

@@ -68,7 +68,7 @@ func (s *Sandbox) testCases(sample *rewards.Sample) ([]testCase, error) {
 	_, asserted := lists["assert_case"]
 	_, fed := lists["inputs"]
 	_, expected := lists["outputs"]
-	if !asserted && !(fed && expected) {
+	if !asserted && (!fed || !expected) {
 		return nil, fmt.Errorf("%w: %s has no inputs and outputs, nor assert_case; it has %s", rewards.BadInput, s.cases, names(d))
 	}
 	if n == 0 || n > s.options.MaxCases {

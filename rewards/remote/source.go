@@ -160,6 +160,8 @@ func appendText(b []byte, s string) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string is always encodable
+	if err := e.Encode(s); err != nil {
+		return append(b, `""`...) // unreachable: a string is always encodable
+	}
 	return append(b, bytes.TrimRight(out.Bytes(), "\n")...)
 }

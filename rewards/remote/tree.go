@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -192,10 +193,8 @@ func parsePath(text string) (path, error) {
 	if len(p) > maxDepth {
 		return nil, fmt.Errorf("%d steps, at most %d", len(p), maxDepth)
 	}
-	for _, step := range p {
-		if step == "" {
-			return nil, fmt.Errorf("%q has an empty step", text)
-		}
+	if slices.Contains(p, "") {
+		return nil, fmt.Errorf("%q has an empty step", text)
 	}
 	return p, nil
 }

@@ -124,13 +124,12 @@ func (a *Addresses) all() []string {
 
 func (a *Addresses) validate(f *faults) {
 	f.add(a.URL == "" && len(a.URLs) == 0, "url", "is missing")
-	f.add(a.URL != "" && len(a.URLs) > 0, "urls", "stands beside url; keep one of them")
 	f.add(len(a.URLs) > maxURLs, "urls", "are %d, at most %d", len(a.URLs), maxURLs)
 	seen := map[string]bool{}
 	for i, u := range a.all() {
-		name := "url"
-		if a.URL == "" {
-			name = fmt.Sprintf("urls[%d]", i)
+		name := fmt.Sprintf("urls[%d]", i-min(len(a.URL), 1))
+		if a.URL != "" && i == 0 {
+			name = "url"
 		}
 		f.check(name, checkURL(u))
 		f.add(seen[u], name, "is there twice")

@@ -13,8 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/remote"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
 
@@ -40,6 +44,19 @@ var folders = map[string]string{
 	"rouge_l":            "text",
 	"f1":                 "text",
 	"regex":              "text",
+
+	"genrm_ocr":      "judge",
+	"unified_reward": "judge",
+	"vqascore":       "judge",
+	"vlm_yes_no":     "judge",
+	"digit":          "judge",
+	"wise":           "judge",
+	"judge":          "judge",
+	"rubric":         "judge",
+	"disrm":          "judge",
+
+	"http":           "remote",
+	"sandbox_fusion": "remote",
 }
 
 // needed are the options without which a scorer cannot be built.
@@ -47,10 +64,15 @@ var needed = map[string]string{
 	"python":   `{"path": "pkg://mine", "extra_keys": {}}`,
 	"regex":    `{"pattern": "x"}`,
 	"overlong": `{"max_resp_len": 100, "overlong_buffer_len": 20}`,
+	"judge":    `{"template": "{prompt}"}`,
+	"rubric":   `{"rubrics": [{"name": "r", "text": "is it right?"}]}`,
+	"http":     `{"url": "http://h:1", "protocol": "slime"}`,
+
+	"sandbox_fusion": `{"url": "http://h:1"}`,
 }
 
 // lacks is the option that a scorer without its needed ones names.
-var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len"}
+var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len", "judge": "template", "rubric": "rubrics", "http": "protocol", "sandbox_fusion": "url"}
 
 // blind is a reader that finds nothing.
 type blind struct{}
@@ -58,6 +80,28 @@ type blind struct{}
 func (blind) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) { return nil, nil }
 
 var allBlind = ocr.ReadersFunc(func(ocr.ReaderOptions) (ocr.TextReader, error) { return blind{}, nil })
+
+// silent is an engine that nobody is to ask.
+type silent struct{}
+
+func (silent) Chat(context.Context, *chat.Request) (*chat.Reply, error) {
+	return nil, rewards.Unavailable
+}
+
+func (silent) Do(context.Context, *outbound.Call) (*outbound.Answer, error) {
+	return nil, rewards.Unavailable
+}
+
+func (silent) Client(judge.Endpoint) (judge.Chatter, error) { return silent{}, nil }
+
+func (silent) Engine(judge.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
+
+func (silent) Group([]string, remote.GroupOptions) (outbound.Doer, error) { return silent{}, nil }
+
+// everything is what the scorers need, none of it real.
+func everything() standard.Deps {
+	return standard.Deps{Readers: allBlind, Judges: judge.Deps{Clients: silent{}, Engines: silent{}}, Groups: silent{}}
+}
 
 func registry(deps standard.Deps) *rewards.Registry {
 	var reg rewards.Registry
@@ -68,7 +112,7 @@ func registry(deps standard.Deps) *rewards.Registry {
 // eachScorer runs a subtest with the description of every scorer that ships.
 func eachScorer(t *testing.T, run func(t *testing.T, s rewards.Spec)) {
 	t.Helper()
-	reg := registry(standard.Deps{Readers: allBlind})
+	reg := registry(everything())
 	require.NotEmpty(t, reg.Names())
 	for _, name := range reg.Names() {
 		s, ok := reg.Spec(name)
@@ -123,6 +167,10 @@ func TestEveryOptionIsDocumentedAndTaken(t *testing.T) {
 				raw = json.RawMessage(`{"` + o.Name + `": null, ` + more[1:]) // the later one counts
 			}
 			_, err := s.Build(raw)
+			if s.Name == config.HTTPScorer && err != nil { // most are of some protocols only
+				assert.ErrorContains(t, err, o.Name+": the protocol slime has no such option", "the option %s is documented and not taken", o.Name)
+				continue
+			}
 			assert.NoError(t, err, "the option %s is documented and not taken", o.Name)
 		}
 	})
@@ -154,7 +202,7 @@ func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
 // declares a field that the trainer keeps for itself.
 func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
 	t.Parallel()
-	reg := registry(standard.Deps{Readers: allBlind})
+	reg := registry(everything())
 	var all rewards.ManagerConfig
 	for _, name := range reg.Names() {
 		sc, err := reg.Build(name, json.RawMessage(needed[name]))
@@ -171,12 +219,13 @@ func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
 }
 
 // Nothing a scorer gets can be scored here, so each must say so with a class
-// instead of a number. What a function in Python makes of it is the user's choice.
+// instead of a number. What a function in Python or another service makes of it is
+// their choice.
 func TestNoScorerGivesANumberForAnEmptySample(t *testing.T) {
 	t.Parallel()
 	eachScorer(t, func(t *testing.T, s rewards.Spec) {
 		t.Helper()
-		if s.Name == config.PythonScorer {
+		if s.Name == config.PythonScorer || s.Name == config.HTTPScorer {
 			return
 		}
 		sc, err := s.Build(json.RawMessage(needed[s.Name]))
@@ -215,13 +264,22 @@ func optionNames(s rewards.Spec) []string {
 	return names
 }
 
-func TestWithoutAReaderOnlyOCRCannotBeBuilt(t *testing.T) {
+func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 	t.Parallel()
 	reg := registry(standard.Deps{})
+	missing := map[string]string{"ocr": "text reader"}
+	for name, folder := range folders {
+		switch folder {
+		case "judge":
+			missing[name] = "no engine to ask"
+		case "remote":
+			missing[name] = "no HTTP goes out from here"
+		}
+	}
 	for _, name := range reg.Names() {
 		_, err := reg.Build(name, json.RawMessage(needed[name]))
-		if name == "ocr" {
-			require.ErrorContains(t, err, "text reader")
+		if says := missing[name]; says != "" {
+			require.ErrorContains(t, err, says, name)
 			continue
 		}
 		require.NoError(t, err, name)
