@@ -174,12 +174,11 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 
 // scorerOptions are what the registry builds the term's scorer from.
 func (t TermConfig) scorerOptions() json.RawMessage {
-	switch t.Scorer {
-	case HTTPScorer:
+	if t.Scorer == HTTPScorer {
 		return t.httpOptions()
-	default:
+	}
+	if t.Scorer != PythonScorer {
 		return t.Options
-	case PythonScorer:
 	}
 	all := map[string]any{"path": t.Path, "name": t.Function, "pixels": t.Pixels}
 	if t.Options != nil {

@@ -221,7 +221,7 @@ func texts(key string, p *[]string, doc string) setting {
 			if len(*p) == 0 {
 				return "[]"
 			}
-			return string(printable(encode(*p)))
+			return printable(encode(*p))
 		},
 	}
 }

@@ -173,8 +173,10 @@ func TestAJudgeWithoutAnEngineSaysWhatToWrite(t *testing.T) {
 		_, err = node.New(node.Options{Config: cfg})
 		require.ErrorContains(t, err, says)
 	}
-	cfg, err := config.Load("", []string{"+reward.reward_functions.a.path=builtin://vqascore", "+reward.reward_functions.a.engine=big",
-		"+engines.small.base_urls=http://127.0.0.1:1", "+engines.small.model=m"}, nil)
+	cfg, err := config.Load("", []string{
+		"+reward.reward_functions.a.path=builtin://vqascore", "+reward.reward_functions.a.engine=big",
+		"+engines.small.base_urls=http://127.0.0.1:1", "+engines.small.model=m",
+	}, nil)
 	require.NoError(t, err)
 	_, err = node.New(node.Options{Config: cfg})
 	require.ErrorContains(t, err, `there is no engine "big"; known are small`)

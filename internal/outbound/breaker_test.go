@@ -184,6 +184,36 @@ func TestAProbeGoesToACallThatCanStillGoElsewhere(t *testing.T) {
 	})
 }
 
+func TestARetryIsNoProbeWhileAnotherEndpointIsInService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		busy := false
+		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, BreakAfter: 2, BreakMin: 10 * time.Second, Attempts: 2}, func(r *http.Request) (*http.Response, error) {
+			switch {
+			case r.URL.Host == "a":
+				return nil, errRefused
+			case busy:
+				busy = false
+				return reply(503, "", "Retry-After: 1"), nil
+			}
+			return reply(200, ""), nil
+		})
+		for g.Stats().Endpoints[0].Breaker != outbound.Open {
+			_, err := ask(t, g)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Until(g.Stats().Endpoints[0].NextProbe) - 500*time.Millisecond) // Of the bubble.
+		busy = true
+		before := g.Stats().Endpoints
+		answer, err := ask(t, g)
+		require.NoError(t, err)
+		assert.Equal(t, "http://b", answer.Endpoint)
+		after := g.Stats().Endpoints
+		assert.Equal(t, before[0].Requests, after[0].Requests)
+		assert.False(t, time.Now().Before(after[0].NextProbe), "although it was due")
+	})
+}
+
 func TestAnAnswerOfAnyKindKeepsTheBreakerClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

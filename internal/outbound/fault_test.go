@@ -232,12 +232,14 @@ func TestABodyThatDripsEndsWithTheAttemptsTime(t *testing.T) {
 	assert.EqualValues(t, 2, g.Stats().Endpoints[0].Requests)
 }
 
-func TestABodyThatDripsBehindAnErrorIsNotWaitedFor(t *testing.T) {
+func TestABodyThatDoesNotComeBehindAnErrorIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	g := served(t, outbound.GroupConfig{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
-		drip(w, r)
+		_, _ = w.Write([]byte("xxx"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
 	})
 	_, err := ask(t, g)
 	require.ErrorIs(t, err, rewards.Unavailable)

@@ -110,7 +110,7 @@ func TestSpentCorrectsTheTokens(t *testing.T) {
 		"as booked":                   {6000, 6000, 10, 7000},
 		"more":                        {6600, 6000, 10, 7600}, // A call counts for one bucket at most.
 		"more by another booking":     {900, 300, 16, 7600},
-		"a debt is a bucket at most":  {1 << 40, 0, 70, 7000 + 1<<40},
+		"a bucket at most":            {1 << 40, 0, 70, 7000 + 1<<40},
 		"nonsense counts for nothing": {-5, -7, 10, 7000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,6 +124,20 @@ func TestSpentCorrectsTheTokens(t *testing.T) {
 			assert.Equal(t, c.total, g.Stats().Tokens, name)
 		})
 	}
+}
+
+func TestADebtIsWorkedOffWithinAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sent{start: time.Now()}
+		g := fake(t, outbound.GroupConfig{TPM: 6000}, s.trip)
+		for range 100 {
+			g.Spent(6000, 0)
+		}
+		_, err := g.Do(t.Context(), &outbound.Call{Tokens: 100})
+		require.NoError(t, err)
+		assert.InDelta(t, 61, s.at[0].Seconds(), 1e-6)
+	})
 }
 
 func TestAnAttemptThatWasNotServedGivesItsTokensBack(t *testing.T) {

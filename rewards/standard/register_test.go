@@ -168,7 +168,7 @@ func TestEveryOptionIsDocumentedAndTaken(t *testing.T) {
 			}
 			_, err := s.Build(raw)
 			if s.Name == config.HTTPScorer && err != nil { // most are of some protocols only
-				assert.ErrorContains(t, err, o.Name+": the protocol slime has no such option", "the option %s is documented and not taken", o.Name)
+				require.ErrorContains(t, err, o.Name+": the protocol slime has no such option", "the option %s is documented and not taken", o.Name)
 				continue
 			}
 			assert.NoError(t, err, "the option %s is documented and not taken", o.Name)
