@@ -45,9 +45,10 @@ type Answer struct {
 //
 // Do returns an answer that Check was content with, or an error that wraps a
 // rewards.Class: Unavailable for what may pass (no connection, 408, 429, 5xx, a
-// broken body), Timeout where ctx or the attempt's time ended, InvalidScore and
-// BadInput as Check says, Internal for what another attempt would only repeat
-// (other 4xx, a redirect, a body beyond its bound, an address that is not allowed).
+// broken body), Timeout where ctx or the attempt's time ended, Cancelled where ctx was
+// cancelled, BadInput for 400, 413 and 422, InvalidScore as Check says, Internal for
+// what another attempt would only repeat (other 4xx, a redirect, a body beyond its
+// bound, an address that is not allowed).
 // Its text names endpoint, status and the beginning of the answer, and never a secret.
 type Doer interface {
 	Do(ctx context.Context, c *Call) (*Answer, error)
