@@ -47,7 +47,7 @@ func newTermFields(t Term, single bool) (*termFields, error) {
 	f := &termFields{single: single, key: termColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
 	f.flag = f.key + imputedSuffix
 	var fields []Field
-	if declared, ok := t.Scorer.(ExtraFielder); ok {
+	if declared, ok := t.implementation().(ExtraFielder); ok {
 		f.declared, fields = true, declared.ExtraFields()
 	}
 	if single {

@@ -17,7 +17,12 @@ type Term struct {
 	Weight float64
 	// Required makes the term's final failure the sample's failure.
 	Required bool
-	Scorer   Scorer
+	// Scorer looks at one sample, Group at a whole prompt group; a term has one of them.
+	Scorer Scorer
+	Group  GroupScorer
+	// MinMembers is how many members a Group needs: fewer, because others never came
+	// or failed, fail the term. Defaults to 2; WholeGroup wants every one.
+	MinMembers int
 	// OnFailure says what stands in for the value of a term that is not required.
 	// The zero value means group_mean for a sample that has a group, else fail.
 	OnFailure TermPolicy
@@ -29,6 +34,9 @@ type Term struct {
 	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
 	InvalidValues []float64
 }
+
+// WholeGroup is the MinMembers of a term that compares nothing but whole groups.
+const WholeGroup = -1
 
 // ManagerConfig is a reward profile.
 type ManagerConfig struct {
@@ -111,8 +119,13 @@ func (c ManagerConfig) Validate() error {
 			fault("term key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
-		if t.Scorer == nil {
+		switch {
+		case t.Scorer == nil && t.Group == nil:
 			fault("term %q has no scorer", t.Key)
+		case t.Scorer != nil && t.Group != nil:
+			fault("term %q has a scorer for samples and one for groups; keep one", t.Key)
+		case t.Group == nil && t.MinMembers != 0, t.MinMembers < WholeGroup:
+			fault("term %q: min_members of %d", t.Key, t.MinMembers)
 		}
 		if !finite(t.Weight) {
 			fault("term %q: weight %v is not finite", t.Key, t.Weight)
@@ -129,6 +142,14 @@ func (c ManagerConfig) Validate() error {
 		fault("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
 	}
 	return errors.Join(errs...)
+}
+
+// implementation is the term's scorer, of either kind.
+func (t *Term) implementation() any {
+	if t.Group != nil {
+		return t.Group
+	}
+	return t.Scorer
 }
 
 // Manager turns samples into results by one profile. It is safe for concurrent use.
@@ -168,7 +189,7 @@ func (m *Manager) Terms() []string {
 func (m *Manager) Warm(ctx context.Context) error {
 	var errs []error
 	for _, t := range m.cfg.Terms {
-		if w, ok := t.Scorer.(Warmer); ok {
+		if w, ok := t.implementation().(Warmer); ok {
 			if err := w.Warm(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("term %q: %w", t.Key, err))
 			}
@@ -181,7 +202,7 @@ func (m *Manager) Warm(ctx context.Context) error {
 func (m *Manager) Close() error {
 	var errs []error
 	for _, t := range m.cfg.Terms {
-		if c, ok := t.Scorer.(Closer); ok {
+		if c, ok := t.implementation().(Closer); ok {
 			errs = append(errs, c.Close())
 		}
 	}

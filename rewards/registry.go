@@ -22,6 +22,9 @@ type Spec struct {
 	// Build makes the scorer. Raw is a JSON object with the options, or nil;
 	// unknown options are an error (use DecodeOptions).
 	Build func(raw json.RawMessage) (Scorer, error)
+	// BuildGroup makes a scorer of whole prompt groups, in the same way. A scorer has
+	// one of the two.
+	BuildGroup func(raw json.RawMessage) (GroupScorer, error)
 }
 
 // Option documents one option of a scorer.
@@ -41,8 +44,8 @@ var ErrUnknownScorer = errors.New("unknown scorer")
 // Register adds a scorer. A name that is empty or taken is a mistake in the
 // program, found at start: it panics.
 func (r *Registry) Register(s Spec) {
-	if s.Name == "" || s.Build == nil {
-		panic("rewards: a scorer needs a name and a build function")
+	if s.Name == "" || (s.Build == nil) == (s.BuildGroup == nil) {
+		panic("rewards: a scorer needs a name and one build function")
 	}
 	if _, ok := r.specs[s.Name]; ok {
 		panic("rewards: scorer " + s.Name + " registered twice")
@@ -53,17 +56,45 @@ func (r *Registry) Register(s Spec) {
 	r.specs[s.Name] = s
 }
 
-// Build makes the scorer of that name.
+// Build makes the scorer of that name. One that looks at whole groups is made by
+// BuildGroup.
 func (r *Registry) Build(name string, raw json.RawMessage) (Scorer, error) {
-	s, ok := r.specs[name]
-	if !ok {
-		return nil, fmt.Errorf("%w %q; known are %s", ErrUnknownScorer, name, strings.Join(r.Names(), ", "))
+	s, err := r.spec(name)
+	if err != nil {
+		return nil, err
+	}
+	if s.Build == nil {
+		return nil, fmt.Errorf("scorer %q looks at whole prompt groups, not at one sample", name)
 	}
 	sc, err := s.Build(raw)
 	if err != nil {
 		return nil, fmt.Errorf("scorer %q: %w", name, err)
 	}
 	return sc, nil
+}
+
+// BuildGroup makes the scorer of that name, which looks at whole groups.
+func (r *Registry) BuildGroup(name string, raw json.RawMessage) (GroupScorer, error) {
+	s, err := r.spec(name)
+	if err != nil {
+		return nil, err
+	}
+	if s.BuildGroup == nil {
+		return nil, fmt.Errorf("scorer %q looks at one sample, not at whole prompt groups", name)
+	}
+	sc, err := s.BuildGroup(raw)
+	if err != nil {
+		return nil, fmt.Errorf("scorer %q: %w", name, err)
+	}
+	return sc, nil
+}
+
+func (r *Registry) spec(name string) (Spec, error) {
+	s, ok := r.specs[name]
+	if !ok {
+		return Spec{}, fmt.Errorf("%w %q; known are %s", ErrUnknownScorer, name, strings.Join(r.Names(), ", "))
+	}
+	return s, nil
 }
 
 // Names returns the registered names in order.

@@ -24,6 +24,8 @@ const (
 	StatusFailed  Status = "failed"
 	StatusSkipped Status = "skipped"
 	StatusImputed Status = "imputed"
+	// StatusWaiting is that of a term that looks at whole groups, until RunGroup.
+	StatusWaiting Status = "waiting"
 )
 
 // TermError is a failure on the way to a result.
@@ -59,6 +61,9 @@ type Result struct {
 	Details map[string]any
 	Errors  []TermError
 	Terms   []TermResult
+	// Partial is set, and nothing is decided, while a term waits for the sample's
+	// prompt group: it is what RunGroup takes.
+	Partial []TermResult
 	// Pending is set when a failed term waits for the mean of its prompt group.
 	Pending *Pending
 	// OnFailure is the profile's policy for a sample that failed.

@@ -39,8 +39,20 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	}
 	run := &Run{done: make(chan struct{})}
 	var left atomic.Int32
-	left.Store(int32(len(m.cfg.Terms))) //nolint:gosec // a profile has a handful of terms
 	for i := range m.cfg.Terms {
+		if m.cfg.Terms[i].Group != nil {
+			c.results[i] = m.waiting(s, &m.cfg.Terms[i])
+			continue
+		}
+		left.Add(1)
+	}
+	if left.Load() == 0 {
+		close(run.done)
+	}
+	for i := range m.cfg.Terms {
+		if m.cfg.Terms[i].Group != nil {
+			continue
+		}
 		go func() { // ends with its scorer; Run.Done tells when all have
 			t := &m.cfg.Terms[i]
 			a := answer{i, TermResult{
@@ -99,7 +111,35 @@ func (c *collector) collect(ctx context.Context) Result {
 	if ctx.Err() != nil {
 		return Result{Outcome: OutcomeCancelled}
 	}
-	return c.m.combine(c.sample, c.results)
+	return c.m.decide(c.sample, c.results)
+}
+
+// waiting is what a term that looks at whole groups says of a sample alone.
+func (m *Manager) waiting(s *Sample, t *Term) TermResult {
+	if s.HasGroup() {
+		return TermResult{Key: t.Key, Status: StatusWaiting}
+	}
+	return TermResult{
+		Key: t.Key, Status: StatusFailed, Class: BadInput,
+		Message: fmt.Sprintf("%v: sample %q belongs to no group of two or more, and %q compares the members of one: it needs uid and group_size",
+			BadInput, s.ID, t.Key),
+	}
+}
+
+// decide makes the result of a sample whose terms have answered, or leaves it to
+// RunGroup where some of them wait for its group.
+func (m *Manager) decide(s *Sample, terms []TermResult) Result {
+	waiting := false
+	for i := range terms {
+		if terms[i].Status == StatusFailed && m.cfg.Terms[i].Required {
+			return m.failed(s, terms)
+		}
+		waiting = waiting || terms[i].Status == StatusWaiting
+	}
+	if waiting {
+		return Result{Terms: terms, Partial: terms, OnFailure: m.cfg.OnSampleFailure}
+	}
+	return m.combine(s, terms)
 }
 
 func (c *collector) complete() bool {

@@ -1,0 +1,294 @@
+package rewards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// GroupScorer is a reward function that looks at a whole prompt group at once: who
+// of the members is better (pairwise, listwise), or where each stands among them.
+//
+// ScoreGroup answers with one MemberScore for each member, in their order, or with
+// an error for all of them. What holds for Scorer.Score holds for it. The result
+// must depend on the members alone and not on the order they arrived in, which
+// Group.Members has already put right.
+type GroupScorer interface {
+	ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error)
+}
+
+// Group is a prompt group whose members have been scored by every term that looks at
+// one sample alone. It is read-only.
+type Group struct {
+	UID   string
+	Run   string
+	Split Split
+	Step  int64
+	// Size is the number of members that the trainer named, Missing how many of them
+	// are not here: they never came, failed, or were taken back.
+	Size, Missing int
+	// Members are in the order of their Index, then of their ID. There is at least one.
+	Members []Member
+}
+
+// Member is one sample of a Group.
+type Member struct {
+	Sample *Sample
+	// Values holds what the other terms gave it, by term key; a term that failed or
+	// was skipped is not there.
+	Values map[string]float64
+}
+
+// MemberScore is what a GroupScorer says of one member: a Score, or Err, which is
+// Skip(reason) or wraps a Class.
+type MemberScore struct {
+	Score Score
+	Err   error
+}
+
+// GroupMember is a sample that waits for its group, with what its own terms said.
+type GroupMember struct {
+	Sample *Sample
+	// Terms is Result.Partial of its Run.
+	Terms []TermResult
+}
+
+// GroupRun is a group's way through a Manager.
+type GroupRun struct {
+	// Results has one result for each of the members that RunGroup was given, in the
+	// order it was given them. They do not change any more.
+	Results []Result
+	done    chan struct{}
+}
+
+// Done is closed when every goroutine of the run has returned. Until then the samples
+// and their bytes must stay as they are.
+func (r *GroupRun) Done() <-chan struct{} { return r.done }
+
+// Grouped reports whether a term looks at whole groups: the samples of such a profile
+// wait for their group, and have no score without one.
+func (m *Manager) Grouped() bool {
+	return slices.ContainsFunc(m.cfg.Terms, func(t Term) bool { return t.Group != nil })
+}
+
+// RunGroup finishes the members of a group: the terms that look at whole groups run at
+// the same time, each within its timeout, and then every member's terms become its
+// result, as Run has them for a sample alone. Size is the group_size of the samples.
+// If ctx ends first the outcomes are cancelled.
+func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int) *GroupRun {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	order := inOrder(members)
+	group := m.groupOf(members, order, size)
+	run := &GroupRun{done: make(chan struct{}), Results: make([]Result, len(members))}
+	terms := m.groupTerms()
+	answers := make(chan groupAnswer, len(terms))
+	var left atomic.Int32
+	left.Store(int32(len(terms))) //nolint:gosec // a profile has a handful of terms
+	if len(terms) == 0 {
+		close(run.done)
+	}
+	for _, i := range terms {
+		go func() { // ends with its scorer; GroupRun.Done tells when all have
+			t := &m.cfg.Terms[i]
+			a := groupAnswer{i, allFailed(t, len(members), Panicked, "the scorer ended its goroutine (runtime.Goexit)")}
+			defer func() {
+				answers <- a
+				if left.Add(-1) == 0 {
+					close(run.done)
+				}
+			}()
+			a.results = m.scoreGroup(ctx, t, group)
+		}()
+	}
+	said := m.collectGroup(ctx, terms, answers, len(members))
+	for at, i := range order {
+		if said == nil {
+			run.Results[i] = Result{Outcome: OutcomeCancelled}
+			continue
+		}
+		own := slices.Clone(members[i].Terms)
+		for term, results := range said {
+			own[term] = results[at]
+		}
+		run.Results[i] = m.decide(members[i].Sample, own)
+	}
+	return run
+}
+
+// groupAnswer is what a term's goroutine sends, once: results in the group's order.
+type groupAnswer struct {
+	term    int
+	results []TermResult
+}
+
+// inOrder lists the members by Index, then by ID.
+func inOrder(members []GroupMember) []int {
+	order := make([]int, len(members))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := members[a].Sample, members[b].Sample
+		switch {
+		case x.Index != nil && y.Index == nil:
+			return -1
+		case x.Index == nil && y.Index != nil:
+			return 1
+		case x.Index != nil:
+			if c := cmp.Compare(*x.Index, *y.Index); c != 0 {
+				return c
+			}
+		}
+		return strings.Compare(x.ID, y.ID)
+	})
+	return order
+}
+
+func (m *Manager) groupOf(members []GroupMember, order []int, size int) *Group {
+	first := members[order[0]].Sample
+	g := &Group{UID: first.UID, Run: first.Run, Split: first.Split, Step: first.Step, Size: size, Missing: max(size-len(members), 0)}
+	for _, i := range order {
+		values := map[string]float64{}
+		for _, t := range members[i].Terms {
+			if t.Status == StatusOK {
+				values[t.Key] = t.Value
+			}
+		}
+		g.Members = append(g.Members, Member{members[i].Sample, values})
+	}
+	return g
+}
+
+func (m *Manager) groupTerms() []int {
+	var terms []int
+	for i, t := range m.cfg.Terms {
+		if t.Group != nil {
+			terms = append(terms, i)
+		}
+	}
+	return terms
+}
+
+// collectGroup waits for all answers, or for the deadlines of those that do not come;
+// nil if ctx ended first.
+func (m *Manager) collectGroup(ctx context.Context, terms []int, answers <-chan groupAnswer, n int) map[int][]TermResult {
+	start := time.Now()
+	said := make(map[int][]TermResult, len(terms))
+	for len(said) < len(terms) {
+		next := time.Duration(1<<63 - 1)
+		for _, i := range terms {
+			if said[i] == nil {
+				next = min(next, m.cfg.Terms[i].Timeout+grace-time.Since(start))
+			}
+		}
+		timer := time.NewTimer(max(next, 0))
+		select {
+		case a := <-answers:
+			if said[a.term] == nil {
+				said[a.term] = a.results
+			}
+		case <-timer.C:
+			for len(answers) > 0 { // those that came in time lie unread
+				if a := <-answers; said[a.term] == nil {
+					said[a.term] = a.results
+				}
+			}
+			for _, i := range terms {
+				t := &m.cfg.Terms[i]
+				if said[i] == nil && time.Since(start) >= t.Timeout+grace {
+					said[i] = allFailed(t, n, Timeout, fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout))
+				}
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return said
+}
+
+// allFailed is the same failure for every member.
+func allFailed(t *Term, n int, class Class, message string) []TermResult {
+	out := make([]TermResult, n)
+	for i := range out {
+		out[i] = TermResult{Key: t.Key, Status: StatusFailed, Class: class, Message: clip(message, maxMessage), Attempts: 1}
+	}
+	return out
+}
+
+// scoreGroup runs one term to its final answer, with retries while the group as a
+// whole fails for a reason that may pass.
+func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResult {
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	start := time.Now()
+	least := max(t.MinMembers, 2)
+	if t.MinMembers == WholeGroup {
+		least = max(g.Size, 2)
+	}
+	if len(g.Members) < least {
+		return allFailed(t, len(g.Members), NoScore, fmt.Sprintf("group %q has %d of its %d members, and %q needs %d to compare",
+			g.UID, len(g.Members), g.Size, t.Key, least))
+	}
+	pause := m.cfg.Backoff
+	for attempt := 1; ; attempt++ {
+		results, err := t.attemptGroup(ctx, g)
+		if err == nil {
+			for i := range results {
+				results[i].Attempts, results[i].Took = attempt, time.Since(start)
+			}
+			return results
+		}
+		if class := ClassOf(err); !class.Transient() || attempt > t.Retries || ctx.Err() != nil {
+			results = allFailed(t, len(g.Members), class, err.Error())
+			for i := range results {
+				results[i].Attempts, results[i].Took = attempt, time.Since(start)
+			}
+			return results
+		}
+		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) //nolint:gosec // a pause needs no secret randomness
+		select {
+		case <-time.After(pause/2 + jitter):
+		case <-ctx.Done():
+		}
+		pause *= 2
+	}
+}
+
+// attemptGroup calls the scorer once and judges what it returned.
+func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			results, err = nil, fmt.Errorf("%w: %v\n%s", Panicked, p, clip(string(debug.Stack()), maxMessage/2))
+		}
+	}()
+	scores, err := t.Group.ScoreGroup(ctx, g)
+	var skip *SkipError
+	switch {
+	case errors.As(err, &skip):
+		scores = make([]MemberScore, len(g.Members))
+		for i := range scores {
+			scores[i].Err = err
+		}
+	case err != nil:
+		return nil, err
+	case len(scores) != len(g.Members):
+		return nil, fmt.Errorf("%w: the scorer returned %d scores for %d members", Internal, len(scores), len(g.Members))
+	}
+	for _, s := range scores {
+		results = append(results, t.judge(s.Score, s.Err))
+	}
+	return results, nil
+}
