@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -21,6 +22,7 @@ type core struct {
 	entries   map[sampleKey]*entry
 	alarms    alarms
 	arrivals  uint64
+	units     int     // entries that stand for whole groups
 	unclaimed int     // tickets in the engine that no worker has claimed
 	vnow      float64 // virtual time of the run served last
 	metrics   *metrics
@@ -36,6 +38,7 @@ type effects struct {
 	released []*wire.Frame
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
+	parked   bool // a sample has begun to wait for its group, and its credit is free
 }
 
 func newCore(cfg Config, m *metrics) *core {
@@ -79,6 +82,9 @@ type admission struct {
 // taken is true.
 func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err error) {
 	key := sampleKey{run: a.run.name, epoch: a.run.epoch, id: a.sample.ID}
+	if strings.HasPrefix(key.id, unitMark) {
+		return false, fx, refuse(rewards.Malformed, key.id, "ids that begin so are the gateway's own")
+	}
 	sum := a.frame.Sum()
 	if e := c.entries[key]; e != nil {
 		if !a.owner.remembers() {
@@ -137,6 +143,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	if s.HasGroup() {
 		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
 		if fresh {
+			g.deadline = e.deadline
 			c.alarms.set(&g.alarm, e.deadline)
 		}
 		g.join(key.id)
@@ -211,7 +218,7 @@ func earliest(a, b time.Time) time.Time {
 func (c *core) ticket(e *entry, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
-		Attempt: e.attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean,
+		Attempt: e.attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean, Group: e.unit != nil,
 	}
 	avoid := e.avoid
 	for _, h := range e.holders {
@@ -244,15 +251,15 @@ func (c *core) refund(e *entry, took time.Duration) {
 	e.charged = 0
 }
 
-// claim hands the payload to a worker: its start notice. The returned frame has a
-// reference of its own.
-func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, effects, error) {
+// claim hands the payload to a worker: its start notice. The frame, or the frames of
+// a group, have a reference of their own.
+func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, *wire.Group, effects, error) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
-	if e == nil || e.attempt != t.Attempt || (e.state != published && e.state != running) {
-		return nil, effects{}, wire.ErrGone
+	if e == nil || e.attempt != t.Attempt || (e.state != published && e.state != running) || t.Group != (e.unit != nil) {
+		return nil, nil, effects{}, wire.ErrGone
 	}
 	if e.claims >= c.cfg.MaxAttempts {
-		return nil, c.lose(now, e), wire.ErrGone
+		return nil, nil, c.lose(now, e), wire.ErrGone
 	}
 	if e.state == published {
 		c.unclaimed--
@@ -270,19 +277,24 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	}
 	e.holders = append(e.holders, holder{worker: worker, attempt: t.Attempt, since: now})
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.ClaimTimeout)))
+	if e.unit != nil {
+		return nil, e.unit.payload(), effects{wake: true}, nil
+	}
 	e.frame.Retain()
-	return e.frame, effects{wake: true}, nil
+	return e.frame, nil, effects{wake: true}, nil
 }
 
 // lose ends a sample whose workers kept vanishing.
 func (c *core) lose(now time.Time, e *entry) effects {
 	var fx effects
-	c.settle(now, e, &wire.Result{
-		Outcome: rewards.OutcomeWorkerLost,
-		Errors: []rewards.TermError{{
-			Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times and never answered", e.claims), Attempts: e.claims,
-		}},
-	}, &fx)
+	errs := []rewards.TermError{{
+		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times and never answered", e.claims), Attempts: e.claims,
+	}}
+	if e.unit != nil {
+		c.failGroup(now, e, rewards.OutcomeWorkerLost, errs, &fx)
+		return fx
+	}
+	c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeWorkerLost, Errors: errs}, &fx)
 	return fx
 }
 
@@ -292,7 +304,7 @@ func (c *core) lose(now time.Time, e *entry) effects {
 func (c *core) finish(now time.Time, res *wire.Result) effects {
 	var fx effects
 	e := c.entries[sampleKey{res.Attempt.Run, res.Attempt.Epoch, res.ID}]
-	if e == nil || e.state == held {
+	if e == nil || e.state == held || e.state == gathered {
 		c.metrics.late.Inc()
 		return fx
 	}
@@ -303,14 +315,18 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	}
 	if held && res.Outcome != rewards.OutcomeCancelled {
 		took := now.Sub(h.since)
-		if res.Outcome == rewards.Scored { // how fast a broken worker fails says nothing
+		if e.unit == nil && (res.Outcome == rewards.Scored || res.Partial != nil) { // how fast a broken worker fails says nothing
 			e.run.observe(took, e.run.counts[string(rewards.Scored)])
 		}
 		c.refund(e, took)
 	}
 	switch {
+	case e.unit != nil:
+		c.finishGroup(now, e, res, held && e.state == running, &fx)
 	case res.Outcome == rewards.Scored:
 		c.settle(now, e, res, &fx)
+	case res.Partial != nil:
+		c.gather(now, e, res, &fx)
 	case !held || e.state != running:
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
 	case res.Outcome == rewards.OutcomeCancelled:
@@ -378,7 +394,9 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	c.alarms.set(&e.alarm, e.deadline)
 	if g.settle(e.key.id, member{values: res.Values, held: e}) {
 		c.closeGroup(now, g, fx)
+		return
 	}
+	c.proceed(now, g, fx)
 }
 
 // settleClosed ends a sample that need not, or can no longer, wait for its group.
@@ -401,6 +419,7 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 		res.Group = &g.stats
 	}
 	c.finalise(now, e, fx)
+	c.proceed(now, g, fx)
 }
 
 func substituteFor(e *entry, res *wire.Result, mean *float64) *wire.Substitute {
@@ -421,8 +440,20 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 	}
 }
 
-// withdraw takes the entry out of the queue, the engine and the workers' hands.
+// withdraw takes the entry out of wherever it is, and lets its frame go.
 func (c *core) withdraw(e *entry, fx *effects) {
+	if e.state == gathered {
+		c.leave(e, fx)
+	}
+	c.recall(e, fx)
+	if e.frame != nil {
+		fx.released = append(fx.released, e.frame)
+		e.frame = nil
+	}
+}
+
+// recall takes the entry out of the queue, the engine and the workers' hands.
+func (c *core) recall(e *entry, fx *effects) {
 	switch e.state {
 	case queued:
 		e.run.queue.remove(e)
@@ -436,10 +467,6 @@ func (c *core) withdraw(e *entry, fx *effects) {
 		}
 	}
 	e.holders = nil
-	if e.frame != nil {
-		fx.released = append(fx.released, e.frame)
-		e.frame = nil
-	}
 	fx.wake = true
 }
 
@@ -595,8 +622,12 @@ func (c *core) newEpoch(r *run, epoch uint64) effects {
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects, next time.Time) {
 	for len(c.alarms) > 0 && !c.alarms[0].at.After(now) {
 		a := c.alarms[0]
-		if a.group != nil {
-			c.closeGroup(now, a.group, &fx)
+		if g := a.group; g != nil {
+			if len(g.waiting) > 0 && !g.begun { // the others have had their time
+				c.begin(now, g, &fx)
+				continue
+			}
+			c.closeGroup(now, g, &fx)
 			c.alarms.clear(a)
 			continue
 		}
@@ -616,11 +647,19 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 	switch {
 	case e.state == held:
 		c.releaseHeld(now, e, fx)
+	case !now.Before(e.deadline) && e.unit != nil:
+		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.TermError{{
+			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
+		}}, fx)
 	case !now.Before(e.deadline):
+		where := "it was " + string(e.state)
+		if e.state == gathered {
+			where = e.awaited()
+		}
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.OutcomeExpired,
 			Errors: []rewards.TermError{{
-				Class: rewards.Expired, Message: fmt.Sprintf("no result within %v; it was %s", e.deadline.Sub(e.arrived), e.state),
+				Class: rewards.Expired, Message: fmt.Sprintf("no result within %v; %s", e.deadline.Sub(e.arrived), where),
 			}},
 		}, fx)
 		if e.state == held { // its group may outlive it, its deadline does not
@@ -699,6 +738,14 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 	if e.state == held {
 		c.releaseHeld(now, e, fx)
 		return
+	}
+	if e.unit != nil {
+		c.drop(e.unit, fx)
+		return
+	}
+	if e.state == gathered {
+		c.leave(e, fx)
+		e.state = running // without holders: out of everybody's hands
 	}
 	e.group = nil // nobody waits any more
 	c.settle(now, e, &wire.Result{

@@ -25,6 +25,7 @@ func (b *budget) grantable() int64 { return b.free() - b.max/4 }
 type window struct {
 	granted, sent wire.CreditTotals
 	held          wire.CreditTotals // of frames alive that came over this session
+	parked        wire.CreditTotals // of those, the ones that wait for their groups
 	open          int64             // samples accepted and not answered
 }
 
@@ -66,18 +67,43 @@ func (w *window) release(b *budget, size int64) {
 	b.held -= size
 }
 
+// park books a frame that stays although nobody works on it, or no longer does.
+func (w *window) park(more bool, what wire.CreditTotals) {
+	if !more {
+		what.Samples, what.Bytes = -what.Samples, -what.Bytes
+	}
+	w.parked.Samples += what.Samples
+	w.parked.Bytes += what.Bytes
+}
+
+// busy is what is held of frames that somebody works on or that wait for a slot.
+func (w *window) busy() wire.CreditTotals {
+	return wire.CreditTotals{Samples: w.held.Samples - w.parked.Samples, Bytes: w.held.Bytes - w.parked.Bytes}
+}
+
+// stuck reports whether the session's samples wait for others that cannot come: all
+// it has is parked, it has no credit for another one of that size, and will get none.
+func (w *window) stuck(b *budget) bool {
+	if w.parked.Samples == 0 || w.busy().Samples > 0 {
+		return false
+	}
+	each, u := w.parked.Bytes/w.parked.Samples, w.unused()
+	return (u.Samples < 1 || u.Bytes < each) && b.grantable() < each
+}
+
 // topUp grants the connection more, up to its full window or what the budget
-// still has, and reports whether a credit message is worth sending: half a window
+// still has, frames that wait for their groups not counted against it, and reports whether a credit message is worth sending: half a window
 // has been used up, or nothing is in flight and the client may be waiting.
 func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
 	u := w.unused()
-	samples := full.Samples - u.Samples - w.held.Samples
-	bytes := min(full.Bytes-u.Bytes-w.held.Bytes, b.grantable())
-	low := u.Samples <= full.Samples/2 || u.Bytes <= full.Bytes/2 || w.held.Samples == 0
+	busy := w.busy()
+	samples := full.Samples - u.Samples - busy.Samples
+	bytes := min(full.Bytes-u.Bytes-busy.Bytes, b.grantable())
+	low := u.Samples <= full.Samples/2 || u.Bytes <= full.Bytes/2 || busy.Samples == 0
 	if !low || (samples <= 0 && bytes <= 0) {
 		return false
 	}
-	if w.held.Samples > 0 && samples < full.Samples/8 && bytes < full.Bytes/8 {
+	if busy.Samples > 0 && samples < full.Samples/8 && bytes < full.Bytes/8 {
 		return false // more is coming back soon: one message for all of it
 	}
 	w.granted.Samples += max(samples, 0)

@@ -16,6 +16,7 @@ const (
 	queued    state = "queued"    // in its run's queue, in the gateway
 	published state = "published" // its ticket is in the engine, unclaimed
 	running   state = "running"   // a worker has claimed it
+	gathered  state = "gathered"  // scored alone, waiting for its group to be scored as a whole
 	held      state = "held"      // scored or failed, waiting for its prompt group
 	final     state = "final"     // answered; no longer in the table
 )
@@ -58,6 +59,14 @@ type entry struct {
 	alarm     alarm // the deadline, or an earlier look
 
 	result *wire.Result // while held
+
+	// While gathered: what the sample's own terms said, since when, and whose credit
+	// its frame does not count against.
+	partial  *wire.Result
+	gathered time.Time
+	parked   owner
+
+	unit *group // of a group's own entry; nil for a sample
 }
 
 // holder is a worker that has claimed the entry and not answered.
@@ -76,6 +85,9 @@ type owner interface {
 	deliver(r *stored)
 	// expects counts the samples the owner waits for. The caller holds the manager's mutex.
 	expects(by int64)
+	// parks says that a frame stays although its slot is free, or no longer does. The
+	// caller holds the manager's mutex.
+	parks(more bool, what wire.CreditTotals)
 }
 
 // stored is a final result as it is remembered.

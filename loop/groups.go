@@ -20,17 +20,26 @@ type groupKey struct {
 // the deadline of its first member. Members that wait for its means are held
 // until then. Guarded by the manager's mutex.
 type group struct {
-	key     groupKey
-	size    int
-	opened  time.Time
-	alarm   alarm
-	closed  bool
-	arrived int
-	members map[string]*member // by id, until it closes
-	settled int
-	stats   wire.GroupStats // once closed
-	means   map[string]float64
-	mean    *float64
+	key    groupKey
+	size   int
+	opened time.Time
+	// deadline is that of the first member.
+	deadline time.Time
+	alarm    alarm
+	closed   bool
+	arrived  int
+	members  map[string]*member // by id, until it closes
+	settled  int
+	stats    wire.GroupStats // once closed
+	means    map[string]float64
+	mean     *float64
+
+	// Of a group that is scored as a whole (gather.go): the members that wait for it,
+	// the reward that does it, and whether it is too late to join them.
+	waiting map[string]*entry
+	profile string
+	begun   bool
+	unit    *entry // in the queue or with a worker
 }
 
 // member is one sample of a group, by id.
@@ -43,7 +52,7 @@ type member struct {
 }
 
 func newGroup(key groupKey, size int, now time.Time) *group {
-	g := &group{key: key, size: size, opened: now, members: make(map[string]*member, size)}
+	g := &group{key: key, size: size, opened: now, members: make(map[string]*member, size), waiting: map[string]*entry{}}
 	g.alarm = alarm{group: g, index: -1}
 	return g
 }
@@ -86,7 +95,7 @@ func (g *group) close() []*entry {
 			continue
 		}
 		waiting = append(waiting, m.held)
-		if finishPending(m.held.result, g.means) {
+		if finishPending(m.held.result, g.means) || m.held.result.RewardScore != nil {
 			m.scored, m.reward = true, *m.held.result.RewardScore
 		}
 	}

@@ -320,10 +320,22 @@ func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (*wire.
 		return nil, wire.ErrGone
 	}
 	m.mu.Lock()
-	f, fx, err := m.core.claim(time.Now(), t, worker)
+	f, _, fx, err := m.core.claim(time.Now(), t, worker)
 	m.mu.Unlock()
 	m.apply(fx)
 	return f, err
+}
+
+// ClaimGroup gives a worker the payloads of a group's ticket, as Claim does for a sample.
+func (m *Manager) ClaimGroup(_ context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
+	if t.Gateway != m.cfg.Gateway {
+		return nil, wire.ErrGone
+	}
+	m.mu.Lock()
+	_, g, fx, err := m.core.claim(time.Now(), t, worker)
+	m.mu.Unlock()
+	m.apply(fx)
+	return g, err
 }
 
 // Finish takes a worker's answer. It returns nil when the gateway answers for the
@@ -335,17 +347,36 @@ func (m *Manager) Finish(_ context.Context, res *wire.Result) error {
 		return ErrStopped
 	}
 	own := *res // a worker in this process still reads its own while the group finishes ours
-	fx := m.core.finish(time.Now(), &own)
+	now := time.Now()
+	fx := m.core.finish(now, &own)
+	var grants []grant
+	if fx.parked {
+		grants = m.relieve(now, &fx)
+	}
 	m.mu.Unlock()
 	m.apply(fx)
+	send(grants)
 	return nil
+}
+
+// relieve gives clients more credit, now that samples which wait for their groups do
+// not count against it. Where memory is full of such samples, so that those they wait
+// for can never come, the oldest group ends. The caller holds the mutex.
+func (m *Manager) relieve(now time.Time, fx *effects) []grant {
+	grants := m.topUp()
+	for s := range m.sessions {
+		if s.credit.stuck(&m.budget) {
+			m.core.evict(now, s.run, m.cfg.MaxBytes, fx)
+		}
+	}
+	return grants
 }
 
 // InFlight returns how many samples are accepted and not answered.
 func (m *Manager) InFlight() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.core.entries)
+	return len(m.core.entries) - m.core.units
 }
 
 // Bytes returns how many bytes of frames are held, and how many are granted as

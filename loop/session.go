@@ -73,6 +73,8 @@ func (s *Session) remembers() bool { return true }
 
 func (s *Session) expects(by int64) { s.credit.open += by }
 
+func (s *Session) parks(more bool, what wire.CreditTotals) { s.credit.park(more, what) }
+
 // deliver gives the result the next number and sends it if the client is there. The
 // answer to a sample that was sent again keeps its number.
 func (s *Session) deliver(st *stored) {

@@ -12,13 +12,15 @@ import (
 
 // PendingSample is one accepted sample without a final result.
 type PendingSample struct {
-	ID       string    `json:"id"`
-	Run      string    `json:"run"`
-	Step     int64     `json:"step"`
-	Stage    string    `json:"stage"` // queued, published, running, held
-	Attempt  int       `json:"attempt"`
-	Workers  []string  `json:"workers,omitempty"`
-	Group    string    `json:"group,omitempty"`
+	ID      string   `json:"id"`
+	Run     string   `json:"run"`
+	Step    int64    `json:"step"`
+	Stage   string   `json:"stage"` // queued, published, running, gathered, held
+	Attempt int      `json:"attempt"`
+	Workers []string `json:"workers,omitempty"`
+	Group   string   `json:"group,omitempty"`
+	// Waits says for whom a gathered sample waits.
+	Waits    string    `json:"waits,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	AgeMS    float64   `json:"age_ms"`
 	Deadline time.Time `json:"deadline"`
@@ -74,6 +76,7 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := slices.SortedFunc(maps.Values(m.core.entries), func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	all = slices.DeleteFunc(all, func(e *entry) bool { return e.unit != nil })
 	list := make([]PendingSample, 0, min(limit, len(all)))
 	for _, e := range all[:min(limit, len(all))] {
 		p := PendingSample{
@@ -82,6 +85,14 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 		}
 		if e.group != nil {
 			p.Group = e.group.key.uid
+		}
+		if e.state == gathered {
+			p.Waits = e.awaited()
+			if unit := e.group.unit; unit != nil {
+				for _, h := range unit.holders {
+					p.Workers = append(p.Workers, h.worker)
+				}
+			}
 		}
 		for _, h := range e.holders {
 			p.Workers = append(p.Workers, h.worker)

@@ -69,6 +69,8 @@ func (f *Future) remembers() bool { return false }
 
 func (f *Future) expects(int64) {}
 
+func (f *Future) parks(bool, wire.CreditTotals) {}
+
 // Submit accepts a sample from inside the process. An error wraps ErrRefused and
 // the class that says why; the sample is then nobody's.
 func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {

@@ -24,6 +24,12 @@ type GroupScorer interface {
 	ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error)
 }
 
+// GroupScorerFunc adapts a function to GroupScorer.
+type GroupScorerFunc func(ctx context.Context, g *Group) ([]MemberScore, error)
+
+// ScoreGroup calls f.
+func (f GroupScorerFunc) ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error) { return f(ctx, g) }
+
 // Group is a prompt group whose members have been scored by every term that looks at
 // one sample alone. It is read-only.
 type Group struct {

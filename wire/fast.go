@@ -289,6 +289,9 @@ func (t Ticket) Encode() ([]byte, error) {
 		field(`,"expect":`)
 		w.out = strconv.AppendInt(w.out, int64(t.Expect), 10)
 	}
+	if t.Group {
+		field(`,"group":true`)
+	}
 	return append(w.out, '}'), w.err
 }
 
@@ -332,6 +335,10 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			}
 		case "expect":
 			err = number(func(n int64) { t.Expect = time.Duration(n) })
+		case "group":
+			var raw any
+			raw, err = s.value()
+			t.Group, _ = raw.(bool)
 		default:
 			_, err = s.value()
 		}

@@ -33,7 +33,12 @@ type Result struct {
 
 	// The rest is between worker and gateway and never reaches a client.
 
-	Attempt AttemptKey       `json:"-"`
+	Attempt AttemptKey `json:"-"`
+	// Partial is what a sample's own terms said, where it has to wait for its group;
+	// nothing else is decided then.
+	Partial []rewards.TermResult `json:"-"`
+	// Members are the results of a whole group, in the answer to its ticket.
+	Members []*Result        `json:"-"`
 	Pending *rewards.Pending `json:"-"`
 	// Values holds the term values of a scored sample for the group's means.
 	Values map[string]float64 `json:"-"`

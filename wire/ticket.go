@@ -3,6 +3,8 @@ package wire
 import (
 	"errors"
 	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // ErrGone is what a gateway answers to the claim of a ticket whose sample needs no
@@ -36,6 +38,25 @@ type Ticket struct {
 	// fails sooner rests until it has passed, so that a worker that fails at once
 	// draws no more than its share.
 	Expect time.Duration `json:"expect,omitempty"`
+	// Group says that the ticket is for a whole prompt group, all of whose members
+	// are claimed with it.
+	Group bool `json:"group,omitempty"`
+}
+
+// Group is what a worker is given for the ticket of a prompt group.
+type Group struct {
+	UID string
+	// Size is the members' group_size; those that are not among Members never came,
+	// or have ended.
+	Size    int
+	Members []GroupMember
+}
+
+// GroupMember is one of them: its frame, with a reference that is the worker's to
+// release, and what its own terms have said.
+type GroupMember struct {
+	Frame   *Frame
+	Partial []rewards.TermResult
 }
 
 // Key names the attempt among all of a gateway's tickets.

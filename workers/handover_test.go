@@ -103,6 +103,10 @@ func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error
 	return s.frame, nil
 }
 
+func (s *script) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {
+	return nil, wire.ErrGone
+}
+
 func (s *script) Finish(_ context.Context, res *wire.Result) error {
 	s.note(string(res.Outcome))
 	return nil

@@ -25,13 +25,13 @@ func (w *Worker) score(work context.Context, j *job) {
 	defer cancel()
 	defer context.AfterFunc(work, cancel)()
 	start := time.Now()
-	frame, err := w.gateway.Claim(ctx, j.ticket, w.cfg.ID)
+	p, err := w.claim(ctx, j)
 	if err != nil {
 		w.unclaimed(j, err)
 		return
 	}
 	claimed := time.Now()
-	res, done := w.run(ctx, j, frame)
+	res, done := w.run(ctx, j, p)
 	switch {
 	case res.Outcome == rewards.OutcomeCancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		w.release(j, j.lease.Done) // the sample has expired; given back it would only be claimed again
@@ -46,7 +46,7 @@ func (w *Worker) score(work context.Context, j *job) {
 		w.verdict(j, res, time.Since(claimed))
 	}
 	w.await(j, done)
-	frame.Release() // every goroutine of the attempt has returned
+	p.release() // every goroutine of the attempt has returned
 	w.rest(work, j, res, time.Since(claimed))
 }
 
@@ -93,8 +93,33 @@ func (w *Worker) release(j *job, end func()) {
 	end()
 }
 
-// run scores the frame. The channel is closed when no goroutine uses the frame any more.
-func (w *Worker) run(ctx context.Context, j *job, frame *wire.Frame) (*wire.Result, <-chan struct{}) {
+// payload is what a ticket stands for: the frame of a sample, or those of a group.
+type payload struct {
+	frame *wire.Frame
+	group *wire.Group
+}
+
+func (p payload) release() {
+	if p.frame != nil {
+		p.frame.Release()
+		return
+	}
+	for _, m := range p.group.Members {
+		m.Frame.Release()
+	}
+}
+
+func (w *Worker) claim(ctx context.Context, j *job) (p payload, err error) {
+	if j.ticket.Group {
+		p.group, err = w.gateway.ClaimGroup(ctx, j.ticket, w.cfg.ID)
+	} else {
+		p.frame, err = w.gateway.Claim(ctx, j.ticket, w.cfg.ID)
+	}
+	return p, err
+}
+
+// run scores the payload. The channel is closed when no goroutine uses it any more.
+func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-chan struct{}) {
 	manager := w.managers[j.ticket.Reward]
 	if manager == nil {
 		closed := make(chan struct{})
@@ -104,16 +129,55 @@ func (w *Worker) run(ctx context.Context, j *job, frame *wire.Frame) (*wire.Resu
 		}}})
 		return res, closed
 	}
-	sample := frame.Sample()
-	sample.Run, sample.Reward = j.ticket.Run, j.ticket.Reward
-	for _, m := range sample.Media {
-		m.SetDecoder(w.decoder)
+	if p.group != nil {
+		return w.runGroup(ctx, j, manager, p.group)
 	}
-	run := manager.Run(ctx, sample)
+	run := manager.Run(ctx, w.sample(j, p.frame))
 	res := w.result(j, &run.Result)
 	for _, t := range run.Result.Terms {
 		res.TimingMS["term/"+t.Key] = millis(t.Took)
 		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
+	}
+	return res, run.Done()
+}
+
+// sample is the sample of a frame, ready to be scored.
+func (w *Worker) sample(j *job, frame *wire.Frame) *rewards.Sample {
+	s := frame.Sample()
+	s.Run, s.Reward = j.ticket.Run, j.ticket.Reward
+	for _, m := range s.Media {
+		m.SetDecoder(w.decoder)
+	}
+	return s
+}
+
+// runGroup scores a whole prompt group. Its result has those of the members; its
+// outcome is scored if that of any member is.
+func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group) (*wire.Result, <-chan struct{}) {
+	members := make([]rewards.GroupMember, len(g.Members))
+	for i, m := range g.Members {
+		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame), Terms: m.Partial}
+	}
+	run := manager.RunGroup(ctx, members, g.Size)
+	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
+	for i := range run.Results {
+		m := w.result(j, &run.Results[i])
+		m.ID = members[i].Sample.ID
+		for _, t := range run.Results[i].Terms {
+			m.TimingMS["term/"+t.Key] = millis(t.Took)
+		}
+		res.Members = append(res.Members, m)
+		switch m.Outcome {
+		case rewards.OutcomeCancelled:
+			res.Outcome, res.Members = rewards.OutcomeCancelled, nil
+			return res, run.Done()
+		case rewards.Scored:
+			res.Outcome, res.Errors = rewards.Scored, nil
+		case rewards.Failed:
+			if res.Outcome == rewards.Failed && res.Errors == nil {
+				res.Errors = m.Errors
+			}
+		}
 	}
 	return res, run.Done()
 }
@@ -123,6 +187,7 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	res := &wire.Result{
 		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
 		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Attempt: j.ticket.Key(), Pending: r.Pending,
+		Partial: r.Partial,
 	}
 	if r.Outcome == rewards.Scored && r.Pending == nil {
 		res.RewardScore = &r.Score
@@ -153,11 +218,16 @@ func (w *Worker) handOver(j *job, res *wire.Result) {
 
 // verdict tells the breaker what the answer says about this worker.
 func (w *Worker) verdict(j *job, res *wire.Result, took time.Duration) {
-	w.metrics.samples.WithLabelValues(string(res.Outcome)).Inc()
+	good := res.Outcome == rewards.Scored || res.Partial != nil
+	label := string(res.Outcome)
+	if res.Partial != nil {
+		label = "gathered" // its group's answer counts once more
+	}
+	w.metrics.samples.WithLabelValues(label).Inc()
 	w.mu.Lock()
 	opened := false
 	switch {
-	case res.Outcome == rewards.Scored:
+	case good:
 		w.scored++
 		w.breaker.success()
 	case res.Outcome == rewards.Failed && againstWorker(res):

@@ -42,6 +42,9 @@ type Gateway interface {
 	// Claim returns the frame of a ticket, for the worker to release; it is also
 	// the worker's start notice. An error means that there is nothing to score.
 	Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error)
+	// ClaimGroup does the same for the ticket of a prompt group: the frames of all its
+	// members are the worker's to release.
+	ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error)
 	// Finish hands the result over. Until it returns nil the worker keeps its lease.
 	Finish(ctx context.Context, res *wire.Result) error
 }

@@ -178,6 +178,13 @@ type reach struct {
 	w *Worker
 }
 
+func (g *reach) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
+	if g.w.dead.Load() {
+		return nil, errDead
+	}
+	return g.m.ClaimGroup(ctx, t, worker)
+}
+
 func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
 	if g.w.dead.Load() {
 		return nil, errDead

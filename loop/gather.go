@@ -1,0 +1,283 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about samples whose reward needs their whole prompt group. Such a
+// sample is first scored alone, like any other, by the terms that look at one sample.
+// Then it is gathered: its frame stays, its slot is free. When the last member has
+// come that far, the group gets an entry of its own, which goes through queue, ticket,
+// claim and retries as a sample does; whoever claims it has all members' frames. Its
+// answer ends all of them at once, with the statistics of the group.
+
+// unitMark begins the ids of groups' own entries; admit refuses it in a client's.
+const unitMark = "\x00group\x00"
+
+// nobody owns the entries of groups.
+type nobody struct{}
+
+func (nobody) remembers() bool                   { return false }
+func (nobody) deliver(*stored)                   {}
+func (nobody) expects(int64)                     {}
+func (nobody) parks(_ bool, _ wire.CreditTotals) {}
+
+// gather keeps a sample whose own terms have been scored for its group.
+func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	g := e.group
+	refused := func(class rewards.Class, format string, args ...any) {
+		c.settle(now, e, &wire.Result{
+			Outcome: rewards.Failed, Worker: res.Worker, TimingMS: res.TimingMS,
+			Errors: []rewards.TermError{{Class: class, Message: fmt.Sprintf(format, args...)}},
+		}, fx)
+	}
+	switch {
+	case g == nil:
+		refused(rewards.Internal, "the sample waits for a group that it does not have")
+		return
+	case g.closed || g.begun:
+		refused(rewards.NoScore, "group %q was scored without it: it came too late", g.key.uid)
+		return
+	case len(g.waiting) > 0 && g.profile != e.profile:
+		refused(rewards.BadInput, "group %q is scored by the reward %q, and this member asks for %q", g.key.uid, g.profile, e.profile)
+		return
+	}
+	c.recall(e, fx)
+	e.state, e.partial, e.gathered = gathered, res, now
+	e.parked = e.owner
+	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	fx.parked = true
+	c.alarms.set(&e.alarm, e.deadline)
+	if len(g.waiting) == 0 {
+		g.profile = e.profile
+		// Those who are there by then are scored without the others; that needs time, too.
+		c.alarms.set(&g.alarm, g.deadline.Add(-patience(g.deadline.Sub(g.opened))))
+	}
+	g.waiting[e.key.id] = e
+	c.proceed(now, g, fx)
+}
+
+// patience is the part of a group's time that is kept for scoring it when members are
+// missing: a tenth, at most a minute.
+func patience(whole time.Duration) time.Duration { return min(whole/10, time.Minute) }
+
+// proceed has a group scored when every member has come, and all of them wait for it
+// or have ended otherwise.
+func (c *core) proceed(now time.Time, g *group, fx *effects) {
+	if !g.closed && !g.begun && len(g.waiting) > 0 && g.settled+len(g.waiting) >= g.size {
+		c.begin(now, g, fx)
+	}
+}
+
+// begin queues the group's own entry.
+func (c *core) begin(now time.Time, g *group, fx *effects) {
+	g.begun = true
+	c.arrivals++
+	unit := &entry{
+		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, state: queued, attempt: 1,
+		heapIndex: -1, alarm: alarm{index: -1},
+	}
+	unit.alarm.entry = unit
+	for _, e := range g.waiting {
+		unit.run, unit.step, unit.key = e.run, e.step, e.key
+		unit.bytes += e.bytes
+		unit.order = min(unit.order, e.order) // before samples that came later
+		if unit.deadline.IsZero() || e.deadline.Before(unit.deadline) {
+			unit.deadline = e.deadline
+		}
+	}
+	unit.key.id = unitMark + string(g.key.step.split) + fmt.Sprintf("\x00%d\x00", g.key.step.step) + g.key.uid
+	g.unit = unit
+	c.units++
+	c.entries[unit.key] = unit
+	c.alarms.set(&unit.alarm, unit.deadline)
+	c.alarms.set(&g.alarm, g.deadline)
+	c.enqueue(unit)
+	fx.wake = true
+}
+
+// members are the payloads of a group that is claimed. Every frame has a reference more.
+func (g *group) payload() *wire.Group {
+	p := &wire.Group{UID: g.key.uid, Size: g.size}
+	for _, e := range g.waiting {
+		e.frame.Retain()
+		p.Members = append(p.Members, wire.GroupMember{Frame: e.frame, Partial: e.partial.Partial})
+	}
+	return p
+}
+
+// finishGroup takes a worker's answer for a whole group.
+func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live bool, fx *effects) {
+	switch {
+	case res.Outcome == rewards.OutcomeCancelled && live:
+		c.again(unit, fx)
+	case len(res.Members) == 0 && !live:
+		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
+	case live && groupRetryable(res) && unit.claims < c.cfg.MaxAttempts && now.Before(unit.deadline):
+		unit.errors = append(unit.errors, firstErrors(res)...)
+		unit.avoid = append(unit.avoid, res.Worker)
+		c.metrics.retries.Inc()
+		c.again(unit, fx)
+	case len(res.Members) == 0:
+		c.failGroup(now, unit, res.Outcome, res.Errors, fx)
+	default:
+		c.resolve(now, unit, res, fx)
+	}
+}
+
+// groupRetryable reports whether another worker may do better: no member was scored,
+// and each failed in a way that says something about the worker.
+func groupRetryable(res *wire.Result) bool {
+	if len(res.Members) == 0 {
+		return retryable(res)
+	}
+	return !slices.ContainsFunc(res.Members, func(m *wire.Result) bool { return m.Outcome != rewards.Failed || !retryable(m) })
+}
+
+func firstErrors(res *wire.Result) []rewards.TermError {
+	if len(res.Members) > 0 {
+		return res.Members[0].Errors
+	}
+	return res.Errors
+}
+
+// failGroup ends every waiting member in the same way.
+func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.TermError, fx *effects) {
+	res := &wire.Result{}
+	for id := range unit.unit.waiting {
+		res.Members = append(res.Members, &wire.Result{ID: id, Outcome: outcome, Errors: slices.Clone(errs)})
+	}
+	c.resolve(now, unit, res, fx)
+}
+
+// resolve ends the members of a group by what a worker said of each, and closes it.
+func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects) {
+	g := unit.unit
+	answers := make(map[string]*wire.Result, len(res.Members))
+	for _, m := range res.Members {
+		answers[m.ID] = m
+	}
+	// In the order of their arrival, so that results go out in it.
+	waiting := slices.SortedFunc(maps.Values(g.waiting), func(a, b *entry) int { return int(a.order) - int(b.order) }) //nolint:gosec // counts
+	c.drop(g, fx)
+	for _, e := range waiting {
+		m := answers[e.key.id]
+		if m == nil {
+			m = &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+				Class: rewards.Internal, Message: fmt.Sprintf("worker %s left the sample out of its group's answer", res.Worker),
+			}}}
+		}
+		c.endMember(now, e, m, res, unit, fx)
+	}
+	c.closeGroup(now, g, fx)
+}
+
+// endMember makes a worker's answer the result of one member; the closing of its group
+// finishes it.
+func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *entry, fx *effects) {
+	own := *m
+	own.Worker = res.Worker
+	own.TimingMS = map[string]float64{"gathered": millis(now.Sub(e.gathered))}
+	for _, from := range []map[string]float64{e.partial.TimingMS, res.TimingMS} {
+		for k, v := range from {
+			own.TimingMS[k] += v
+		}
+	}
+	if len(unit.errors) > 0 {
+		own.Errors = append(slices.Clip(own.Errors), unit.errors...)
+	}
+	c.withdraw(e, fx)
+	c.complete(e, &own)
+	e.claims += unit.claims
+	own.Attempts = e.claims
+	e.result = &own
+	e.state = held
+	c.alarms.set(&e.alarm, e.deadline)
+	e.group.settle(e.key.id, member{values: own.Values, held: e})
+}
+
+// drop ends a group's own entry.
+func (c *core) drop(g *group, fx *effects) {
+	unit := g.unit
+	if unit == nil {
+		return
+	}
+	g.unit = nil
+	c.units--
+	c.recall(unit, fx)
+	unit.state = final
+	c.alarms.clear(&unit.alarm)
+	delete(c.entries, unit.key)
+}
+
+// leave takes a member that has ended out of those who wait, and ends a group's entry
+// for which nobody waits any more.
+func (c *core) leave(e *entry, fx *effects) {
+	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	e.parked = nil
+	g := e.group
+	if g == nil || g.waiting[e.key.id] != e {
+		return
+	}
+	delete(g.waiting, e.key.id)
+	if len(g.waiting) == 0 {
+		c.drop(g, fx)
+	}
+}
+
+// awaited says for whom a gathered sample waits.
+func (e *entry) awaited() string {
+	g := e.group
+	if g.begun {
+		return fmt.Sprintf("its group %q was being scored", g.key.uid)
+	}
+	var rest []string
+	for id, m := range g.members {
+		if !m.settled && g.waiting[id] == nil {
+			rest = append(rest, id)
+		}
+	}
+	slices.Sort(rest)
+	text := fmt.Sprintf("it waited for its group %q, of which %d of %d members had come", g.key.uid, g.arrived, g.size)
+	if len(rest) > 0 {
+		text += "; not scored yet: " + strings.Join(rest[:min(len(rest), 8)], ", ")
+	}
+	return text
+}
+
+// evict fails the oldest group of a run that still gathers: its frames fill the memory
+// that the members it waits for would need. It reports whether there was one.
+func (c *core) evict(now time.Time, r *run, most int64, fx *effects) bool {
+	var oldest *group
+	open := 0
+	for _, g := range r.groups {
+		if len(g.waiting) == 0 || g.closed {
+			continue
+		}
+		if g.begun {
+			return false // it ends soon, and its memory with it
+		}
+		open++
+		if oldest == nil || g.opened.Before(oldest.opened) {
+			oldest = g
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	oldest.begun = true
+	for _, e := range slices.Collect(maps.Values(oldest.waiting)) {
+		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
+				"send one group after the other, or raise it", most, open),
+		}}}, fx)
+	}
+	return true
+}
