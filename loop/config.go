@@ -50,6 +50,9 @@ type Config struct {
 	KeepFor     time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
+	// GroupProfiles are those of them that need whole prompt groups: a group that
+	// cannot fit into MaxBytes is then refused with its first member.
+	GroupProfiles []string
 	// OnSampleFailure is each profile's policy, by name.
 	OnSampleFailure map[string]rewards.SamplePolicy
 }

@@ -105,6 +105,10 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		fx.results = append(fx.results, answer{s, a.owner})
 		return false, fx, nil
 	}
+	if g := int64(a.sample.GroupSize); a.sample.HasGroup() && slices.Contains(c.cfg.GroupProfiles, a.profile) && g*a.frame.Size() > c.cfg.MaxBytes-c.cfg.MaxBytes/4 {
+		return false, fx, refuse(rewards.TooLarge, key.id, "the %d members of group %q, %d bytes each, do not fit into three quarters of loop.max_bytes = %d, "+
+			"where all of them wait for the last", g, a.sample.UID, a.frame.Size(), c.cfg.MaxBytes)
+	}
 	if a.shut { // since its bytes were booked
 		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
 	}
@@ -545,7 +549,7 @@ func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 
 
 // sizeOf estimates what a remembered result costs.
 func sizeOf(r *wire.Result) int64 {
-	size := int64(512 + len(r.ID))
+	size := int64(512 + len(r.ID) + 8*len(r.StepScores))
 	for k, v := range r.ExtraInfo {
 		size += int64(len(k)) + 24
 		if s, ok := v.(string); ok {
@@ -622,13 +626,8 @@ func (c *core) newEpoch(r *run, epoch uint64) effects {
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects, next time.Time) {
 	for len(c.alarms) > 0 && !c.alarms[0].at.After(now) {
 		a := c.alarms[0]
-		if g := a.group; g != nil {
-			if len(g.waiting) > 0 && !g.begun { // the others have had their time
-				c.begin(now, g, &fx)
-				continue
-			}
-			c.closeGroup(now, g, &fx)
-			c.alarms.clear(a)
+		if a.group != nil {
+			c.lookAtGroup(now, a.group, &fx)
 			continue
 		}
 		if t, republish := c.look(now, a.entry, workers, &fx); republish {
@@ -639,6 +638,20 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		next = c.alarms[0].at
 	}
 	return again, fx, next
+}
+
+// lookAtGroup decides about a group whose alarm went off. It always moves or clears the
+// alarm.
+func (c *core) lookAtGroup(now time.Time, g *group, fx *effects) {
+	switch {
+	case len(g.waiting) > 0 && !g.begun: // the others have had their time
+		c.begin(now, g, fx)
+	case g.unit != nil: // whoever scores it ends it, by the deadline of a member
+		c.alarms.clear(&g.alarm)
+	default:
+		c.closeGroup(now, g, fx)
+		c.alarms.clear(&g.alarm)
+	}
 }
 
 // look decides about one entry whose alarm went off. It always moves or clears the

@@ -185,10 +185,10 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	own := *m
 	own.Worker = res.Worker
 	own.TimingMS = map[string]float64{"gathered": millis(now.Sub(e.gathered))}
-	for _, from := range []map[string]float64{e.partial.TimingMS, res.TimingMS} {
-		for k, v := range from {
-			own.TimingMS[k] += v
-		}
+	maps.Copy(own.TimingMS, e.partial.TimingMS)
+	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own terms, too
+	for k, v := range res.TimingMS {    // claim and score, once alone and once with the group
+		own.TimingMS[k] += v
 	}
 	if len(unit.errors) > 0 {
 		own.Errors = append(slices.Clip(own.Errors), unit.errors...)
@@ -227,8 +227,9 @@ func (c *core) leave(e *entry, fx *effects) {
 		return
 	}
 	delete(g.waiting, e.key.id)
-	if len(g.waiting) == 0 {
+	if len(g.waiting) == 0 && g.unit != nil {
 		c.drop(g, fx)
+		c.alarms.set(&g.alarm, g.deadline) // nobody answers for the group any more
 	}
 }
 

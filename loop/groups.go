@@ -134,7 +134,7 @@ func finishPending(r *wire.Result, means map[string]float64) bool {
 	r.Pending = nil
 	reward, ok := p.Resolve(r.ExtraInfo, func(key string) (float64, bool) { v, found := means[key]; return v, found })
 	if !ok {
-		r.Outcome = rewards.Failed
+		r.Outcome, r.StepScores = rewards.Failed, nil
 		r.Errors = append(r.Errors, rewards.TermError{
 			Class: rewards.NoScore, Message: fmt.Sprintf("no member of the group has a value for the %d failed terms", len(p.Want)),
 		})
