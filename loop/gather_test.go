@@ -448,6 +448,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		var bytes int64
+		begun := time.Now()
 		for i := range size {
 			for g := range groups {
 				sample := ofGroup(fmt.Sprint("g", g), i, size)
@@ -458,17 +459,22 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 				p.send(t, sample)
 			}
 		}
-		ended := map[rewards.Outcome]int{}
+		require.Less(t, time.Since(begun), 5*time.Minute, "nobody waited for a deadline")
+		ended, full := map[rewards.Outcome]int{}, 0
 		for g := range groups {
 			for i := range size {
 				res := p.result(t, fmt.Sprintf("g%d-%d", g, i))
 				ended[res.Outcome]++
 				if res.Outcome == rewards.Failed {
 					require.Contains(t, []rewards.Class{rewards.TooLarge, rewards.NoScore}, res.Errors[0].Class)
+					if res.Errors[0].Class == rewards.TooLarge {
+						require.Contains(t, res.Errors[0].Message, "send one group after the other, or raise it")
+						full++
+					}
 				}
 			}
 		}
-		require.Positive(t, ended[rewards.Failed])
+		require.Positive(t, full)
 		require.Positive(t, ended[rewards.Scored])
 		require.Len(t, ended, 2)
 	})

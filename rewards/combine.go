@@ -11,6 +11,7 @@ import (
 func (t *Term) judge(score Score, err error) TermResult {
 	r := TermResult{Key: t.Key}
 	var skip *SkipError
+	wrongSteps := checkSteps(score.Steps)
 	switch {
 	case errors.As(err, &skip):
 		r.Status, r.Reason = StatusSkipped, clip(skip.Reason, maxMessage)
@@ -18,6 +19,8 @@ func (t *Term) judge(score Score, err error) TermResult {
 		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), clip(err.Error(), maxMessage)
 	case !finite(score.Value):
 		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, fmt.Sprintf("the score is %v", score.Value)
+	case wrongSteps != "":
+		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, wrongSteps
 	case slices.Contains(t.InvalidValues, score.Value):
 		r.Status, r.Class = StatusFailed, InvalidScore
 		r.Message = fmt.Sprintf("the score %v is one of invalid_values", score.Value)
@@ -75,6 +78,7 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		return m.failed(s, terms)
 	}
 	r := m.describe(terms)
+	m.combineSteps(&r, terms)
 	if len(want) > 0 {
 		r.Outcome = Scored
 		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want}

@@ -56,6 +56,9 @@ type Result struct {
 	Outcome Outcome
 	// Score is the reward; it means something only if Outcome is Scored and Pending is nil.
 	Score float64
+	// Steps are the step scores, as the aggregation makes them of those of the terms that
+	// have some; nil: there are none. They mean something where Score does.
+	Steps []float64
 	// Extra and Details are what reward_extra_info and details become.
 	Extra   map[string]any
 	Details map[string]any

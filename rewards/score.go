@@ -6,6 +6,10 @@ import "context"
 type Score struct {
 	// Value is the reward; it must be finite.
 	Value float64
+	// Steps holds process rewards: a finite score for each step of the response, in
+	// their order, at most MaxSteps; nil: there are none. Value does not follow from
+	// them: the scorer says what the whole response is worth.
+	Steps []float64
 	// Extra holds scalars (float64, int64, bool, string) under the names the
 	// scorer declares with ExtraFields. The trainer sees them as columns.
 	Extra map[string]any

@@ -459,6 +459,8 @@ func checkControl(v any) error {
 		need(m.ID != "", "id must not be empty")
 		need(m.Outcome != "", "outcome must not be empty")
 		need((m.RewardScore != nil) == (m.Outcome == rewards.Scored), "reward_score belongs to outcome scored and to no other, not to %q", m.Outcome)
+		need(m.RewardScore != nil || len(m.StepScores) == 0, "step_scores belong to outcome scored and to no other, not to %q", m.Outcome)
+		need(len(m.StepScores) <= rewards.MaxSteps, "%d step_scores, at most %d", len(m.StepScores), rewards.MaxSteps)
 	case *Error:
 		need(m.Code != "", "code must not be empty")
 	}

@@ -32,6 +32,15 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 	} else {
 		w.number(*r.RewardScore)
 	}
+	if len(r.StepScores) > 0 {
+		sep := `,"step_scores":[`
+		for _, v := range r.StepScores {
+			w.out = append(w.out, sep...)
+			w.number(v)
+			sep = ","
+		}
+		w.out = append(w.out, ']')
+	}
 	if len(r.ExtraInfo) > 0 {
 		writeMap(&w, `,"reward_extra_info":`, r.ExtraInfo, w.any)
 	}
@@ -191,6 +200,13 @@ func fastResult(b []byte) (*Result, bool) {
 			var v float64
 			v, err = s.float64()
 			r.RewardScore = &v
+		case "step_scores":
+			r.StepScores = make([]float64, 0, 8)
+			err = s.array(func() error {
+				v, err := s.float64()
+				r.StepScores = append(r.StepScores, v)
+				return err
+			})
 		case "reward_extra_info":
 			r.ExtraInfo, err = readMap(&s, s.scalar)
 		case "timing_ms":

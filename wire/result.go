@@ -15,6 +15,9 @@ type Result struct {
 	Outcome rewards.Outcome `json:"outcome"`
 	// RewardScore is null unless the outcome is scored.
 	RewardScore *float64 `json:"reward_score"`
+	// StepScores are process rewards, one for each step of the response in their order;
+	// nil: the reward has none, or the outcome is not scored.
+	StepScores []float64 `json:"step_scores,omitempty"`
 	// ExtraInfo holds scalars only: number, bool, string, or null for an absent number.
 	ExtraInfo map[string]any `json:"reward_extra_info,omitempty"`
 	// Details holds whatever else the scorers said; it is not for the trainer's batch.

@@ -192,6 +192,9 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	if r.Outcome == rewards.Scored && r.Pending == nil {
 		res.RewardScore = &r.Score
 	}
+	if r.Outcome == rewards.Scored {
+		res.StepScores = r.Steps
+	}
 	for _, t := range r.Terms {
 		if t.Status == rewards.StatusOK {
 			if res.Values == nil {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import io
+import logging
 import os
 import re
 import sys
@@ -44,6 +45,7 @@ loop: {{max_attempts: 1, workers: {{breaker_failures: 1000}}}}  # these rewards 
 
 for _name in ("no_proxy", "NO_PROXY"):  # requests and httpx would ask the proxy of this machine for 127.0.0.1
     os.environ[_name] = "127.0.0.1"
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # unittest's loops report every start of a server as slow
 
 
 def binary() -> str:

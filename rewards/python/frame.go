@@ -63,6 +63,7 @@ type reply struct {
 	Async   bool           `json:"async"`
 	Python  string         `json:"python"`
 	Score   *json.Number   `json:"score"`
+	Steps   []float64      `json:"steps"`
 	Extra   map[string]any `json:"extra"`
 	Details map[string]any `json:"details"`
 	Class   rewards.Class  `json:"class"`

@@ -103,7 +103,7 @@ func (s *Scorer) Stats() Stats { return s.pool.snapshot() }
 
 // Score calls the function. Its errors are of class Timeout (deadline), Crashed (the
 // host died), Unavailable (no host starts, or a connection or time-out error of
-// the function's own), InvalidScore (None, NaN, a list, a wrong type), BadInput
+// the function's own), InvalidScore (None, NaN, an empty list, a wrong type), BadInput
 // (the sample lacks what the function needs), Panicked (sys.exit) and Internal
 // (any other exception), with the exception's name and the traceback.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
@@ -176,7 +176,7 @@ func (s *Scorer) score(r reply) (rewards.Score, error) {
 	if err != nil || math.IsInf(value, 0) {
 		return rewards.Score{}, fmt.Errorf("%w: %s: the score is %s", rewards.InvalidScore, s.opts.label(), *r.Score)
 	}
-	out := rewards.Score{Value: value, Extra: r.Extra, Details: r.Details}
+	out := rewards.Score{Value: value, Steps: r.Steps, Extra: r.Extra, Details: r.Details}
 	for name, v := range out.Extra {
 		if n, ok := v.(json.Number); ok {
 			out.Extra[name] = number(n)
