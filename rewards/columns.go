@@ -24,6 +24,9 @@ func (f *termFields) declaredColumns() []Field {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := []Field{{f.key, Number}, {f.flag, Bool}}
+	if f.raw != "" {
+		out = append(out, Field{f.raw, Number})
+	}
 	for name, field := range f.kinds {
 		out = append(out, Field{f.columns[name], field.Kind})
 	}

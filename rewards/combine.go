@@ -25,7 +25,7 @@ func (t *Term) judge(score Score, err error) TermResult {
 		r.Status, r.Class = StatusFailed, InvalidScore
 		r.Message = fmt.Sprintf("the score %v is one of invalid_values", score.Value)
 	default:
-		r.Status, r.Value, r.Score = StatusOK, score.Value, score
+		r.Status, r.Value, r.Score = StatusOK, t.value(score.Value), score
 	}
 	return r
 }
@@ -91,6 +91,10 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 	if !ok {
 		r.Outcome = Failed
 		// It decided, so it comes before the failures of imputed terms.
+		if len(have) == 0 && m.routed() && len(r.Errors) == 0 {
+			r.Errors = []TermError{{Class: BadInput, Message: m.nobody(s)}}
+			return r
+		}
 		r.Errors = slices.Insert(r.Errors, 0, TermError{
 			Class: NoScore, Message: fmt.Sprintf("%s over %d values of %d terms gives no finite reward", m.cfg.Aggregation, len(have), len(terms)),
 		})

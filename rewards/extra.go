@@ -25,6 +25,8 @@ const (
 	combinedColumn = "reward/combined"
 	imputedSuffix  = "/imputed"
 	imputedSingle  = "rewardloop/imputed"
+	rawSuffix      = "/raw"
+	rawSingle      = "rewardloop/raw"
 )
 
 func termColumn(key string) string { return "reward/" + key }
@@ -34,6 +36,7 @@ func termColumn(key string) string { return "reward/" + key }
 type termFields struct {
 	single bool
 	flag   string // says that the value was put in its place
+	raw    string // what the scorer said, of a term that makes something else of it; else ""
 
 	mu       sync.Mutex
 	key      string            // guarded by mu; reward/<key>, or of a single reward score where it has fields, else acc
@@ -46,6 +49,12 @@ type termFields struct {
 func newTermFields(t Term, single bool) (*termFields, error) {
 	f := &termFields{single: single, key: termColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
 	f.flag = f.key + imputedSuffix
+	if t.transforms() {
+		f.raw = f.key + rawSuffix
+		if single {
+			f.raw = rawSingle
+		}
+	}
 	var fields []Field
 	if declared, ok := t.implementation().(ExtraFielder); ok {
 		f.declared, fields = true, declared.ExtraFields()
@@ -76,6 +85,8 @@ func (f *termFields) add(term string, field Field) error {
 		return fmt.Errorf("term %q: the extra field %q would overwrite a column of the trainer; give it another name", term, column)
 	case column == f.key:
 		return fmt.Errorf("term %q: the extra field %q is the reward itself", term, column)
+	case column == f.raw:
+		return fmt.Errorf("term %q: the extra field %q is what the scorer said before clip and scale; give it another name", term, column)
 	case column == f.flag:
 		return fmt.Errorf("term %q: the extra field %q says whether the reward was imputed; give it another name", term, column)
 	}
@@ -99,6 +110,12 @@ func (f *termFields) fill(extra map[string]any, t TermResult) {
 		extra[f.key] = t.Value
 	}
 	extra[f.flag] = t.Status == StatusImputed
+	if f.raw != "" {
+		extra[f.raw] = nil
+		if t.Status == StatusOK {
+			extra[f.raw] = t.Score.Value
+		}
+	}
 	for name, field := range f.kinds {
 		extra[f.columns[name]] = scalar(t.Score.Extra[name], field.Kind)
 	}

@@ -28,7 +28,9 @@ type GroupScorer interface {
 type GroupScorerFunc func(ctx context.Context, g *Group) ([]MemberScore, error)
 
 // ScoreGroup calls f.
-func (f GroupScorerFunc) ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error) { return f(ctx, g) }
+func (f GroupScorerFunc) ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error) {
+	return f(ctx, g)
+}
 
 // Group is a prompt group whose members have been scored by every term that looks at
 // one sample alone. It is read-only.
@@ -94,7 +96,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int)
 	order := inOrder(members)
 	group := m.groupOf(members, order, size)
 	run := &GroupRun{done: make(chan struct{}), Results: make([]Result, len(members))}
-	terms := m.groupTerms()
+	terms := m.groupTerms(members)
 	answers := make(chan groupAnswer, len(terms))
 	var left atomic.Int32
 	left.Store(int32(len(terms))) //nolint:gosec // a profile has a handful of terms
@@ -122,7 +124,9 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int)
 		}
 		own := slices.Clone(members[i].Terms)
 		for term, results := range said {
-			own[term] = results[at]
+			if own[term].Status == StatusWaiting {
+				own[term] = results[at]
+			}
 		}
 		run.Results[i] = m.decide(members[i].Sample, own)
 	}
@@ -173,10 +177,11 @@ func (m *Manager) groupOf(members []GroupMember, order []int, size int) *Group {
 	return g
 }
 
-func (m *Manager) groupTerms() []int {
+// groupTerms are the terms that any member waits for.
+func (m *Manager) groupTerms(members []GroupMember) []int {
 	var terms []int
-	for i, t := range m.cfg.Terms {
-		if t.Group != nil {
+	for i := range m.cfg.Terms {
+		if slices.ContainsFunc(members, func(g GroupMember) bool { return g.Terms[i].Status == StatusWaiting }) {
 			terms = append(terms, i)
 		}
 	}

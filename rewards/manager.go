@@ -33,6 +33,27 @@ type Term struct {
 	Retries int
 	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
 	InvalidValues []float64
+	// When lists the values of ManagerConfig.RouteBy of the samples that the term is
+	// for; it is skipped for others. Empty: it is for all.
+	When []string
+	// Clip bounds what the scorer says, Scale multiplies it then; nil and 0: as it is.
+	// A term that has either reports what the scorer said as reward/<key>/raw.
+	Clip  *[2]float64
+	Scale float64
+}
+
+// transforms reports whether the term's value is not what its scorer says.
+func (t *Term) transforms() bool { return t.Clip != nil || t.Scale != 0 && t.Scale != 1 }
+
+// value is what the term makes of its scorer's value.
+func (t *Term) value(v float64) float64 {
+	if t.Clip != nil {
+		v = min(max(v, t.Clip[0]), t.Clip[1])
+	}
+	if t.Scale != 0 {
+		v *= t.Scale
+	}
+	return v
 }
 
 // WholeGroup is the MinMembers of a term that compares nothing but whole groups.
@@ -48,6 +69,12 @@ type ManagerConfig struct {
 	Single bool
 	// Aggregation defaults to weighted_sum.
 	Aggregation Aggregation
+	// RouteBy names the field whose value chooses among terms by their When: data_source
+	// (the default), or extra_info.<name> for a string in there.
+	RouteBy string
+	// Prepare is asked before a sample is scored; nil: nobody is. Its failure is the
+	// sample's.
+	Prepare Preparer
 	// OnSampleFailure is what stands beside a null score. Defaults to none.
 	OnSampleFailure SamplePolicy
 	// Timeout bounds a term that names none. Defaults to 120 s.
@@ -70,6 +97,9 @@ func (c ManagerConfig) WithDefaults() ManagerConfig {
 	c.Terms = slices.Clone(c.Terms)
 	if c.Aggregation == "" {
 		c.Aggregation = WeightedSum
+	}
+	if c.RouteBy == "" {
+		c.RouteBy = routeByDataSource
 	}
 	if c.OnSampleFailure.Policy == "" {
 		c.OnSampleFailure.Policy = PolicyNone
@@ -101,6 +131,9 @@ func (c ManagerConfig) Validate() error {
 	if !slices.Contains(Aggregations(), c.Aggregation) {
 		fault("aggregation %q: want one of %v", c.Aggregation, Aggregations())
 	}
+	if c.RouteBy != "" && c.RouteBy != routeByDataSource && (!strings.HasPrefix(c.RouteBy, routeByExtra) || len(c.RouteBy) == len(routeByExtra)) {
+		fault("terms are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
+	}
 	if c.Timeout < 0 || c.Backoff < 0 {
 		fault("timeout and backoff cannot be negative")
 	}
@@ -129,6 +162,9 @@ func (c ManagerConfig) Validate() error {
 		}
 		if !finite(t.Weight) {
 			fault("term %q: weight %v is not finite", t.Key, t.Weight)
+		}
+		if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
+			fault("term %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
 		}
 		if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 {
 			fault("term %q: timeout and retries cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)

@@ -38,21 +38,23 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		start:   time.Now(),
 	}
 	run := &Run{done: make(chan struct{})}
-	var left atomic.Int32
-	for i := range m.cfg.Terms {
-		if m.cfg.Terms[i].Group != nil {
-			c.results[i] = m.waiting(s, &m.cfg.Terms[i])
-			continue
+	var err error
+	if c.sample, err = m.prepare(ctx, s); err != nil {
+		close(run.done)
+		run.Result = m.unprepared(err)
+		if ctx.Err() != nil {
+			run.Result = Result{Outcome: OutcomeCancelled}
 		}
-		left.Add(1)
+		return run
 	}
-	if left.Load() == 0 {
+	s = c.sample
+	alone := c.begin(s)
+	var left atomic.Int32
+	left.Store(int32(len(alone))) //nolint:gosec // a profile has a handful of terms
+	if len(alone) == 0 {
 		close(run.done)
 	}
-	for i := range m.cfg.Terms {
-		if m.cfg.Terms[i].Group != nil {
-			continue
-		}
+	for _, i := range alone {
 		go func() { // ends with its scorer; Run.Done tells when all have
 			t := &m.cfg.Terms[i]
 			a := answer{i, TermResult{
@@ -69,6 +71,23 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	}
 	run.Result = c.collect(ctx)
 	return run
+}
+
+// begin answers for the terms that do not look at this sample now, and returns the
+// others.
+func (c *collector) begin(s *Sample) (alone []int) {
+	value := c.m.route(s)
+	for i := range c.m.cfg.Terms {
+		t := &c.m.cfg.Terms[i]
+		if r, skipped := c.m.elsewhere(t, value); skipped {
+			c.results[i] = r
+		} else if t.Group != nil {
+			c.results[i] = c.m.waiting(s, t)
+		} else {
+			alone = append(alone, i)
+		}
+	}
+	return alone
 }
 
 // answer is what a term's goroutine sends, once.

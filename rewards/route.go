@@ -1,0 +1,91 @@
+package rewards
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// What RouteBy may be.
+const (
+	routeByDataSource = "data_source"
+	routeByExtra      = "extra_info."
+)
+
+// Preparer looks at a sample before it is scored, such as verify tools, and returns
+// the sample that its scorers get: the same, or a shallow copy with more in its
+// ExtraInfo. An error, of a Class, is the sample's failure. It must return soon after
+// ctx ends and be safe for concurrent use.
+type Preparer interface {
+	Prepare(ctx context.Context, s *Sample) (*Sample, error)
+}
+
+// PreparerFunc adapts a function to Preparer.
+type PreparerFunc func(ctx context.Context, s *Sample) (*Sample, error)
+
+// Prepare calls f.
+func (f PreparerFunc) Prepare(ctx context.Context, s *Sample) (*Sample, error) { return f(ctx, s) }
+
+// prepare asks the profile's Preparer; a panic in it is a failure.
+func (m *Manager) prepare(ctx context.Context, s *Sample) (out *Sample, err error) {
+	if m.cfg.Prepare == nil {
+		return s, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = nil, fmt.Errorf("%w: %v\n%s", Panicked, p, clip(string(debug.Stack()), maxMessage/2))
+		}
+	}()
+	return m.cfg.Prepare.Prepare(ctx, s)
+}
+
+// unprepared is the result of a sample whose preparation failed.
+func (m *Manager) unprepared(err error) Result {
+	terms := make([]TermResult, len(m.cfg.Terms))
+	for i, t := range m.cfg.Terms {
+		terms[i] = TermResult{Key: t.Key, Status: StatusSkipped, Reason: "the sample failed before it was scored"}
+	}
+	r := m.describe(terms)
+	r.Outcome = Failed
+	r.Errors = []TermError{{Class: ClassOf(err), Message: clip(err.Error(), maxMessage), Attempts: 1}}
+	return r
+}
+
+// route is the value that chooses among terms; "" where the sample has none.
+func (m *Manager) route(s *Sample) string {
+	if m.cfg.RouteBy == routeByDataSource {
+		return s.DataSource
+	}
+	var extra map[string]json.RawMessage
+	var value string
+	if json.Unmarshal(s.ExtraInfo, &extra) != nil || json.Unmarshal(extra[strings.TrimPrefix(m.cfg.RouteBy, routeByExtra)], &value) != nil {
+		return ""
+	}
+	return value
+}
+
+// routed reports whether any term is only for some samples.
+func (m *Manager) routed() bool {
+	return slices.ContainsFunc(m.cfg.Terms, func(t Term) bool { return len(t.When) > 0 })
+}
+
+// elsewhere is what a term says of a sample that it is not for; ok is false for others.
+func (m *Manager) elsewhere(t *Term, value string) (r TermResult, ok bool) {
+	if len(t.When) == 0 || slices.Contains(t.When, value) {
+		return r, false
+	}
+	return TermResult{Key: t.Key, Status: StatusSkipped, Reason: fmt.Sprintf("it is not for %s %q", m.cfg.RouteBy, clip(value, 100))}, true
+}
+
+// nobody says that no term is for a sample, and for which samples there are some.
+func (m *Manager) nobody(s *Sample) string {
+	var known []string
+	for _, t := range m.cfg.Terms {
+		known = append(known, t.When...)
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("no term is for %s %q; there are terms for %q: add it to the when of one", m.cfg.RouteBy, clip(m.route(s), 100), slices.Compact(known))
+}
