@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	textrewards "github.com/rewardloop/rewardloop/rewards/text"
+	"github.com/rewardloop/rewardloop/rewards/verify"
 )
 
 // BuildManagers makes the reward manager of every profile, by its name. Scorers
@@ -40,10 +42,11 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		Aggregation:     p.Aggregation,
 		OnSampleFailure: p.OnSampleFailure,
 		Timeout:         c.Loop.TermTimeout,
+		RouteBy:         p.RouteBy,
 	}
 	var faults FaultsError
 	for _, t := range p.Terms {
-		scorer, err := buildScorer(c, p, t, reg)
+		scorer, group, err := buildTerm(c, p, t, reg)
 		if err != nil {
 			message := err.Error()
 			if errors.Is(err, rewards.ErrUnknownScorer) {
@@ -53,10 +56,14 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 			continue
 		}
 		cfg.Terms = append(cfg.Terms, rewards.Term{
-			Key: t.Key, Weight: t.Weight, Required: t.Required, Scorer: scorer, OnFailure: t.OnFailure,
+			Key: t.Key, Weight: t.Weight, Required: t.Required, Scorer: scorer, Group: group, OnFailure: t.OnFailure,
 			Timeout: t.Timeout, Retries: t.Retries, InvalidValues: t.InvalidValues,
+			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers,
 		})
 	}
+	var wrong FaultsError
+	cfg.Prepare, wrong = buildVerifiers(p, reg)
+	faults = append(faults, wrong...)
 	if len(faults) == 0 {
 		m, err := rewards.NewManager(cfg)
 		if err == nil {
@@ -65,7 +72,11 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		faults = append(faults, Fault{p.Place, p.section(), err.Error()})
 	}
 	for _, t := range cfg.Terms {
-		if c, ok := t.Scorer.(rewards.Closer); ok {
+		var made any = t.Scorer
+		if t.Group != nil {
+			made = t.Group
+		}
+		if c, ok := made.(rewards.Closer); ok {
 			if err := c.Close(); err != nil {
 				faults = append(faults, Fault{p.Place, p.section(), fmt.Sprintf("closing %s: %v", t.Key, err)})
 			}
@@ -74,17 +85,17 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 	return nil, faults
 }
 
-// buildScorer makes the scorer of a term. What the profile says for all its terms is
-// among its options, unless the term says otherwise: the engine of the reward_model
-// and its model, and the sandbox.
-func buildScorer(c *Config, p *Profile, t TermConfig, reg *rewards.Registry) (rewards.Scorer, error) {
+// buildTerm makes the scorer of a term, of either kind. What the profile says for all
+// its terms is among its options, unless the term says otherwise: the engine of the
+// reward_model and its model, and the sandbox.
+func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry) (rewards.Scorer, rewards.GroupScorer, error) {
 	shared := map[string]json.RawMessage{}
 	if e := c.Engines[p.Engine]; e != nil {
 		shared["engine"], shared["model"] = encode(e.Name), encode(e.Model)
 	}
 	if p.Sandbox != nil && t.Scorer == sandboxScorer {
 		if err := json.Unmarshal(p.Sandbox, &shared); err != nil {
-			return nil, err // unreachable: encode made it
+			return nil, nil, err // unreachable: encode made it
 		}
 	}
 	if t.Scorer == PythonScorer {
@@ -99,13 +110,49 @@ func buildScorer(c *Config, p *Profile, t TermConfig, reg *rewards.Registry) (re
 		}
 		t.Options = withDefaults(t.Options, shared)
 	}
+	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil {
+		if p.Overlong != nil {
+			return nil, nil, fmt.Errorf("scorer %q looks at whole groups; the penalty of reward_kwargs is for scorers of one sample", t.Scorer)
+		}
+		group, err := reg.BuildGroup(t.Scorer, t.scorerOptions())
+		return nil, group, err
+	}
 	scorer, err := reg.Build(t.Scorer, t.scorerOptions())
 	if err != nil || p.Overlong == nil {
-		return scorer, err
+		return scorer, nil, err
 	}
 	o := p.Overlong
 	return textrewards.WithOverlong(scorer, textrewards.Overlong{
 		MaxRespLen: int64(o.MaxRespLen), BufferLen: int64(o.Len), PenaltyFactor: o.PenaltyFactor, Columns: o.Log,
+	}), nil, nil
+}
+
+// buildVerifiers makes what a profile finds out about a sample before it is scored; nil
+// where that is nothing.
+func buildVerifiers(p *Profile, reg *rewards.Registry) (rewards.Preparer, FaultsError) {
+	var faults FaultsError
+	var named []verify.Named
+	for _, v := range p.Verify {
+		var made rewards.Verifier
+		err := errors.New("this program has no verify tools")
+		if reg.Verifier != nil {
+			made, err = reg.Verifier(v.Kind, v.Options)
+		}
+		if err != nil {
+			faults = append(faults, Fault{v.Place, p.section() + ".verify." + v.Key, err.Error()})
+			continue
+		}
+		named = append(named, verify.Named{Key: v.Key, Required: v.Required, Timeout: v.Timeout, Verifier: made})
+	}
+	if err := verify.Check(named); err != nil {
+		faults = append(faults, Fault{p.Place, p.section() + ".verify", err.Error()})
+	}
+	if len(named) == 0 || len(faults) > 0 {
+		return nil, faults
+	}
+	return rewards.PreparerFunc(func(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
+		out, _, err := verify.Apply(ctx, named, s)
+		return out, err
 	}), nil
 }
 

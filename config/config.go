@@ -52,7 +52,26 @@ type Profile struct {
 	Overlong *Overlong
 	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
 	Sandbox json.RawMessage
+	// RouteBy names the field whose value chooses among terms by their When.
+	RouteBy string
+	// Verify are the tools that look at a sample before it is scored.
+	Verify []VerifyConfig
+	Place  Place
+}
+
+// VerifyConfig is one entry of verify.
+type VerifyConfig struct {
+	// Key is its name in verified_results; Kind is http, sandbox_fusion or command.
+	Key, Kind string
+	// Options is a JSON object with whatever else the entry holds; nil: nothing.
+	Options json.RawMessage
+	// Required defaults to true: its failure is the sample's.
+	Required bool
+	// Timeout defaults to 30 s.
+	Timeout time.Duration
 	Place   Place
+
+	shown json.RawMessage
 }
 
 // Overlong is verl's overlong_buffer_cfg beside its max_resp_len.
@@ -94,7 +113,15 @@ type TermConfig struct {
 	Retries int
 	// InvalidValues are scores that mean failure.
 	InvalidValues []float64
-	Place         Place
+	// When lists the samples that the term is for, by the profile's RouteBy; empty: all.
+	When []string
+	// Clip bounds the scorer's value, Scale multiplies it then; nil and 1: as it is.
+	Clip  *[2]float64
+	Scale float64
+	// MinMembers is how many members a scorer of whole groups needs; 0: two,
+	// rewards.WholeGroup: all.
+	MinMembers int
+	Place      Place
 
 	shown     json.RawMessage // the options as Print shows them: no secrets
 	shownPath string          // the path as Print shows it; "": as it is
@@ -112,6 +139,7 @@ type Loop struct {
 	HTTPSampleTimeout time.Duration
 	ComputeTimeout    time.Duration
 	StepTimeout       time.Duration
+	NumExamine        int
 	TermTimeout       time.Duration
 	ClaimTimeout      time.Duration
 	// RunWeights is the share of a run by its name; a run not named has 1.

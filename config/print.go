@@ -123,6 +123,20 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 		p.line(depth+1, "max_resp_len: %d", o.MaxRespLen)
 		p.line(depth+1, "overlong_buffer_cfg: {enable: true, len: %d, penalty_factor: %v, log: %v}", o.Len, o.PenaltyFactor, o.Log)
 	}
+	if r.RouteBy != "" && r.RouteBy != "data_source" {
+		p.line(depth, "reward_fn_key: %s", quote(r.RouteBy))
+	}
+	if len(r.Verify) > 0 {
+		p.comment(depth, "What is found out about a sample before it is scored; scorers see it as extra_info.verified_results.")
+		p.line(depth, "verify:")
+		for _, v := range r.Verify {
+			p.line(depth+1, "%s:", quote(v.Key))
+			p.line(depth+2, "kind: %s", v.Kind)
+			p.line(depth+2, "required: %v", v.Required)
+			p.line(depth+2, "timeout: %s", formatDuration(v.Timeout))
+			p.options(depth+2, v.shown)
+		}
+	}
 	if r.Sandbox != nil {
 		p.line(depth, "sandbox_fusion: %s", printable(r.Sandbox))
 	}
@@ -182,6 +196,18 @@ func (p *printer) python(depth int, t TermConfig) {
 func (p *printer) term(depth int, t TermConfig) {
 	p.line(depth, "timeout: %s", formatDuration(t.Timeout))
 	p.line(depth, "retries: %d", t.Retries)
+	if len(t.When) > 0 {
+		p.line(depth, "when: %s", printable(encode(t.When)))
+	}
+	if t.Clip != nil {
+		p.line(depth, "clip: %s", encode(t.Clip))
+	}
+	if t.Scale != 1 {
+		p.line(depth, "scale: %v", t.Scale)
+	}
+	if t.MinMembers != 0 {
+		p.line(depth, "min_members: %s", minMembers(t.MinMembers))
+	}
 	if len(t.InvalidValues) > 0 {
 		p.line(depth, "invalid_values: %s", encode(t.InvalidValues))
 	}

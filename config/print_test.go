@@ -60,7 +60,16 @@ reward:
   reward_manager: {name: dapo}
   reward_kwargs: {max_resp_len: 90, overlong_buffer_cfg: {enable: true, len: 30, penalty_factor: 0.5, log: true}}
   sandbox_fusion: {url: "http://s:3/run_code", memory_limit_mb: 64}
+  reward_fn_key: extra_info.kind
+  verify:
+    sql: {kind: command, argv: [sqlite3, a.db], timeout: 5s}
+    web: {kind: http, required: false, url: "http://v:1", request: {a: "{response}"}}
 rewards:
+  routed:
+    reward_functions:
+      a: {path: builtin://a, when: [ocr, "7"], clip: [-1, 2.5], scale: 0.1}
+      b: {path: builtin://b, min_members: all}
+      c: {path: builtin://b, min_members: 3, when: x}
   other: {custom_reward_function: {path: builtin://c}, reward_model: {enable: true, model_path: o, rollout: {name: external, base_urls: "http://c:1"}}}
 engines:
   judge: {base_urls: ["http://d:1/v1/"], model: j, key_file: /k, concurrency: 7, timeout: 3s, attempts: 1, cache_bytes: 0, prompt_price: 0.25}
@@ -82,6 +91,12 @@ outbound: {allow: [10.0.0.0/8, judge.local], proxy: "http://p:1"}
 			assert.Equal(t, p.Overlong, again.Profiles[name].Overlong)
 			assert.Equal(t, string(p.Sandbox), string(again.Profiles[name].Sandbox))
 			assert.Equal(t, p.Engine, again.Profiles[name].Engine)
+			assert.Equal(t, p.RouteBy, again.Profiles[name].RouteBy)
+			require.Len(t, again.Profiles[name].Verify, len(p.Verify))
+			for i, v := range p.Verify {
+				v.Place = again.Profiles[name].Verify[i].Place
+				assert.EqualExportedValues(t, v, again.Profiles[name].Verify[i])
+			}
 			for i, term := range p.Terms {
 				q := again.Profiles[name].Terms[i]
 				term.Place = q.Place

@@ -65,6 +65,8 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	manager := r.managerSection(o, several != nil, severalPath)
 	r.rewardModel(c, p, o)
 	r.overlong(p, o, manager)
+	r.routeBy(p, o)
+	r.verify(p, o, c.Loop.ClaimTimeout)
 	r.sandbox(p, o)
 	o.refuseRest(rewardKeys().visible())
 	if single == nil && several == nil {
@@ -100,7 +102,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	pathValue, hasPath := o.take("path")
 	nameValue, hasName := o.take("name")
 	ignored := hasName && nameValue.node.Value == placeholder
-	t := TermConfig{Weight: 1, Required: true, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
+	t := TermConfig{Weight: 1, Required: true, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	python := takePython(o)
 	kwargs, hasKwargs := o.take("reward_kwargs")
@@ -139,7 +141,7 @@ func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at st
 
 func (r *reader) function(c *Config, e entry) TermConfig {
 	o := r.mapping(e.value)
-	t := TermConfig{Key: e.name, Weight: 1, Retries: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
+	t := TermConfig{Key: e.name, Weight: 1, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
 	if _, made := r.origin[e.node]; !made {
 		t.Place = r.place(e.key)
 	}
@@ -204,6 +206,7 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 			t.Retries = n
 		}
 	}
+	r.transform(o, t)
 	if v, ok := o.take("invalid_values"); ok {
 		for _, item := range r.list(v) {
 			if x, ok := r.number(item); ok {

@@ -42,6 +42,7 @@ func (c *Config) sections() []section {
 			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute; Flow-Factory's client gives up at 60 s."),
 			period("max_sample_timeout", &l.MaxSampleTimeout, time.Second, "The longest deadline a client may ask for."),
 			period("step_timeout", &l.StepTimeout, time.Second, "How long a step may take; the one that closes first goes first."),
+			integer("num_examine", &l.NumExamine, 0, 10_000, "Samples of each step that are printed with their rewards."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
 			period("claim_timeout", &l.ClaimTimeout, time.Second, "How long a worker may keep a sample before another gets it. At least the longest term."),
 			weights("run_weights", &l.RunWeights, "Shares of training runs by name, such as {ocr: 2}; a run not named has 1."),

@@ -50,6 +50,8 @@ type Config struct {
 	KeepFor     time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
+	// NumExamine is how many samples of each step are handed to Options.Examine.
+	NumExamine int
 	// GroupProfiles are those of them that need whole prompt groups: a group that
 	// cannot fit into MaxBytes is then refused with its first member.
 	GroupProfiles []string

@@ -38,6 +38,7 @@ type effects struct {
 	released []*wire.Frame
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
+	examined []Examined
 	parked   bool // a sample has begun to wait for its group, and its credit is free
 }
 
@@ -376,6 +377,7 @@ func (c *core) again(e *entry, fx *effects) {
 // settle ends the scoring of a sample: its result is final, unless it waits for
 // its prompt group.
 func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	c.examine(e, res)
 	c.withdraw(e, fx)
 	c.complete(e, res)
 	e.result = res
@@ -543,6 +545,9 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
 	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
 	fx.results = append(fx.results, answer{s, e.owner})
+	if e.examined != nil {
+		fx.examined = append(fx.examined, Examined{e.examined, res})
+	}
 }
 
 func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }

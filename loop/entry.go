@@ -67,6 +67,8 @@ type entry struct {
 	parked   owner
 
 	unit *group // of a group's own entry; nil for a sample
+
+	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }
 
 // holder is a worker that has claimed the entry and not answered.

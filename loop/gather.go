@@ -193,6 +193,7 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	if len(unit.errors) > 0 {
 		own.Errors = append(slices.Clip(own.Errors), unit.errors...)
 	}
+	c.examine(e, &own)
 	c.withdraw(e, fx)
 	c.complete(e, &own)
 	e.claims += unit.claims

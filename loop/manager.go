@@ -28,7 +28,8 @@ type Manager struct {
 	buffers  *wire.Buffers
 	metrics  *metrics
 
-	stepArrived func() // nil: nobody asks
+	stepArrived func()         // nil: nobody asks
+	examine     func(Examined) // likewise
 
 	wake    chan struct{} // capacity 1: something changed for the dispatcher
 	stop    context.CancelFunc
@@ -57,6 +58,9 @@ type Options struct {
 	// were declared have arrived, and for each that comes after: the moment from
 	// which waiting for more helps nobody. It must return at once. nil: nobody asks.
 	StepArrived func()
+	// Examine is called, from several goroutines, with the first Config.NumExamine
+	// samples of a step as they are answered, for people to look at; nil: nobody does.
+	Examine func(Examined)
 }
 
 // New makes a gateway. Start sets it going.
@@ -70,8 +74,8 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
-		stepArrived: o.StepArrived,
-		wake:        make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
+		stepArrived: o.StepArrived, examine: o.Examine,
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		budget: budget{max: cfg.MaxBytes}, sessions: map[*Session]bool{},
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
@@ -284,6 +288,11 @@ func (m *Manager) apply(fx effects) {
 		m.mu.Lock()
 		m.noteDrained()
 		m.mu.Unlock()
+	}
+	if m.examine != nil {
+		for _, x := range fx.examined {
+			m.examine(x)
+		}
 	}
 	if fx.wake {
 		m.wakeUp()

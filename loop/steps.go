@@ -24,6 +24,7 @@ type step struct {
 	ended    bool // a client said that it sends no more
 	arrived  int
 	inflight int
+	examined int // samples that people look at
 	counts   map[rewards.Outcome]int
 }
 

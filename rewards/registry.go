@@ -2,6 +2,7 @@ package rewards
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,15 @@ type Option struct {
 // it is not safe for concurrent use, reading is.
 type Registry struct {
 	specs map[string]Spec
+	// Verifier makes what looks at a sample before it is scored, of a kind and with
+	// options such as a scorer's; nil: there is none.
+	Verifier func(kind string, raw json.RawMessage) (Verifier, error)
+}
+
+// Verifier looks at a sample before it is scored, and finds one JSON value. What holds
+// for Scorer.Score holds for it.
+type Verifier interface {
+	Verify(ctx context.Context, s *Sample) (json.RawMessage, error)
 }
 
 // ErrUnknownScorer is wrapped by Build for a name that is not registered.

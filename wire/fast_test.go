@@ -51,8 +51,9 @@ func TestAResultIsWrittenAsTheGeneralEncoderWritesIt(t *testing.T) {
 	t.Parallel()
 	results := []*wire.Result{awkwardResult(), {Type: "result", ID: "a", Outcome: rewards.Rejected}}
 	for _, v := range awkwardNumbers {
-		results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Scored, RewardScore: &v})
+		results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Scored, RewardScore: &v, StepScores: []float64{v}})
 	}
+	results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Scored, RewardScore: new(1.5), StepScores: awkwardNumbers, Worker: "w"})
 	for _, s := range awkwardTexts[:len(awkwardTexts)-1] {
 		results = append(results, &wire.Result{Type: "result", ID: s, Outcome: rewards.Failed, Worker: s})
 	}
@@ -68,6 +69,7 @@ func TestAResultWithoutAFiniteNumberIsRefused(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		for _, r := range []*wire.Result{
 			{ID: "a", Outcome: rewards.Scored, RewardScore: &v},
+			{ID: "a", Outcome: rewards.Scored, RewardScore: new(0.5), StepScores: []float64{0, v}},
 			{ID: "a", Outcome: rewards.Failed, ExtraInfo: map[string]any{"x": v}},
 			{ID: "a", Outcome: rewards.Failed, Details: map[string]any{"x": []any{v}}},
 			{ID: "a", Outcome: rewards.Failed, TimingMS: map[string]float64{"x": v}},
@@ -76,6 +78,24 @@ func TestAResultWithoutAFiniteNumberIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, "result: json: unsupported value")
 		}
 	}
+}
+
+func TestStepScoresBelongToAScoreAndAreBounded(t *testing.T) {
+	t.Parallel()
+	r := &wire.Result{Type: "result", ID: "a", Outcome: rewards.Scored, RewardScore: new(0.5), Attempts: 1}
+	for range rewards.MaxSteps {
+		r.StepScores = append(r.StepScores, 0.25)
+	}
+	b, err := wire.EncodeControl(r)
+	require.NoError(t, err)
+	back, err := wire.DecodeControl(b)
+	require.NoError(t, err)
+	assert.Equal(t, r, back)
+	r.StepScores = append(r.StepScores, 1)
+	_, err = wire.EncodeControl(r)
+	require.ErrorContains(t, err, "4097 step_scores, at most 4096")
+	_, err = wire.EncodeControl(&wire.Result{ID: "a", Outcome: rewards.OutcomeExpired, StepScores: []float64{1}})
+	require.ErrorContains(t, err, `step_scores belong to outcome scored and to no other, not to "expired"`)
 }
 
 func TestAnAckIsWrittenAsTheGeneralEncoderWritesIt(t *testing.T) {
@@ -119,6 +139,10 @@ func resultTexts(tb testing.TB) []string {
 		head + `"attempts":1,"reward_extra_info":{"a":1,"a":2}}`,
 		head + `"attempts":1,"reward_extra_info":null}`,
 		head + `"attempts":1,"timing_ms":{"a":null}}`,
+		head + `"attempts":1,"step_scores":[0.5, -1e3,0 ]}`, head + `"attempts":1,"step_scores":[]}`,
+		head + `"attempts":1,"step_scores":[0.5,null]}`, head + `"attempts":1,"step_scores":null}`, head + `"attempts":1,"step_scores":["1"]}`,
+		head + `"attempts":1,"step_scores":[1e400]}`, head + `"attempts":1,"step_scores":[1],"step_scores":[1]}`, head + `"attempts":1,"step_scores":[[1]]}`,
+		`{"type":"result","id":"a","seq":1,"outcome":"failed","reward_score":null,"step_scores":[0.5],"attempts":1}`,
 		head + `"attempts":1.5}`, head + `"attempts":1e400}`, head + `"attempts":1,"attempts":1}`, head + `"attempts":1,"Worker":"w"}`,
 		head + `"attempts":1,"worker":null}`, head + `"worker":"w"}`, head + `"attempts":1,"worker":"` + "\xff" + `"}`,
 		`{"type":"result","id":"a","seq":-0,"outcome":"failed","reward_score":null,"attempts":1}`,

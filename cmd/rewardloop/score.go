@@ -77,7 +77,7 @@ func score(ctx context.Context, args []string, e env) int {
 	for _, n := range cfg.Notes() {
 		log.WarnContext(ctx, "configuration", "note", n.String())
 	}
-	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), NoServer: true})
+	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), NoServer: true, Examine: e.stderr})
 	if err != nil {
 		return complain(e, "score", exitUsage, err)
 	}

@@ -66,7 +66,7 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
-	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release()})
+	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), Examine: e.stdout})
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}

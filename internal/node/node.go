@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +37,9 @@ type Options struct {
 	Version string
 	// Scorers are registered beside those that ship.
 	Scorers []rewards.Spec
+	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
+	// nowhere.
+	Examine io.Writer
 	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
 	// and Listen must not be called.
 	NoServer bool
@@ -58,6 +63,9 @@ type Node struct {
 	sources  []*fabric.Source
 	server   *server.Server // nil with NoServer
 	test     *selfTest
+	// printing keeps examined samples apart.
+	printing sync.Mutex
+	examined io.Writer
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.
 	local    net.Listener
@@ -66,7 +74,7 @@ type Node struct {
 
 // New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
 func New(o Options) (*Node, error) {
-	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, noServer: o.NoServer, metrics: prometheus.NewRegistry()}
+	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, noServer: o.NoServer, examined: o.Examine, metrics: prometheus.NewRegistry()}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
@@ -161,14 +169,19 @@ func (n *Node) startLoop(ctx context.Context) error {
 		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, Weights: l.RunWeights, KeepResults: l.ResultsKept,
 		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
-		OnSampleFailure: map[string]rewards.SamplePolicy{},
+		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
+	}
+	for _, name := range cfg.Profiles {
+		if n.managers[name].Grouped() {
+			cfg.GroupProfiles = append(cfg.GroupProfiles, name)
+		}
 	}
 	for name, p := range n.cfg.Profiles {
 		cfg.OnSampleFailure[name] = p.OnSampleFailure
 	}
 	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
 	var err error
-	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush})
+	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,17 @@ REWARDLOOP_VERL_OMNI names a checkout and this Python has torch.
 from __future__ import annotations
 
 import asyncio
+import functools
 import pickle
 import unittest
 from typing import Any
 
 import aiohttp
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 from safetensors.numpy import save
+
+import rewardloop
 
 from . import site, trainers
 
@@ -82,9 +86,9 @@ def tensors(level: float, noise: float = 0.4, **more: np.ndarray) -> dict[str, n
 
 
 class HTTPCases:
-    """What must hold for either client: score(site, path, level, prompt, backoff)."""
+    """What must hold for either client: score(site, path, level, prompt, backoff, text)."""
 
-    async def score(self, site_: site.Site, path: str, level: float, prompt: str, backoff: float = 0.01) -> float:
+    async def score(self, site_: site.Site, path: str, level: float, prompt: str, backoff: float = 0.01, text: str = "") -> float:
         raise NotImplementedError
 
     async def test_pictures_are_scored_each_with_its_own_score(self) -> None:
@@ -126,6 +130,40 @@ class HTTPCases:
         self.assertEqual(answered, {503: 3})
 
 
+    async def test_the_built_in_rewards_score_its_pictures(self) -> None:
+        ocr = with_ocr()
+        clear = await self.score(ocr, "/scorers/ocr", 1.0, 'a sign that says "HELLO 408"', text="HELLO 408")
+        wrong = await self.score(ocr, "/scorers/ocr", 1.0, 'a sign that says "GOODBYE"', text="HELLO 408")
+        self.assertEqual(clear, 1.0)
+        self.assertLess(wrong, 0.5)
+        plain = await self.score(site.shared(), "/scorers/jpeg", 0.5, "a cat")
+        busy = await self.score(site.shared(), "/scorers/jpeg", 0.5, "a cat", text="HELLO 408")
+        self.assertLess(busy, plain)
+        self.assertLess(plain, 0)
+
+
+@functools.cache
+def with_ocr() -> site.Site:
+    """A server that reads text."""
+    try:
+        return site.Site(
+            "reward.custom_reward_function.path=builtin://jpeg_compressibility", "+rewards.ocr.custom_reward_function.path=builtin://ocr"
+        )
+    except rewardloop.RewardloopError as err:
+        if "tesseract" not in str(err):
+            raise
+        raise unittest.SkipTest("SKIPPED: builtin://ocr has neither PP-OCR nor Tesseract here") from err
+
+
+def picture(level: float, text: str) -> np.ndarray:
+    """A grey, or a sign with a text in black."""
+    if not text:
+        return site.grey(level)
+    sign = Image.new("RGB", (480, 120), (round(level * 255),) * 3)
+    ImageDraw.Draw(sign).text((40, 25), text, fill=(0, 0, 0), font=ImageFont.load_default(size=64))
+    return np.asarray(sign)
+
+
 class _Without:
     """A site whose addresses have no token."""
 
@@ -137,8 +175,8 @@ class _Without:
 
 
 class HTTPFromTheProtocol(HTTPCases, unittest.IsolatedAsyncioTestCase):
-    async def score(self, site_: Any, path: str, level: float, prompt: str, backoff: float = 0.01) -> float:
-        return await HTTPClient(site_.url(path), backoff=backoff).score(site.grey(level), prompt)
+    async def score(self, site_: Any, path: str, level: float, prompt: str, backoff: float = 0.01, text: str = "") -> float:
+        return await HTTPClient(site_.url(path), backoff=backoff).score(picture(level, text), prompt)
 
     async def test_what_is_no_picture_is_an_error_and_never_a_score(self) -> None:
         whole = site.encoded(site.grey(0.5, side=64))
@@ -164,10 +202,10 @@ class HTTPOfVerlOmni(HTTPCases, unittest.IsolatedAsyncioTestCase):
         if hasattr(self.theirs.compute_score, "_session"):
             await self.theirs.compute_score._session.close()
 
-    async def score(self, site_: Any, path: str, level: float, prompt: str, backoff: float = 0.01) -> float:
+    async def score(self, site_: Any, path: str, level: float, prompt: str, backoff: float = 0.01, text: str = "") -> float:
         import torch
 
-        pixels = torch.from_numpy(site.grey(level)).permute(2, 0, 1)
+        pixels = torch.from_numpy(picture(level, text).copy()).permute(2, 0, 1)
         got = await self.theirs.compute_score(pixels, prompt, site_.url(path), retry_backoff=backoff, data_source="x", extra_info={})
         return got["score"]
 

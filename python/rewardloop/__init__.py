@@ -31,7 +31,7 @@ from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
 from .result import GroupStats, Outcome, Result, Substitute, TermError
 from .sample import Sample
-from .scores import RmScores, rm_scores
+from .scores import RmScores, rm_scores, step_mask
 
 __version__ = "0.1.0"
 
@@ -72,5 +72,6 @@ __all__ = [
     "latent",
     "launch",
     "rm_scores",
+    "step_mask",
     "video",
 ]

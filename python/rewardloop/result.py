@@ -91,6 +91,8 @@ class Result:
     #: Counts the results of a connection's session from 1; 0: answered without being numbered.
     seq: int = 0
     group: GroupStats | None = None
+    #: Process rewards: a finite number for each step of the response, in their order; empty: there are none.
+    step_scores: tuple[float, ...] = ()
 
     @property
     def scored(self) -> bool:
@@ -136,6 +138,7 @@ def from_wire(m: Mapping[str, Any]) -> Result:
         attempts=int(m["attempts"]),
         seq=int(m["seq"]),
         group=_group(m.get("group")),
+        step_scores=_steps(m.get("step_scores", []), outcome),
     )
 
 
@@ -146,6 +149,14 @@ def _mapping(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{name} is a {type(value).__name__}")
     return value
+
+
+def _steps(value: Any, outcome: Outcome) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"step_scores is a {type(value).__name__}")
+    if value and outcome is not Outcome.SCORED:
+        raise ValueError(f"step_scores with outcome {outcome}")
+    return tuple(_finite(v) for v in value)
 
 
 def _finite(value: Any) -> float:

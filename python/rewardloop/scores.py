@@ -1,11 +1,11 @@
-"""The trainer's tensors: rm_scores with the scores, and a mask that says which of them are real."""
+"""The trainer's tensors: rm_scores with the scores, a mask that says which of them are real, and where scores stand."""
 
 from __future__ import annotations
 
 import importlib
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,21 +28,73 @@ class RmScores(NamedTuple):
     rm_valid: Any
 
 
+def step_mask(
+    token_ids: Any,
+    stop_ids: int | Collection[int],
+    *,
+    mode: Literal["process", "outcome"] = "process",
+    attention_mask: Any = None,
+) -> Any:
+    """Where the scores of responses stand: bool [B, L], a torch tensor if token_ids is one, else NumPy.
+
+    token_ids is [B, L]; attention_mask is [B, L], or [B, P + L] with the prompts before, and is set where there
+    is no padding (None: everywhere). As RL-Factory has it (get_step_mask of
+    verl/workers/reward_manager/parallel.py, d0abc1db):
+
+    - ``outcome``, as in validation: the last token.
+    - ``process``, an odd number of stop tokens: the first, third, fifth … of them. A turn of the model ends with
+      one, the answer of its tool with the next, and the last turn with the last.
+    - ``process``, an even number, none included: the same ones, and the last token, for the last turn was cut short.
+
+    Unlike there, stop tokens in the padding do not count.
+    """
+    if mode not in ("process", "outcome"):
+        raise InputError(f"{mode!r}, want process or outcome", field="mode")
+    ids = _array(token_ids)
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise InputError(f"{ids.dtype} of shape {ids.shape}, want integers [B, L]", field="token_ids")
+    valid = np.ones(ids.shape, np.bool_)
+    if attention_mask is not None:
+        given = _bool_mask(attention_mask, len(ids), "attention_mask")
+        if given.shape[1] < ids.shape[1]:
+            raise InputError(f"shape {given.shape} for token_ids of {ids.shape}", field="attention_mask")
+        valid = given[:, given.shape[1] - ids.shape[1] :]
+    empty = np.flatnonzero(~valid.any(axis=1))
+    if empty.size:
+        raise InputError(f"row {empty[0]} has no token, and no place for a score", field="token_ids")
+    last = ids.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
+    mask = np.zeros(ids.shape, np.bool_)
+    cut_short = np.arange(len(ids))
+    if mode == "process":
+        stops = valid & np.isin(ids, [stop_ids] if isinstance(stop_ids, int | np.integer) else list(stop_ids))
+        counted = np.cumsum(stops, axis=1)
+        mask = stops & (counted % 2 == 1)
+        cut_short = np.flatnonzero(stops.sum(axis=1) % 2 == 0)
+    mask[cut_short, last[cut_short]] = True
+    torch = sys.modules.get("torch")
+    return torch.from_numpy(mask) if torch is not None and isinstance(token_ids, torch.Tensor) else mask
+
+
 def rm_scores(
     results: Sequence[Result],
     *,
     response_mask: Any = None,
     step_mask: Any = None,
     step_scores: Sequence[Sequence[float] | None] | None = None,
+    tool_use_scores: Any = None,
     on_failed: OnFailed = "substitute",
     backend: Literal["numpy", "torch"] | None = None,
 ) -> RmScores:
     """Builds the tensor of a batch; row i is results[i], so give them in the order of the batch.
 
     Without a mask: [B, 1]. With ``response_mask`` [B, L], whose set positions are the tokens of the
-    response: [B, L], 0 but for the score at each row's last set position. With ``step_mask`` [B, L] and
-    ``step_scores``: row i carries its step scores at its set positions, in order; a row whose sample
-    failed carries what stands in for it at the last one.
+    response: [B, L], 0 but for the score at each row's last set position. With ``step_mask`` [B, L] (see
+    step_mask): row i carries its step scores at its set positions, in order, and InputError names a sample that
+    has not exactly as many; a row whose sample failed carries what stands in for it at the last one.
+
+    The step scores of row i are ``step_scores[i]`` where that is given and not None, else those of the result,
+    else its reward alone. Before them come those of ``tool_use_scores[i]``, which the rollout knows already; NaN
+    says that a turn has none (compute_score of RL-Factory's envs/base.py, d0abc1db).
 
     backend None: torch if a mask is a torch tensor, else NumPy.
     """
@@ -50,12 +102,16 @@ def rm_scores(
     mask = step_mask if step_mask is not None else response_mask
     if step_mask is not None and response_mask is not None:
         raise InputError("give response_mask or step_mask, not both", field="step_mask")
-    if (step_mask is None) != (step_scores is None):
-        raise InputError("step_mask and step_scores belong together", field="step_mask")
+    for name, given in (("step_scores", step_scores), ("tool_use_scores", tool_use_scores)):
+        if given is not None and step_mask is None:
+            raise InputError("it needs a step_mask, which says where they stand", field=name)
+        if given is not None and len(given) != len(results):
+            raise InputError(f"{len(given)} rows for {len(results)} results", field=name)
     if mask is None:
         scores = values[:, np.newaxis]
     else:
-        scores = _tokens(results, values, valid, _bool_mask(mask, len(results)), step_scores)
+        steps = None if step_mask is None else _steps(results, step_scores, tool_use_scores)
+        scores = _tokens(results, values, valid, _bool_mask(mask, len(results)), steps)
     torch = sys.modules.get("torch")
     if backend is None:
         backend = "torch" if torch is not None and isinstance(mask, torch.Tensor) else "numpy"
@@ -89,38 +145,56 @@ def _column(results: Sequence[Result], on_failed: OnFailed) -> tuple[npt.NDArray
     return values, valid
 
 
+def _steps(
+    results: Sequence[Result], step_scores: Sequence[Sequence[float] | None] | None, tool_use_scores: Any
+) -> list[list[float]]:
+    """The step scores of each row that has a score."""
+    rows: list[list[float]] = []
+    for i, r in enumerate(results):
+        own = None if step_scores is None else step_scores[i]
+        if own is None:
+            own = r.step_scores or (() if r.reward_score is None else (r.reward_score,))
+        before = [] if tool_use_scores is None else _array(tool_use_scores[i]).astype(np.float64).reshape(-1)
+        rows.append([*(float(v) for v in before if not math.isnan(v)), *own])
+    return rows
+
+
 def _tokens(
     results: Sequence[Result],
     values: npt.NDArray[np.float32],
     valid: npt.NDArray[np.bool_],
     mask: npt.NDArray[np.bool_],
-    step_scores: Sequence[Sequence[float] | None] | None,
+    steps: list[list[float]] | None,
 ) -> npt.NDArray[np.float32]:
-    if step_scores is not None and len(step_scores) != len(results):
-        raise InputError(f"{len(step_scores)} rows for {len(results)} results", field="step_scores")
     out = np.zeros(mask.shape, np.float32)
     for i, result in enumerate(results):
         places = np.flatnonzero(mask[i])
         if places.size == 0:
             raise InputError(f"row {i} (sample {result.id!r}) has no set position for a score", field="mask")
-        if step_scores is None or not valid[i]:
+        if steps is None or not valid[i]:
             out[i, places[-1]] = values[i]
             continue
-        steps = step_scores[i]
-        if steps is None or len(steps) != places.size:
-            have = "no" if steps is None else len(steps)
-            raise InputError(f"{have} scores for {places.size} set positions of step_mask", field=f"step_scores[{i}]")
-        out[i, places] = [_single(s, i) for s in steps]
+        if len(steps[i]) != places.size:
+            raise InputError(
+                f"sample {result.id!r} has {len(steps[i])} scores for the {places.size} set positions of step_mask",
+                field=f"step_scores[{i}]",
+            )
+        out[i, places] = [_single(s, i) for s in steps[i]]
     return out
 
 
-def _bool_mask(mask: Any, rows: int) -> npt.NDArray[np.bool_]:
+def _array(value: Any) -> npt.NDArray[Any]:
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(mask, torch.Tensor):
-        mask = mask.detach().cpu().numpy()
-    array: npt.NDArray[Any] = np.asarray(mask)
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    array: npt.NDArray[Any] = np.asarray(value)
+    return array
+
+
+def _bool_mask(mask: Any, rows: int, field: str = "mask") -> npt.NDArray[np.bool_]:
+    array = _array(mask)
     if array.ndim != 2 or array.shape[0] != rows:
-        raise InputError(f"shape {array.shape}, want [{rows}, L]: a row for each result", field="mask")
+        raise InputError(f"shape {array.shape}, want [{rows}, L]: a row for each result", field=field)
     return np.asarray(array != 0, np.bool_)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
 import unittest
+from typing import Any
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, SampleFailedError, Substitute, rm_scores
+from rewardloop import InputError, Outcome, Result, SampleFailedError, Substitute, rm_scores, step_mask
 from rewardloop.result import from_wire, refused
+
+from .harness import REPOSITORY
 
 
 def scored(x: float) -> Result:
@@ -47,18 +52,95 @@ class RmScoresTest(unittest.TestCase):
         mask = np.array([[0, 1, 0, 1], [0, 1, 1, 0]], bool)
         scores, _ = rm_scores([scored(1), FAILED], step_mask=mask, step_scores=[[0.5, 0.25], None], on_failed=-1)
         np.testing.assert_array_equal(scores, np.float32([[0, 0.5, 0, 0.25], [0, 0, -1, 0]]))
-        with self.assertRaisesRegex(InputError, r"step_scores\[0\]: 1 scores for 2 set positions"):
-            rm_scores([scored(1)], step_mask=mask[:1], step_scores=[[0.5]])
+        own = Result("own", Outcome.SCORED, 1, step_scores=(0.5, 0.25))
+        np.testing.assert_array_equal(rm_scores([own, FAILED], step_mask=mask, on_failed=-1).rm_scores, scores)
+        self.assertEqual(1, rm_scores([own], response_mask=mask[:1]).rm_scores[0, 3])
+        for count, given in {
+            "1 scores": {"step_scores": [[0.5]]},
+            "3 scores": {"tool_use_scores": [[math.nan, 1, math.nan]]},
+        }.items():
+            with self.subTest(count), self.assertRaisesRegex(
+                InputError, rf"step_scores\[0\]: sample 'own' has {count} for the 2 set positions"
+            ):
+                rm_scores([own], step_mask=mask[:1], **given)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(InputError, "sample 'ok1' has 1 scores for the 2 set positions"):
+            rm_scores([scored(1)], step_mask=mask[:1])
 
     def test_what_does_not_fit_is_refused(self) -> None:
         for words, call in {
             "row 0 .sample 'ok1'. has no set position": lambda: rm_scores([scored(1)], response_mask=[[0, 0]]),
             r"mask: shape \(2, 1\)": lambda: rm_scores([scored(1)], response_mask=[[1], [1]]),
             "response_mask or step_mask": lambda: rm_scores([], response_mask=[[1]], step_mask=[[1]], step_scores=[]),
-            "belong together": lambda: rm_scores([scored(1)], step_mask=[[1]]),
+            "step_scores: it needs a step_mask": lambda: rm_scores([scored(1)], step_scores=[[1]]),
+            "tool_use_scores: 2 rows for 1 results": lambda: rm_scores([scored(1)], step_mask=[[1]], tool_use_scores=[[], []]),
+            r"results\[0\]: inf": lambda: rm_scores([scored(1)], step_mask=[[1, 1]], tool_use_scores=[[math.inf]]),
             r"results\[0\]: want a Result": lambda: rm_scores([None]),  # type: ignore[list-item]
             r"results\[0\]: 1e\+39": lambda: rm_scores([scored(1e39)]),
             "backend: 'jax'": lambda: rm_scores([], backend="jax"),  # type: ignore[arg-type]
+        }.items():
+            with self.subTest(words), self.assertRaisesRegex(InputError, words):
+                call()
+
+
+class StepMaskTest(unittest.TestCase):
+    """Against what RL-Factory says of the same responses; the file names the source, and Go reads it too."""
+
+    def setUp(self) -> None:
+        self.said: Any = json.loads((REPOSITORY / "client/testdata/rlfactory_steps.json").read_text())
+        self.rows = self.said["rows"]
+        shape = len(self.rows), self.said["length"]
+        # The padding is the stop token, which must not count.
+        self.ids, self.attention = np.full(shape, self.said["stop"], np.int64), np.zeros(shape, np.int64)
+        for i, row in enumerate(self.rows):
+            self.ids[i, : len(row["tokens"])] = row["tokens"]
+            self.attention[i, : len(row["tokens"])] = 1
+
+    def test_odd_even_and_no_stop_tokens(self) -> None:
+        for mode in ("process", "outcome"):
+            mask = step_mask(self.ids, self.said["stop"], mode=mode, attention_mask=self.attention)  # type: ignore[arg-type]
+            self.assertEqual((np.bool_, self.ids.shape), (mask.dtype, mask.shape))
+            for row, found in zip(self.rows, mask, strict=True):
+                with self.subTest(mode, tokens=row["tokens"]):
+                    self.assertEqual(row[mode], np.flatnonzero(found).tolist())
+        with_prompts = np.concatenate([np.ones((len(self.rows), 3)), self.attention], axis=1)
+        mask = step_mask(self.ids, [self.said["stop"], 1000], attention_mask=with_prompts)
+        self.assertEqual([row["process"] for row in self.rows], [np.flatnonzero(m).tolist() for m in mask])
+
+    def test_the_scores_stand_where_they_do_there(self) -> None:
+        mask = step_mask(self.ids, self.said["stop"], attention_mask=self.attention)
+        tool = [[math.nan if v is None else v for v in row["tool_use_scores"]] for row in self.rows]
+        results = [Result(f"r{i}", Outcome.SCORED, row["score"]) for i, row in enumerate(self.rows)]
+        scores, valid = rm_scores(results, step_mask=mask, tool_use_scores=tool)
+        np.testing.assert_array_equal(scores, np.float32([row["rewards"] for row in self.rows]))
+        self.assertTrue(valid.all())
+        whole = [
+            Result(r.id, r.outcome, 7, step_scores=(*(v for v in row["tool_use_scores"] if v is not None), row["score"]))
+            for r, row in zip(results, self.rows, strict=True)
+        ]
+        np.testing.assert_array_equal(scores, rm_scores(whole, step_mask=mask).rm_scores)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "SKIPPED: torch is not installed; make test-verl does")
+    def test_tensors_come_back_as_tensors(self) -> None:
+        import torch
+
+        ids, attention = torch.from_numpy(self.ids), torch.from_numpy(self.attention)
+        mask = step_mask(ids, self.said["stop"], attention_mask=attention)
+        self.assertIs(mask.dtype, torch.bool)
+        np.testing.assert_array_equal(mask.numpy(), step_mask(self.ids, self.said["stop"], attention_mask=self.attention))
+        tool = torch.tensor([[math.nan if v is None else v for v in row["tool_use_scores"]] for row in self.rows])
+        results = [Result("r", Outcome.SCORED, row["score"]) for row in self.rows]
+        scores, _ = rm_scores(results, step_mask=mask, tool_use_scores=tool)
+        np.testing.assert_array_equal(scores.numpy(), np.float32([row["rewards"] for row in self.rows]))
+
+    def test_what_has_no_place_is_refused(self) -> None:
+        for words, call in {
+            "mode: 'every'": lambda: step_mask([[1]], 9, mode="every"),  # type: ignore[arg-type]
+            r"token_ids: int64 of shape \(1,\)": lambda: step_mask(np.ones(1, np.int64), 9),
+            r"token_ids: float64 of shape": lambda: step_mask([[1.0]], 9),
+            "token_ids: row 1 has no token": lambda: step_mask([[1], [1]], 9, attention_mask=[[1], [0]]),
+            "token_ids: row 0 has no token": lambda: step_mask(np.zeros((1, 0), np.int64), 9),
+            r"attention_mask: shape \(1, 1\) for token_ids of \(1, 2\)": lambda: step_mask([[1, 2]], 9, attention_mask=[[1]]),
+            "attention_mask: shape": lambda: step_mask([[1]], 9, attention_mask=[1]),
         }.items():
             with self.subTest(words), self.assertRaisesRegex(InputError, words):
                 call()
@@ -76,9 +158,13 @@ class ResultTest(unittest.TestCase):
     def test_what_is_no_result_is_not_read_as_one(self) -> None:
         good = {"type": "result", "id": "a", "seq": 1, "outcome": "scored", "reward_score": 0.5, "attempts": 1}
         self.assertEqual(from_wire(good).reward_score, 0.5)
+        self.assertEqual(from_wire(good).step_scores, ())
+        self.assertEqual(from_wire({**good, "step_scores": [0.5, 1]}).step_scores, (0.5, 1.0))
         for change in (
             {"reward_score": None}, {"outcome": "failed"}, {"reward_score": math.inf}, {"reward_score": True},
             {"reward_score": "1"}, {"outcome": "great"}, {"details": [1]}, {"substitute": {"policy": "zero"}},
+            {"step_scores": [None]}, {"step_scores": [math.nan]}, {"step_scores": 1}, {"step_scores": None},
+            {"step_scores": [1], "outcome": "failed", "reward_score": None},
         ):
             with self.subTest(str(change)), self.assertRaises((KeyError, TypeError, ValueError)):
                 from_wire({**good, **change})

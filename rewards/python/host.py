@@ -34,6 +34,7 @@ PROTOCOL = 1
 MAX_ANSWER = 1 << 20  # bytes of a reply's header
 MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
 MAX_OUTPUT = 2048  # characters kept of what a call printed
+MAX_STEPS = 4096  # scores of single steps
 
 # What a function may ask for besides the keys of its own configuration.
 ALWAYS = ("data_source", "ground_truth", "extra_info")
@@ -297,13 +298,45 @@ def number(value):
     if value is None:
         raise BadResult("the function returned None; it must return a number, or raise")
     if isinstance(value, list):
-        raise BadResult("the function returned a list; rewards of single steps are not supported, return one number")
+        raise BadResult("the score is a list; put the scores of single steps into 'step_scores'")
     if not isinstance(value, (bool, int, float)):
         raise BadResult(f"the score is a {type(value).__name__}; want a number")
     value = float(value)
     if not math.isfinite(value):
         raise BadResult(f"the score is {value}")
     return value
+
+
+def step_scores(value):
+    """The scores of single steps, in their order, as a list of floats."""
+    if callable(getattr(value, "tolist", None)):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise BadResult(f"the step scores are a {type(value).__name__}; want a list of numbers")
+    if len(value) > MAX_STEPS:
+        raise BadResult(f"{len(value)} step scores, at most {MAX_STEPS}")
+    steps = []
+    for i, step in enumerate(map(plain, value), 1):
+        if not isinstance(step, (bool, int, float)) or not math.isfinite(step):
+            shown = step if isinstance(step, float) else type(step).__name__
+            raise BadResult(f"the score of step {i} of {len(value)} is {shown}; want a finite number")
+        steps.append(float(step))
+    return steps
+
+
+def is_steps(value):
+    """Whether a function returned the scores of single steps: a list, or an array or tensor with one axis."""
+    value = plain(value)
+    return isinstance(value, list) or (callable(getattr(value, "tolist", None)) and getattr(value, "ndim", None) == 1)
+
+
+def total(steps):
+    """The score of a response of which only the steps have one: their sum. RL-Factory (d0abc1db) writes the
+    scores of the steps into reward_tensor (_set_reward_tensor of verl/workers/reward_manager/parallel.py), and
+    verl takes the sum of its row for the response's (compute_grpo_outcome_advantage, critic/score)."""
+    if not steps:
+        raise BadResult("the function returned an empty list; want a score for each step")
+    return sum(steps)
 
 
 def scalar(value):
@@ -323,8 +356,8 @@ def showable(value):
 
 
 def answer(result):
-    """A number, a dict with a score, or (one of them, query, answer) as a reply."""
-    details, extra = {}, {}
+    """A number, a list with a score for each step, a dict with one or both, or (one of them, query, answer) as a reply."""
+    details, extra, steps = {}, {}, []
     if isinstance(result, tuple):
         if not result:
             raise BadResult("the function returned an empty tuple")
@@ -332,16 +365,23 @@ def answer(result):
         names = ("query", "answer") if len(rest) == 2 else [f"item{i}" for i in range(1, len(result))]
         details = {name: showable(v) for name, v in zip(names, rest)}
         result = result[0]
-    if isinstance(result, dict):
+    if is_steps(result):
+        steps = step_scores(result)
+        result = total(steps)
+    elif isinstance(result, dict):
+        if result.get("step_scores") is not None:
+            steps = step_scores(result["step_scores"])
+            result = {"score": total(steps), **result} if steps else result
         if "score" not in result:
             raise BadResult(f"the dict has no 'score'; its keys are {', '.join(map(str, result))[:200] or 'none'}")
         for key, value in result.items():
-            if key == "score":
+            if key in ("score", "step_scores"):
                 continue
             ok, value = scalar(value)
             (extra if ok else details)[str(key)] = value if ok else showable(value)
         result = result["score"]
-    return {"op": "result", "score": number(result), "extra": extra, "details": details}
+    reply = {"op": "result", "score": number(result), "extra": extra, "details": details}
+    return {**reply, "steps": steps} if steps else reply
 
 
 # Exceptions of HTTP clients that mean "not now", by their names.

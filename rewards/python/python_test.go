@@ -67,6 +67,34 @@ func TestResultsAreNumbersDictsAndTuples(t *testing.T) {
 	assert.Equal(t, map[string]any{"query": "what was asked", "answer": "what was said"}, got.Details)
 }
 
+// TestAFunctionMayScoreEveryStep: the score of a list is its sum, since verl takes the
+// sum of a response's token-level scores for its own (compute_grpo_outcome_advantage).
+func TestAFunctionMayScoreEveryStep(t *testing.T) {
+	t.Parallel()
+	s := function(t, python.Config{}, "truth")
+	warm(t, s)
+	for word, want := range map[string]rewards.Score{
+		"list":        {Value: 1.75, Steps: []float64{1, -0.25, 1}},
+		"steps":       {Value: 0.5, Steps: []float64{0.1, 2}, Extra: map[string]any{"acc": true}},
+		"steps_alone": {Value: 0.75, Steps: []float64{0.5, 0.25}, Details: map[string]any{"query": "q", "answer": "a"}},
+		"steps_none":  {Value: 0.5},
+		"steps_array": {Value: 2, Steps: []float64{0.5, 1.5}},
+	} {
+		got, err := score(t, s, asks(word))
+		require.NoError(t, err, word)
+		if want.Extra == nil {
+			want.Extra = map[string]any{}
+		}
+		if want.Details == nil {
+			want.Details = map[string]any{}
+		}
+		assert.Equal(t, want, got, word)
+	}
+	got, err := score(t, s, asks("steps_most"))
+	require.NoError(t, err)
+	assert.Len(t, got.Steps, rewards.MaxSteps)
+}
+
 // TestAFaultIsAFailedSampleByName holds every way to fail that leaves the host
 // alive: same process, next sample fine.
 func TestAFaultIsAFailedSampleByName(t *testing.T) {
@@ -78,16 +106,21 @@ func TestAFaultIsAFailedSampleByName(t *testing.T) {
 		class rewards.Class
 		says  []string
 	}{
-		"raise":    {rewards.Internal, []string{"rewards.py:truth", "ValueError: no such answer", "line ", "in truth"}},
-		"exit":     {rewards.Panicked, []string{"sys.exit(7)"}},
-		"none":     {rewards.InvalidScore, []string{"returned None"}},
-		"nan":      {rewards.InvalidScore, []string{"nan"}},
-		"list":     {rewards.InvalidScore, []string{"returned a list"}},
-		"word":     {rewards.InvalidScore, []string{"str"}},
-		"huge":     {rewards.InvalidScore, []string{"over the limit of 1048576"}},
-		"no_score": {rewards.InvalidScore, []string{"no 'score'", "acc"}},
-		"refused":  {rewards.Unavailable, []string{"ConnectionRefusedError: judge is away"}},
-		"alarm":    {rewards.Unavailable, []string{"TimeoutError: own limit"}}, // signals reach plain functions
+		"raise":        {rewards.Internal, []string{"rewards.py:truth", "ValueError: no such answer", "line ", "in truth"}},
+		"exit":         {rewards.Panicked, []string{"sys.exit(7)"}},
+		"none":         {rewards.InvalidScore, []string{"returned None"}},
+		"nan":          {rewards.InvalidScore, []string{"nan"}},
+		"empty":        {rewards.InvalidScore, []string{"empty list; want a score for each step"}},
+		"word":         {rewards.InvalidScore, []string{"str"}},
+		"huge":         {rewards.InvalidScore, []string{"over the limit of 1048576"}},
+		"score_list":   {rewards.InvalidScore, []string{"the score is a list", "'step_scores'"}},
+		"steps_nan":    {rewards.InvalidScore, []string{"the score of step 2 of 3 is nan"}},
+		"steps_word":   {rewards.InvalidScore, []string{"the score of step 2 of 2 is NoneType; want a finite number"}},
+		"steps_number": {rewards.InvalidScore, []string{"the step scores are a float; want a list"}},
+		"steps_many":   {rewards.InvalidScore, []string{"4097 step scores, at most 4096"}},
+		"no_score":     {rewards.InvalidScore, []string{"no 'score'", "acc"}},
+		"refused":      {rewards.Unavailable, []string{"ConnectionRefusedError: judge is away"}},
+		"alarm":        {rewards.Unavailable, []string{"TimeoutError: own limit"}}, // signals reach plain functions
 	}
 	for word, want := range tests {
 		_, err := score(t, s, asks(word))

@@ -1,8 +1,10 @@
 package standard
 
 import (
+	"encoding/json"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/judge"
@@ -10,6 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/rewards/remote"
 	"github.com/rewardloop/rewardloop/rewards/text"
+	"github.com/rewardloop/rewardloop/rewards/verify"
 )
 
 // Deps is what the scorers need from the process that runs them. What is left out
@@ -28,6 +31,14 @@ type Deps struct {
 	Groups remote.Groups
 }
 
+// verifyGroups are the same groups in the words of package verify.
+type verifyGroups struct{ groups remote.Groups }
+
+// Group implements verify.Groups.
+func (g verifyGroups) Group(urls []string, o verify.GroupOptions) (outbound.Doer, error) {
+	return g.groups.Group(urls, remote.GroupOptions(o))
+}
+
 // Register adds every scorer that ships to reg. It panics if one of the names is
 // taken, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
@@ -36,6 +47,11 @@ func Register(reg *rewards.Registry, deps Deps) {
 		deps.Python = python.NewFunctions(python.Config{})
 	}
 	reg.Register(deps.Python.Spec())
+	var groups verify.Groups
+	if deps.Groups != nil {
+		groups = verifyGroups{deps.Groups}
+	}
+	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) { return verify.New(kind, raw, groups) }
 	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), remote.Specs(deps.Groups)) {
 		reg.Register(s)
 	}

@@ -27,7 +27,7 @@ import numpy as np
 from verl.utils.ray_utils import auto_await  # type: ignore[import-not-found]
 
 from ..errors import RewardloopError
-from . import rows
+from . import rows, steps
 from .outcome import ERROR, VALID, RewardFailedError, too_many
 from .session import session
 from .settings import Settings, get
@@ -93,6 +93,8 @@ class Streaming:
         self, config: Any, llm_client: Any, teacher_client: Any = None, reward_loop_worker_handles: Any = None, **more: Any
     ) -> None:
         self.rewardloop = Settings.from_config(config)
+        if self.workers is not None or isinstance(self, StreamingTQ):
+            self.rewardloop.need_no_steps(type(self).__name__)
         n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
         self.group_sizes = (int(n or 1), int(val or 1))
         model = get(config, "actor_rollout_ref.model")
@@ -110,6 +112,8 @@ class Streaming:
         await asyncio.to_thread(self.announce, prompts)
         output = await super().generate_sequences(prompts)  # type: ignore[misc]
         self.check(output, prompts.non_tensor_batch)
+        if self.rewardloop.stop_ids and not prompts.meta_info.get("validate", False):
+            steps.spread(output, self.rewardloop.stop_ids)
         return output
 
     def check(self, output: Any, columns: Any) -> None:

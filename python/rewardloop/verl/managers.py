@@ -38,6 +38,7 @@ class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
         reward_model_tokenizer: Any = None,
     ) -> None:
         settings = Settings.from_config(config)
+        settings.need_no_steps(type(self).__name__)
         super().__init__(config, tokenizer, compute_score)
         self.session = session(settings)
         self.sizes = group_sizes(config)

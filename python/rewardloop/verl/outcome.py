@@ -23,7 +23,10 @@ _REASONS_KEPT = 5
 _MAX_REASON = 300
 #: Columns that every sample has: 1.0 for a score, and the reason where there is none.
 VALID, ERROR = "rewardloop/valid", "rewardloop/error"
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+#: With stop_ids: the sample's scores by step as JSON, empty where something stands in for its score.
+STEPS = "rewardloop/step_scores"
+#: The largest number a trainer's tensor holds.
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class RewardFailedError(RewardloopError, RuntimeError):
@@ -108,7 +111,7 @@ def reward_of(result: Result, settings: Settings, grouped: bool) -> float:
     if value is None:
         value = _stand_in(result, settings, grouped)
         _LOG.warning("sample %s: %s; %g stands in for its score (%s)", result.id, why(result), value, settings.on_failed)
-    if not abs(value) <= _MAX_FLOAT32:
+    if not abs(value) <= MAX_FLOAT32:
         raise RewardFailedError(f"sample {result.id}: the reward {value!r} is no finite float32")
     return float(value)
 

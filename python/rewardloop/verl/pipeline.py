@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import rows
-from .outcome import ExtraInfo
+from . import rows, steps
+from .outcome import STEPS, ExtraInfo
 from .session import session
 from .settings import Settings
 
@@ -33,6 +34,9 @@ class Row(NamedTuple):
     tokens: int  # of the response, without padding; 0: the row is no text
     value: float
     info: ExtraInfo
+    #: With stop_ids: places among the tokens, and the scores that stand there instead of value at the last.
+    places: list[int]
+    scores: list[float]
 
 
 class Request:
@@ -88,7 +92,8 @@ class AsyncRewardAgent:
         them in the order of the batch: (indices, rm_scores, columns), or what
         ``hook_func(indices, rm_scores, columns, **kwargs)`` makes of them.
 
-        rm_scores is [rows, L] with each score at its row's last valid token, [rows, 1] for pictures. Raises
+        rm_scores is [rows, L] with each score at its row's last valid token, or with stop_ids each step score at
+        its place, [rows, 1] for pictures. Raises
         what went wrong on the way, ValueError for more rows than are left, TimeoutError after timeout
         seconds (None: the deadlines of the samples bound the wait).
         """
@@ -129,21 +134,26 @@ class AsyncRewardAgent:
                 sample = rows.to_sample(item, self.settings, decode=decode)
                 sample.step, sample.index = step, index
                 sample.uid, sample.group_size = f"{step}/{group}", sizes[group]
-                tokens = len(rows.valid_tokens(item)) if request.length else 0
-                take = functools.partial(self._take, request, group, index, tokens, sample, len(data))
+                ids = rows.valid_tokens(item) if request.length else ()
+                at = steps.places(ids, self.settings.stop_ids) if self.settings.stop_ids and sample.split != "val" else []
+                row = Row(index, len(ids), 0.0, ExtraInfo(), at, [])
+                take = functools.partial(self._take, request, group, row, sample, len(data))
                 client.submit(sample).add_done_callback(take)
         except BaseException as err:
             self._fail(request, err)
 
-    def _take(self, request: Request, group: Any, index: int, tokens: int, sample: Any, n: int, done: Any) -> None:
+    def _take(self, request: Request, group: Any, row: Row, sample: Any, n: int, done: Any) -> None:
         """Takes the result of a row. Runs in the client's thread."""
         try:
             value, info = self._session.judge(sample, done.result(0), n)
+            at, scores = row.places, json.loads(str(info.get(STEPS) or "[]"))
+            if at and scores:
+                row = row._replace(scores=steps.fitting(scores, at, f"sample {sample.id} (row {row.at})"))
         except BaseException as err:
             self._fail(request, err)
             return
         with self._news:
-            request.partial[group].append(Row(index, tokens, value, info))
+            request.partial[group].append(row._replace(value=value, info=info))
             request.missing[group] -= 1
             if not request.missing[group]:
                 request.finished.append(request.partial.pop(group))
@@ -160,7 +170,10 @@ def assemble(found: list[Row], length: int) -> Rewards:
     torch = importlib.import_module("torch")
     scores = torch.zeros(len(found), length or 1, dtype=torch.float32)
     for i, row in enumerate(found):
-        scores[i, row.tokens - 1 if length else 0] = row.value
+        if row.scores:
+            scores[i, row.places] = torch.tensor(row.scores, dtype=torch.float32)
+        else:
+            scores[i, row.tokens - 1 if length else 0] = row.value
     names = sorted({name for row in found for name in row.info})
     columns = {name: np.array([row.info[name] for row in found]) for name in names}
     return [row.at for row in found], scores, columns

@@ -7,6 +7,7 @@ alive while an event loop is blocked by tensor work.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from typing import Any
@@ -15,7 +16,7 @@ from ..blocking import Client
 from ..errors import ClosedError, LostError, QueueFullError
 from ..result import Result
 from ..sample import Sample
-from .outcome import Columns, ExtraInfo, Failures, reward_of, why
+from .outcome import STEPS, Columns, ExtraInfo, Failures, reward_of, why
 from .settings import Settings
 
 #: Seconds between two looks whether another sample may be submitted.
@@ -92,4 +93,7 @@ class Session:
         reason = None if result.scored else why(result)
         self.failures.count(reason, (sample.split, sample.step), rows)
         value = reward_of(result, self.settings, bool(sample.uid) and sample.group_size > 1)
-        return value, self.columns.fill(result.reward_extra_info, reason)
+        info = self.columns.fill(result.reward_extra_info, reason)
+        if self.settings.stop_ids:
+            info[STEPS] = json.dumps(result.step_scores or [value]) if result.scored else ""
+        return value, info

@@ -33,6 +33,9 @@ class Settings:
     max_failed_fraction: float = 0.05
     #: Rollout tensors that are sent besides the response, by name; verl-omni merges all of them into extra_info.
     send_tensors: tuple[str, ...] = ()
+    #: Ids of the tokens that end a turn. With them the step scores of training rows stand where step_mask says,
+    #: and a row that has not as many raises. For AgentLoopManager and AsyncRewardAgent, with text.
+    stop_ids: tuple[int, ...] = ()
     #: Seconds for a sample, from its arrival at the server.
     deadline: float = 900.0
     #: Seconds for a connection to be made.
@@ -44,6 +47,8 @@ class Settings:
         if not self.url:
             raise InputError(f"missing; say +{SECTION}.url=ws://host:port, or set REWARDLOOP_URL", field=f"{SECTION}.url")
         object.__setattr__(self, "send_tensors", tuple(str(n) for n in self.send_tensors))
+        ids: Any = self.stop_ids
+        object.__setattr__(self, "stop_ids", tuple(int(i) for i in ([ids] if isinstance(ids, int) else ids)))
         self.fallback()
         if not isinstance(self.max_failed_fraction, int | float) or not 0 <= self.max_failed_fraction <= 1:
             raise InputError(f"{self.max_failed_fraction!r}, want 0 to 1", field=f"{SECTION}.max_failed_fraction")
@@ -59,6 +64,13 @@ class Settings:
         if not math.isfinite(value):
             raise InputError(f"{self.on_failed!r}, want group_mean, raise or value:<x>", field=f"{SECTION}.on_failed")
         return value
+
+    def need_no_steps(self, who: str) -> None:
+        """Refuses stop_ids where verl itself writes one number for each row."""
+        if self.stop_ids:
+            raise InputError(
+                f"{who} gives one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent", field=f"{SECTION}.stop_ids"
+            )
 
     def connection(self) -> dict[str, Any]:
         """Arguments of rewardloop.Client."""

@@ -22,6 +22,18 @@ def filtered(data_source, ground_truth, extra_info, threshold, prompt=""):
             "n": extra_info.get("n", -1)}
 
 
+class Vector:
+    """What NumPy and torch have of an array with one axis."""
+
+    ndim = 1
+
+    def __init__(self, values):
+        self.values = values
+
+    def tolist(self):
+        return self.values
+
+
 def truth(ground_truth):
     """What the ground truth names happens."""
     if ground_truth == "raise":
@@ -41,7 +53,29 @@ def truth(ground_truth):
     if ground_truth == "nan":
         return float("nan")
     if ground_truth == "list":
-        return [1.0, 0.0]
+        return [1.0, -0.25, True]
+    if ground_truth == "steps":
+        return {"score": 0.5, "step_scores": (0.1, 2), "acc": True}
+    if ground_truth == "steps_alone":
+        return {"step_scores": [0.5, 0.25]}, "q", "a"
+    if ground_truth == "steps_none":
+        return {"score": 0.5, "step_scores": None}
+    if ground_truth == "steps_array":
+        return Vector([0.5, 1.5])
+    if ground_truth == "steps_nan":
+        return {"score": 1, "step_scores": [0.5, float("nan"), 1]}
+    if ground_truth == "steps_word":
+        return {"score": 1, "step_scores": [0.5, None]}
+    if ground_truth == "steps_number":
+        return {"score": 1, "step_scores": 0.5}
+    if ground_truth == "steps_many":
+        return [0.0] * 4097
+    if ground_truth == "steps_most":
+        return [0.25] * 4096
+    if ground_truth == "empty":
+        return []
+    if ground_truth == "score_list":
+        return {"score": [1.0, 0.0]}
     if ground_truth == "word":
         return "good"
     if ground_truth == "huge":

@@ -1,0 +1,227 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// StepMode is where the scores of a response stand among its tokens.
+type StepMode string
+
+// The modes, both as RL-Factory has them (get_step_mask of
+// verl/workers/reward_manager/parallel.py, d0abc1db).
+const (
+	// Outcome marks the last token: one score, as in validation.
+	Outcome StepMode = "outcome"
+	// Process marks every other stop token, from the first on: a turn of the model ends
+	// with one and the answer of its tool with the next. After an odd number of stop
+	// tokens these are all, for the last turn has ended with one; after an even number,
+	// none included, that turn was cut short, and the last token is marked as well.
+	Process StepMode = "process"
+)
+
+// ErrScores is what is wrong with the arguments of StepMask and RMScores.
+var ErrScores = errors.New("scores")
+
+// StepMask returns one place for each token of a response without its padding: true
+// where a score stands. There is at least one.
+func StepMask[T ~int | ~int32 | ~int64 | ~uint32](tokens, stops []T, mode StepMode) ([]bool, error) {
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("%w: a response without tokens has no place for a score", ErrScores)
+	}
+	if mode != Outcome && mode != Process {
+		return nil, fmt.Errorf("%w: mode %q, want %s or %s", ErrScores, mode, Outcome, Process)
+	}
+	mask := make([]bool, len(tokens))
+	count := 0
+	if mode == Process {
+		for i, t := range tokens {
+			if slices.Contains(stops, t) {
+				mask[i] = count%2 == 0
+				count++
+			}
+		}
+	}
+	if count%2 == 0 {
+		mask[len(mask)-1] = true
+	}
+	return mask, nil
+}
+
+// ScoreOptions say which form RMScores gives a batch. The zero value is [B, 1]: one
+// score for each sample.
+type ScoreOptions struct {
+	// Lengths are the tokens of each response without padding; each score stands at the
+	// last. StepMasks are those of StepMask: the k-th step score stands at the k-th place,
+	// and what stands in for the score of a failed sample at the last. One of the two, or none.
+	Lengths   []int
+	StepMasks [][]bool
+	// Length is L, the columns of a batch with tokens. Defaults to the longest response.
+	Length int
+	// ToolUseScores, beside StepMasks, are what the rollout knows already: they come before
+	// what the sample has from the loop, its step scores or else its reward. NaN says that a
+	// turn has none and is left out (compute_score of RL-Factory's envs/base.py, d0abc1db).
+	ToolUseScores [][]float64
+	// OnFailed is what stands in for the score of a failed sample: substitute (the loop's,
+	// where the profile or the connection asked for one, else NaN), nan, raise (an error)
+	// or value:<x>. Defaults to substitute.
+	OnFailed string
+}
+
+// Scores are the rewards of a batch, as a trainer keeps them.
+type Scores struct {
+	// Values are [Rows, Columns] in row-major order; row i is result i.
+	Values        []float32
+	Rows, Columns int
+	// Valid says of each row whether it is its sample's score, and not what stands in for one.
+	Valid []bool
+}
+
+// Row returns row i; it shares its memory with s.
+func (s *Scores) Row(i int) []float32 { return s.Values[i*s.Columns : (i+1)*s.Columns] }
+
+// RMScores builds the rm_scores of a batch; give the results in its order. It fails
+// with ErrScores, naming the sample, where scores and places are not equally many, where
+// a number does not fit a float32, or where a sample has failed and OnFailed is raise.
+func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
+	standIn, err := parseOnFailed(o.OnFailed)
+	if err != nil {
+		return nil, err
+	}
+	out := &Scores{Rows: len(results), Columns: 1, Valid: make([]bool, len(results))}
+	if o.Lengths != nil || o.StepMasks != nil {
+		if out.Columns, err = o.columns(len(results)); err != nil {
+			return nil, err
+		}
+	} else if o.Length != 0 || o.ToolUseScores != nil {
+		return nil, fmt.Errorf("%w: Length and ToolUseScores need StepMasks, Length alone Lengths", ErrScores)
+	}
+	out.Values = make([]float32, out.Rows*out.Columns)
+	for i, r := range results {
+		var scores []float64
+		if out.Valid[i] = r.RewardScore != nil; out.Valid[i] {
+			scores = o.scoresOf(i, r)
+		} else {
+			v, err := standIn(r)
+			if err != nil {
+				return nil, err
+			}
+			scores = []float64{v}
+		}
+		if err := o.place(out.Row(i), i, r, scores); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// columns checks that the options fit n results and returns the columns of the batch.
+func (o *ScoreOptions) columns(n int) (int, error) {
+	switch {
+	case o.Lengths != nil && o.StepMasks != nil:
+		return 0, fmt.Errorf("%w: give Lengths or StepMasks, not both", ErrScores)
+	case o.Lengths != nil && o.ToolUseScores != nil:
+		return 0, fmt.Errorf("%w: ToolUseScores need StepMasks: the last token has room for one score", ErrScores)
+	case len(o.Lengths)+len(o.StepMasks) != n || o.ToolUseScores != nil && len(o.ToolUseScores) != n:
+		return 0, fmt.Errorf("%w: %d lengths, %d step masks and %d rows of tool use scores for %d results",
+			ErrScores, len(o.Lengths), len(o.StepMasks), len(o.ToolUseScores), n)
+	}
+	longest := 0
+	for i := range n {
+		length := 0
+		if o.Lengths != nil {
+			length = o.Lengths[i]
+		} else {
+			length = len(o.StepMasks[i])
+		}
+		if length < 1 || o.Length != 0 && length > o.Length {
+			return 0, fmt.Errorf("%w: row %d has %d tokens, want 1 to %d", ErrScores, i, length, o.Length)
+		}
+		longest = max(longest, length)
+	}
+	if o.Length != 0 {
+		longest = o.Length
+	}
+	return longest, nil
+}
+
+// scoresOf lists the scores of a sample that was scored.
+func (o *ScoreOptions) scoresOf(i int, r *wire.Result) []float64 {
+	if o.StepMasks == nil {
+		return []float64{*r.RewardScore}
+	}
+	var scores []float64
+	if o.ToolUseScores != nil {
+		scores = slices.DeleteFunc(slices.Clone(o.ToolUseScores[i]), math.IsNaN)
+	}
+	if len(r.StepScores) > 0 {
+		return append(scores, r.StepScores...)
+	}
+	return append(scores, *r.RewardScore)
+}
+
+// place writes the scores of row i to their places.
+func (o *ScoreOptions) place(row []float32, i int, r *wire.Result, scores []float64) error {
+	var places []int
+	switch {
+	case o.StepMasks != nil:
+		for at, set := range o.StepMasks[i] {
+			if set {
+				places = append(places, at)
+			}
+		}
+		if r.RewardScore == nil && len(places) > 0 {
+			places = places[len(places)-1:]
+		}
+	case o.Lengths != nil:
+		places = []int{o.Lengths[i] - 1}
+	default:
+		places = []int{0}
+	}
+	if len(places) != len(scores) {
+		return fmt.Errorf("%w: sample %q (row %d) has %d scores for the %d set places of its step mask", ErrScores, r.ID, i, len(scores), len(places))
+	}
+	for k, v := range scores {
+		if math.IsInf(v, 0) || math.Abs(v) > math.MaxFloat32 || math.IsNaN(v) && r.RewardScore != nil {
+			return fmt.Errorf("%w: sample %q (row %d): %v is no finite float32", ErrScores, r.ID, i, v)
+		}
+		row[places[k]] = float32(v)
+	}
+	return nil
+}
+
+// parseOnFailed returns what gives the stand-in for a failed sample.
+func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
+	switch {
+	case s == "" || s == "substitute":
+		return func(r *wire.Result) (float64, error) {
+			if r.Substitute == nil || r.Substitute.Value == nil {
+				return math.NaN(), nil
+			}
+			return *r.Substitute.Value, nil
+		}, nil
+	case s == "nan":
+		return func(*wire.Result) (float64, error) { return math.NaN(), nil }, nil
+	case s == "raise":
+		return func(r *wire.Result) (float64, error) {
+			why := ""
+			if len(r.Errors) > 0 {
+				why = fmt.Sprintf(" (%s: %s)", r.Errors[0].Class, r.Errors[0].Message)
+			}
+			return 0, fmt.Errorf("%w: sample %q has no score: %s%s", ErrScores, r.ID, r.Outcome, why)
+		}, nil
+	case strings.HasPrefix(s, "value:"):
+		p, err := rewards.ParseSamplePolicy(s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: OnFailed: %w", ErrScores, err)
+		}
+		return func(*wire.Result) (float64, error) { return p.Value, nil }, nil
+	}
+	return nil, fmt.Errorf("%w: OnFailed %q, want substitute, nan, raise or value:<x>", ErrScores, s)
+}

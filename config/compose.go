@@ -1,0 +1,123 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/verify"
+)
+
+// This file reads what makes one reward of several: which terms are for a sample, what
+// becomes of their values, and what is found out before.
+
+// transform reads when, clip, scale and min_members.
+func (r *reader) transform(o *object, t *TermConfig) {
+	if v, ok := o.take("when"); ok && !v.null() {
+		for _, item := range r.list(v) {
+			if s, ok := r.text(item); ok {
+				t.When = append(t.When, s)
+			}
+		}
+		if len(t.When) == 0 {
+			r.fault(v, "want the values of reward_fn_key that it is for, such as [ocr, geneval]")
+		}
+	}
+	if v, ok := o.take("clip"); ok && !v.null() {
+		var bounds []float64
+		for _, item := range r.list(v) {
+			if x, ok := r.number(item); ok {
+				bounds = append(bounds, x)
+			}
+		}
+		if len(bounds) != 2 || bounds[0] > bounds[1] {
+			r.fault(v, "want the least and the largest value, such as [-1, 1]")
+		} else {
+			t.Clip = &[2]float64{bounds[0], bounds[1]}
+		}
+	}
+	if v, ok := o.take("scale"); ok && !v.null() {
+		if x, ok := r.number(v); ok && x != 0 {
+			t.Scale = x
+		} else if ok {
+			r.fault(v, "0 would make every sample equal")
+		}
+	}
+	if v, ok := o.take("min_members"); ok && !v.null() {
+		if v.node.Value == "all" {
+			t.MinMembers = rewards.WholeGroup
+		} else if n, ok := r.integer(v, 2, 65536); ok {
+			t.MinMembers = n
+		}
+	}
+}
+
+// routeBy reads reward_fn_key, verl's name for the column that chooses a reward.
+func (r *reader) routeBy(p *Profile, parent *object) {
+	p.RouteBy = "data_source"
+	v, ok := parent.take("reward_fn_key")
+	if !ok || v.null() {
+		return
+	}
+	s, ok := r.text(v)
+	if !ok {
+		return
+	}
+	if s != "data_source" && (!strings.HasPrefix(s, "extra_info.") || len(s) == len("extra_info.")) {
+		r.fault(v, "want data_source or extra_info.<name>, got %q", shorten(s))
+		return
+	}
+	p.RouteBy = s
+}
+
+// verify reads the tools that look at a sample before it is scored.
+func (r *reader) verify(p *Profile, parent *object, longest time.Duration) {
+	v, ok := parent.take("verify")
+	if !ok {
+		return
+	}
+	for _, e := range r.mapping(v).rest() {
+		o := r.mapping(e.value)
+		c := VerifyConfig{Key: e.name, Required: true, Timeout: verify.DefaultTimeout, Place: r.place(e.key)}
+		if made, ok := r.origin[e.node]; ok {
+			c.Place = made
+		}
+		if v, ok := o.take("kind"); !ok || v.null() {
+			r.fault(e.value, "has no kind: write %s", strings.Join(verifyKinds(), ", "))
+		} else if s, ok := r.choice(v, verifyKinds()); ok {
+			c.Kind = s
+		}
+		if v, ok := o.take("required"); ok && !v.null() {
+			if b, ok := r.boolean(v); ok {
+				c.Required = b
+			}
+		}
+		if v, ok := o.take("timeout"); ok && !v.null() {
+			if d, ok := r.duration(v, time.Millisecond); ok {
+				c.Timeout = d
+				if d > longest {
+					r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+				}
+			}
+		}
+		c.Options, c.shown = r.options(o.rest())
+		p.Verify = append(p.Verify, c)
+	}
+}
+
+func verifyKinds() []string {
+	var out []string
+	for _, s := range verify.Specs() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// minMembers is how min_members is written.
+func minMembers(n int) string {
+	if n == rewards.WholeGroup {
+		return "all"
+	}
+	return strconv.Itoa(n)
+}

@@ -1,0 +1,256 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// CommandOptions are those of the kind command.
+type CommandOptions struct {
+	// Argv is the program and its arguments. No shell reads them.
+	Argv []string `json:"argv"`
+	// Output says what stdout holds: json, or text, which becomes a JSON string.
+	Output string `json:"output"`
+	// Env names the variables of the server that the program gets.
+	Env []string `json:"env"`
+	// RunTimeout bounds a run, besides the verifier's own timeout.
+	RunTimeout duration `json:"run_timeout"`
+	// MaxConcurrent is the most runs at a time.
+	MaxConcurrent int `json:"max_concurrent"`
+	// The limits of each process: address space, CPU time in seconds, open files, size
+	// of a file, and how many processes and threads more than there are now.
+	MemoryMB   int `json:"memory_mb"`
+	CPUSeconds int `json:"cpu_seconds"`
+	Files      int `json:"files"`
+	FileMB     int `json:"file_mb"`
+	Processes  int `json:"processes"`
+}
+
+func commandDefaults() CommandOptions {
+	return CommandOptions{
+		Output: "json", Env: []string{"PATH"}, RunTimeout: duration(DefaultTimeout), MaxConcurrent: runtime.NumCPU(),
+		MemoryMB: 4096, Files: 256, FileMB: 64, Processes: 256,
+	}
+}
+
+func commandDocumentation() []rewards.Option {
+	return []rewards.Option{
+		{Name: "argv", Type: "list", Default: "required", Doc: "the program, by its full path or a name on PATH, and its arguments; no shell reads them"},
+		{Name: "output", Type: "string", Default: "json", Doc: "what stdout holds: json, or text"},
+		{Name: "env", Type: "list", Default: "[PATH]", Doc: "names of the server's environment variables that the program gets"},
+		{Name: "run_timeout", Type: "duration", Default: "30s", Doc: "of one run; then everything it started is killed"},
+		{Name: "max_concurrent", Type: "int", Default: "number of CPUs", Doc: "runs at a time; others wait"},
+		{Name: "memory_mb", Type: "int", Default: "4096", Doc: "address space of a process (RLIMIT_AS)"},
+		{Name: "cpu_seconds", Type: "int", Default: "run_timeout times CPUs", Doc: "CPU time of a process (RLIMIT_CPU)"},
+		{Name: "files", Type: "int", Default: "256", Doc: "open files of a process (RLIMIT_NOFILE)"},
+		{Name: "file_mb", Type: "int", Default: "64", Doc: "size of a file it writes (RLIMIT_FSIZE)"},
+		{Name: "processes", Type: "int", Default: "256", Doc: "processes and threads beyond those of the machine at its start (RLIMIT_NPROC); root is exempt"},
+	}
+}
+
+// parseCommandOptions reads the options and finds the program.
+func parseCommandOptions(raw json.RawMessage) (o CommandOptions, program string, err error) {
+	o = commandDefaults()
+	err = decodeOptions(raw, &o, commandDocumentation())
+	var f faults
+	if len(o.Argv) == 0 {
+		f.add(true, "argv", "is missing: give the program and its arguments as a list")
+	} else {
+		var wrong error
+		program, wrong = findProgram(o.Argv[0])
+		f.check("argv[0]", wrong)
+	}
+	for i, arg := range o.Argv {
+		f.add(strings.ContainsRune(arg, 0), fmt.Sprintf("argv[%d]", i), "holds a zero byte")
+	}
+	f.add(o.Output != "json" && o.Output != "text", "output", "%q is unknown, want json or text", clip(o.Output, 40))
+	for i, name := range o.Env {
+		at := fmt.Sprintf("env[%d]", i)
+		_, set := os.LookupEnv(name)
+		f.add(name == "" || strings.ContainsAny(name, "=\x00"), at, "%q is no name of a variable; values are the server's own", clip(name, 40))
+		f.add(!set && name != "PATH" && name != "", at, "%s is not set in the server's environment", clip(name, 40))
+	}
+	f.time("run_timeout", o.RunTimeout)
+	f.between("max_concurrent", o.MaxConcurrent, 1, 4096)
+	f.between("memory_mb", o.MemoryMB, 1, 1<<24)
+	if o.CPUSeconds == 0 {
+		o.CPUSeconds = int(math.Ceil(time.Duration(o.RunTimeout).Seconds())) * runtime.NumCPU()
+	}
+	f.between("cpu_seconds", o.CPUSeconds, 1, 1<<30)
+	f.between("files", o.Files, 3, 1<<20)
+	f.between("file_mb", o.FileMB, 0, 1<<24)
+	f.between("processes", o.Processes, 1, 1<<20)
+	return o, program, errors.Join(err, f.err())
+}
+
+// findProgram returns the full path of a program. A path relative to some folder is
+// refused: the program runs in a folder of its own.
+func findProgram(name string) (string, error) {
+	if !filepath.IsAbs(name) && strings.ContainsRune(name, filepath.Separator) {
+		return "", fmt.Errorf("%q: give the full path", clip(name, 200))
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("no such program: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("%q: %w", clip(name, 200), err)
+	}
+	return path, nil
+}
+
+// commandVerifier runs a program.
+type commandVerifier struct {
+	options CommandOptions
+	program string
+	env     []string
+	slots   chan struct{} // one place per run
+}
+
+func newCommand(raw json.RawMessage) (Verifier, error) {
+	o, program, err := parseCommandOptions(raw)
+	if err = errors.Join(errNoProcesses, err); err != nil {
+		return nil, err
+	}
+	c := &commandVerifier{options: o, program: program, slots: make(chan struct{}, o.MaxConcurrent)}
+	for _, name := range o.Env {
+		if value, set := os.LookupEnv(name); set {
+			c.env = append(c.env, name+"="+value)
+		}
+	}
+	return c, nil
+}
+
+// maxInput bounds what a program is given, in bytes.
+const maxInput = 16 << 20
+
+// killWait bounds how long what was killed may take to end.
+const killWait = 5 * time.Second
+
+// Verify runs the program once, with the sample as JSON on its standard input, and
+// returns when nothing of it is left.
+func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {
+	input, err := encode(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the sample: %w", rewards.BadInput, err)
+	}
+	if len(input) > maxInput {
+		return nil, fmt.Errorf("%w: the sample has %d bytes, over %d", rewards.BadInput, len(input), maxInput)
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ended(ctx, "waiting for one of %d runs of %s to end", c.options.MaxConcurrent, c.program)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.options.RunTimeout))
+	defer cancel()
+	done := make(chan ending, 1)
+	go func() { // ends with the process; Verify waits for it, unless the kernel does not let the process go
+		e := c.inOwnFolder(ctx, input)
+		<-c.slots
+		done <- e
+	}()
+	var e ending
+	select {
+	case e = <-done:
+	case <-ctx.Done():
+		select {
+		case e = <-done:
+		case <-time.After(killWait + killWait/2):
+			return nil, ended(ctx, "%s cannot be killed", c.program)
+		}
+	}
+	return c.judge(ctx, e)
+}
+
+// inOwnFolder makes the folder that is the program's own, runs it and removes the
+// folder.
+func (c *commandVerifier) inOwnFolder(ctx context.Context, input []byte) (e ending) {
+	folder, err := os.MkdirTemp("", "rewardloop-verify-")
+	if err != nil {
+		return ending{failed: fmt.Errorf("%w: a folder for %s: %w", rewards.Unavailable, c.program, err)}
+	}
+	defer func() {
+		if err := removeAll(folder); err != nil && e.failed == nil {
+			e.failed = fmt.Errorf("%w: what %s left in its folder cannot be removed: %w", rewards.Internal, c.program, err)
+		}
+	}()
+	p := &process{
+		program: c.program, argv: c.options.Argv, folder: folder, input: input, limits: c.options.limits(),
+		env: slices.Concat([]string{"HOME=" + folder, "TMPDIR=" + folder, "LANG=C.UTF-8"}, c.env),
+	}
+	return p.run(ctx)
+}
+
+// removeAll removes a folder, also one with folders in it that were made read-only.
+func removeAll(folder string) error {
+	if os.RemoveAll(folder) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700) //nolint:gosec // a folder must be entered to be emptied
+		}
+		return nil
+	})
+	return os.RemoveAll(folder) //nolint:wrapcheck // names the path
+}
+
+// ending is how a run ended.
+type ending struct {
+	// failed is why there was no run to speak of, or why it was ended.
+	failed error
+	// signal ended the program by its own fault; "": none did.
+	signal string
+	code   int
+	stdout []byte
+	stderr string
+}
+
+// judge makes a result or a failure of an ending.
+func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage, error) {
+	told := ""
+	if e.stderr != "" {
+		told = "; it said " + quote([]byte(e.stderr))
+	}
+	fail := func(class rewards.Class, format string, args ...any) (json.RawMessage, error) {
+		return nil, fmt.Errorf("%w: %s %s%s", class, c.program, fmt.Sprintf(format, args...), told)
+	}
+	switch {
+	case errors.Is(e.failed, errLate):
+		return nil, fmt.Errorf("%w%s", ended(ctx, "%s was killed", c.program), told)
+	case e.failed != nil:
+		return nil, fmt.Errorf("%w%s", e.failed, told)
+	case e.signal == signalCPU:
+		return fail(rewards.Timeout, "used more than cpu_seconds of %d", c.options.CPUSeconds)
+	case e.signal == signalFile:
+		return fail(rewards.Internal, "wrote a file over file_mb of %d", c.options.FileMB)
+	case e.signal != "":
+		return fail(rewards.Crashed, "died of the signal %s", e.signal)
+	case e.code != 0:
+		return fail(rewards.Internal, "ended with status %d", e.code)
+	case c.options.Output == "text":
+		return quoted(strings.ToValidUTF8(string(e.stdout), "\uFFFD")), nil
+	}
+	result := bytes.TrimSpace(e.stdout)
+	if !json.Valid(result) {
+		return fail(rewards.Internal, "wrote %s on stdout, want JSON", quote(result))
+	}
+	return result, nil
+}
+
+// errLate is the ending of a run whose context ended.
+var errLate = errors.New("its time was up")

@@ -1,0 +1,75 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// HTTPOptions are those of the kind http.
+type HTTPOptions struct {
+	Addresses
+	// Request is an object with placeholders in its texts.
+	Request json.RawMessage `json:"request"`
+}
+
+func httpDocumentation() []rewards.Option {
+	return append(addressOptions(), rewards.Option{
+		Name: "request", Type: "object", Default: "required",
+		Doc: "the body of the POST, with placeholders such as {response} and {extra_info.key} in its texts",
+	})
+}
+
+// httpVerifier asks a service.
+type httpVerifier struct {
+	doer     outbound.Doer
+	header   http.Header
+	template *template
+}
+
+func newHTTP(raw json.RawMessage, groups Groups) (Verifier, error) {
+	var o HTTPOptions
+	err := decodeOptions(raw, &o, httpDocumentation())
+	var f faults
+	o.validate(&f)
+	f.add(len(o.Request) == 0, "request", "is missing: give the request as an object")
+	h := &httpVerifier{header: o.header()}
+	if len(o.Request) > 0 {
+		var wrong error
+		h.template, wrong = parseTemplate(o.Request)
+		f.check("request", wrong)
+	}
+	if err := errors.Join(err, f.err()); err != nil {
+		return nil, err
+	}
+	h.doer, err = o.group(groups)
+	return h, err
+}
+
+// Verify returns the service's answer as it is. What the sample lacks is BadInput and
+// nothing is sent; an answer that is not JSON may come whole another time.
+func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {
+	body, err := h.template.render(s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.doer.Do(ctx, &outbound.Call{
+		Header: h.header, Body: body, MaxBytes: MaxResult,
+		Check: func(a *outbound.Answer) error {
+			if !json.Valid(a.Body) {
+				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, quote(a.Body))
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names endpoint, status and cause, and carries its class
+	}
+	return bytes.TrimSpace(a.Body), nil
+}

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package verify
+
+import (
+	"context"
+	"errors"
+)
+
+var errNoProcesses = errors.New("needs Linux: a program ends with the server and within its limits, which other systems do not promise")
+
+const (
+	signalCPU  = "SIGXCPU"
+	signalFile = "SIGXFSZ"
+)
+
+type limit struct{}
+
+func (*CommandOptions) limits() []limit { return nil }
+
+type process struct {
+	program, folder string
+	argv, env       []string
+	input           []byte
+	limits          []limit
+}
+
+func (*process) run(context.Context) ending { return ending{failed: errNoProcesses} }

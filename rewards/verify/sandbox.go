@@ -1,0 +1,222 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// SandboxOptions are those of the kind sandbox_fusion.
+type SandboxOptions struct {
+	Addresses
+	Language string `json:"language"`
+	// RunTimeout is that of compiling and of running, each.
+	RunTimeout    duration `json:"run_timeout"`
+	MemoryLimitMB int      `json:"memory_limit_mb"`
+	MaxCodeBytes  int      `json:"max_code_bytes"`
+}
+
+// sandboxDefaults are those of the scorer sandbox_fusion.
+func sandboxDefaults() SandboxOptions {
+	return SandboxOptions{Language: "python", RunTimeout: duration(10 * time.Second), MemoryLimitMB: 1024, MaxCodeBytes: 256 << 10}
+}
+
+func sandboxDocumentation() []rewards.Option {
+	var out []rewards.Option
+	for _, o := range addressOptions() {
+		if o.Name != "attempt_timeout" { // follows from run_timeout
+			out = append(out, o)
+		}
+	}
+	return append(out,
+		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "of the response's code; one that SandboxFusion runs"},
+		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "of compiling and of running, each"},
+		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "memory of one run"},
+		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "of the response's code"},
+	)
+}
+
+// transferTime is what verl adds to the times of compiling and running.
+const transferTime = 10 * time.Second
+
+// sandboxVerifier runs the response's code.
+type sandboxVerifier struct {
+	doer    outbound.Doer
+	header  http.Header
+	options SandboxOptions
+}
+
+func newSandbox(raw json.RawMessage, groups Groups) (Verifier, error) {
+	o := sandboxDefaults()
+	err := decodeOptions(raw, &o, sandboxDocumentation())
+	var f faults
+	o.validate(&f)
+	f.add(o.Language == "" || strings.ContainsFunc(o.Language, unicode.IsSpace), "language", "%q is no name of a language", clip(o.Language, 40))
+	f.time("run_timeout", o.RunTimeout)
+	f.between("memory_limit_mb", o.MemoryLimitMB, 1, 1<<20)
+	f.between("max_code_bytes", o.MaxCodeBytes, 1, 16<<20)
+	if err := errors.Join(err, f.err()); err != nil {
+		return nil, err
+	}
+	o.AttemptTimeout = 2*o.RunTimeout + duration(transferTime)
+	v := &sandboxVerifier{header: o.header(), options: o}
+	v.doer, err = o.group(groups)
+	return v, err
+}
+
+// maxSandboxAnswer bounds the server's answer: a program prints more than is kept.
+const maxSandboxAnswer = 8 << 20
+
+// Run is the result of sandbox_fusion.
+type Run struct {
+	// Status is success, runtime_error, timeout, compile_error, compile_timeout, failed
+	// where the server does not say why, or no_code.
+	Status string `json:"status"`
+	// Stdout and Stderr are those of the program, or of a compiler that failed; their
+	// beginning where Truncated says so.
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// ReturnCode is null where nothing ran, or ran to no end.
+	ReturnCode *int `json:"return_code"`
+	Truncated  bool `json:"truncated,omitempty"`
+}
+
+// Verify runs the code of the response. A response without a code block is a result,
+// no_code; a server that could not run the code is Unavailable.
+func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {
+	code, ok := extractCode(s.Response, v.options.Language)
+	if !ok {
+		return (&Run{Status: "no_code"}).result()
+	}
+	if len(code) > v.options.MaxCodeBytes {
+		return nil, fmt.Errorf("%w: the code has %d bytes, over max_code_bytes of %d", rewards.BadInput, len(code), v.options.MaxCodeBytes)
+	}
+	seconds := time.Duration(v.options.RunTimeout).Seconds()
+	body, err := encode(map[string]any{
+		"compile_timeout": seconds, "run_timeout": seconds, "code": code, "stdin": "",
+		"memory_limit_MB": v.options.MemoryLimitMB, "language": v.options.Language,
+		"files": struct{}{}, "fetch_files": []string{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: the request: %w", rewards.Internal, err)
+	}
+	a, err := v.doer.Do(ctx, &outbound.Call{
+		Header: v.header, Body: body, MaxBytes: maxSandboxAnswer,
+		Check: func(a *outbound.Answer) error {
+			if !json.Valid(a.Body) {
+				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, quote(a.Body))
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names endpoint, status and cause, and carries its class
+	}
+	run, err := readRun(a.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%w; from %s", err, a.Endpoint)
+	}
+	return run.result()
+}
+
+// extractCode finds the code of a response: what follows the last fence with the
+// language's name, else what is between the first two fences, without a first line
+// that is a word of letters (verl's sandbox_fusion).
+func extractCode(response, language string) (code string, ok bool) {
+	const fence = "```"
+	if i := strings.LastIndex(response, fence+language); i >= 0 {
+		code, _, _ = strings.Cut(response[i+len(fence+language):], fence)
+		return code, true
+	}
+	_, after, ok := strings.Cut(response, fence)
+	if !ok {
+		return "", false
+	}
+	code, _, _ = strings.Cut(after, fence)
+	if first, rest, found := strings.Cut(code, "\n"); found && isWord(strings.TrimSpace(first)) {
+		code = rest
+	}
+	return code, true
+}
+
+func isWord(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) < 0
+}
+
+// phase is the server's report of compiling or running.
+type phase struct {
+	Status     string `json:"status"`
+	ReturnCode *int   `json:"return_code"`
+	Stdout     string `json:"stdout"`
+	Stderr     string `json:"stderr"`
+}
+
+// failed reports an error, or an end with another code than 0.
+func (p *phase) failed() bool {
+	return p != nil && (p.Status == "Error" || p.Status == "Finished" && (p.ReturnCode == nil || *p.ReturnCode != 0))
+}
+
+func (p *phase) late() bool { return p != nil && p.Status == "TimeLimitExceeded" }
+
+// readRun reads the server's answer.
+func readRun(body []byte) (*Run, error) {
+	var a struct {
+		Status  string `json:"status"`
+		Message string `json:"message"`
+		Compile *phase `json:"compile_result"`
+		Run     *phase `json:"run_result"`
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return nil, fmt.Errorf("%w: the answer is not SandboxFusion's: %w", rewards.Internal, err)
+	}
+	switch {
+	case a.Status == "Success" && a.Run != nil && a.Run.Status == "Finished":
+		return a.Run.as("success"), nil
+	case a.Status == "SandboxError", a.Status == "Success":
+		return nil, fmt.Errorf("%w: the server could not run the code: %s %s", rewards.Unavailable, a.Status, quote([]byte(a.Message)))
+	case a.Status != "Failed":
+		return nil, fmt.Errorf("%w: the answer has no status of Success, Failed or SandboxError: %s", rewards.Internal, quote(body))
+	case a.Compile.late():
+		return a.Compile.as("compile_timeout"), nil
+	case a.Compile.failed():
+		return a.Compile.as("compile_error"), nil
+	case a.Run.late():
+		return a.Run.as("timeout"), nil
+	case a.Run.failed():
+		return a.Run.as("runtime_error"), nil
+	case a.Run != nil:
+		return a.Run.as("failed"), nil
+	}
+	return &Run{Status: "failed", Stderr: a.Message}, nil
+}
+
+func (p *phase) as(status string) *Run {
+	return &Run{Status: status, Stdout: p.Stdout, Stderr: p.Stderr, ReturnCode: p.ReturnCode}
+}
+
+// maxOutput is the most bytes of each output that are kept.
+const maxOutput = 16 << 10
+
+// result is the run as JSON within MaxResult: control characters grow sixfold in it.
+func (r *Run) result() (json.RawMessage, error) {
+	for most := maxOutput; ; most /= 2 {
+		cut := *r
+		cut.Stdout, cut.Stderr = prefix(r.Stdout, most), prefix(r.Stderr, most)
+		cut.Truncated = len(cut.Stdout) < len(r.Stdout) || len(cut.Stderr) < len(r.Stderr)
+		out, err := encode(cut)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", rewards.Internal, err)
+		}
+		if len(out) <= MaxResult {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Verifier looks at a sample before it is scored.
+//
+// Verify returns what it found: one JSON value of at most MaxResult bytes, or an error
+// that wraps a rewards.Class. It must return soon after ctx ends, must not keep s, and
+// must be safe for concurrent use. The sample has no media.
+type Verifier interface {
+	Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error)
+}
+
+// MaxResult is the most bytes of one result: results travel with every call of a
+// scorer, an HTTP request or a frame to a Python host.
+const MaxResult = 64 << 10
+
+// Groups gives the endpoints behind addresses. Group must not connect. Verifiers
+// and scorers that name the same addresses and key should be given the same Doer, so
+// that its limits hold for all of them.
+type Groups interface {
+	Group(urls []string, o GroupOptions) (outbound.Doer, error)
+}
+
+// GroupOptions are what a verifier's options say of its endpoints; zero: the group's
+// own default.
+type GroupOptions struct {
+	// KeyFile holds the bearer token; empty: none is sent.
+	KeyFile string
+	// Concurrency is the most requests at a time, RPM the most in a minute.
+	Concurrency int
+	RPM         float64
+	// Timeout bounds one request, Attempts counts those of one call.
+	Timeout  time.Duration
+	Attempts int
+}
+
+// The kinds of verifiers.
+const (
+	kindHTTP    = "http"
+	kindSandbox = "sandbox_fusion"
+	kindCommand = "command"
+)
+
+// Spec describes a kind, for people.
+type Spec struct {
+	Name, Summary string
+	Options       []rewards.Option
+}
+
+// Specs describes every kind.
+func Specs() []Spec {
+	return []Spec{
+		{kindHTTP, "asks a service over HTTP; its answer, any JSON, is the result", httpDocumentation()},
+		{kindSandbox, "runs the response's code on a SandboxFusion server", sandboxDocumentation()},
+		{kindCommand, "runs a program of this machine in a limited process of its own (Linux)", commandDocumentation()},
+	}
+}
+
+// New makes a verifier of a kind from its options, a JSON object or nil. It names
+// every fault of the options and neither connects nor starts anything. Nil groups
+// serve a configuration that asks nobody over HTTP.
+func New(kind string, raw json.RawMessage, groups Groups) (Verifier, error) {
+	var v Verifier
+	var err error
+	switch kind {
+	case kindHTTP:
+		v, err = newHTTP(raw, groups)
+	case kindSandbox:
+		v, err = newSandbox(raw, groups)
+	case kindCommand:
+		v, err = newCommand(raw)
+	default:
+		return nil, fmt.Errorf("verifier kind %q is unknown, want one of %s", kind, strings.Join(kinds(), ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verifier %s: %w", kind, err)
+	}
+	return v, nil
+}
+
+func kinds() []string {
+	var out []string
+	for _, s := range Specs() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+var errNoGroups = errors.New("no HTTP goes out from here: the program was built without endpoint groups")
+
+// group asks for the endpoints.
+func (a *Addresses) group(groups Groups) (outbound.Doer, error) {
+	if groups == nil {
+		return nil, errNoGroups
+	}
+	doer, err := groups.Group(slices.Clone(a.all()), GroupOptions{
+		KeyFile: a.KeyFile, Concurrency: a.Concurrency, RPM: a.RPM,
+		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("addresses: %w", err)
+	}
+	return doer, nil
+}
+
+// ended is the failure of a wait that a context ended.
+func ended(ctx context.Context, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %w", rewards.ClassOf(ctx.Err()), fmt.Sprintf(format, args...), ctx.Err())
+}
