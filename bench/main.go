@@ -14,7 +14,7 @@ import (
 )
 
 // suites is every area, in the order it is measured.
-func suites() []Suite { return []Suite{transport(), jpegSize(), overHTTP(), inPython()} }
+func suites() []Suite { return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython()} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

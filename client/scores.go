@@ -132,21 +132,21 @@ func (o *ScoreOptions) columns(n int) (int, error) {
 		return 0, fmt.Errorf("%w: %d lengths, %d step masks and %d rows of tool use scores for %d results",
 			ErrScores, len(o.Lengths), len(o.StepMasks), len(o.ToolUseScores), n)
 	}
-	longest := 0
+	longest := o.Length
 	for i := range n {
-		length := 0
+		var length int
 		if o.Lengths != nil {
 			length = o.Lengths[i]
 		} else {
 			length = len(o.StepMasks[i])
 		}
-		if length < 1 || o.Length != 0 && length > o.Length {
-			return 0, fmt.Errorf("%w: row %d has %d tokens, want 1 to %d", ErrScores, i, length, o.Length)
+		switch {
+		case length < 1:
+			return 0, fmt.Errorf("%w: row %d has %d tokens and no place for a score", ErrScores, i, length)
+		case o.Length != 0 && length > o.Length:
+			return 0, fmt.Errorf("%w: row %d has %d tokens, and a row has room for %d", ErrScores, i, length, o.Length)
 		}
 		longest = max(longest, length)
-	}
-	if o.Length != 0 {
-		longest = o.Length
 	}
 	return longest, nil
 }

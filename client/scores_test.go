@@ -1,17 +1,22 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
 )
 
 // rlFactory is what RL-Factory says of some responses; the file names the source. The
@@ -99,6 +104,56 @@ func TestStepScoresStandWhereRLFactoryPutsThem(t *testing.T) {
 	}
 }
 
+// TestStepScoresComeWithTheScoreAndNeverWithoutOne sends a group whose second member
+// loses a term for good: without its weight the mean has none to divide by.
+func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
+	t.Parallel()
+	answer := func(f func(id string) (rewards.Score, error)) rewards.Scorer {
+		return rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) { return f(s.ID) })
+	}
+	m, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Timeout: 2 * time.Second, Terms: []rewards.Term{
+		{Key: "steps", Weight: 1, Scorer: answer(func(string) (rewards.Score, error) {
+			return rewards.Score{Value: 0.5, Steps: []float64{0.25, -1, 1e-9}}, nil
+		})},
+		{Key: "penalty", Weight: -2, Scorer: answer(func(string) (rewards.Score, error) { return rewards.Score{Value: 0}, nil })},
+		{Key: "flaky", Weight: 3, Scorer: answer(func(id string) (rewards.Score, error) {
+			if id == "alone" {
+				return rewards.Score{Value: 1}, nil
+			}
+			return rewards.Score{}, fmt.Errorf("%w: as told", rewards.Internal)
+		})},
+	}})
+	require.NoError(t, err)
+	n := newNode(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: map[string]*rewards.Manager{"": m}})
+	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
+	require.NoError(t, err)
+	get := func(id, uid string) *client.Future {
+		s := rig.Sample(id, 30)
+		if uid != "" {
+			s.UID, s.GroupSize = uid, 2
+		}
+		f, err := c.Submit(t.Context(), s, 0)
+		require.NoError(t, err)
+		return f
+	}
+	var results []*wire.Result
+	for _, f := range []*client.Future{get("alone", ""), get("a", "u"), get("b", "u")} {
+		res, err := f.Wait(t.Context())
+		require.NoError(t, err)
+		results = append(results, res)
+	}
+	assert.Equal(t, []float64{0.25, -1, 1e-9}, results[0].StepScores)
+	assert.InDelta(t, (0.5+3)/2, *results[0].RewardScore, 1e-12)
+	for _, res := range results[1:] {
+		assert.Equal(t, rewards.Failed, res.Outcome)
+		assert.Nil(t, res.StepScores)
+	}
+	got, err := client.RMScores(results[:1], client.ScoreOptions{StepMasks: [][]bool{{true, true, false, true}}})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0.25, -1, 0, 1e-9}, got.Values)
+	require.NoError(t, c.Close())
+}
+
 func TestSeveralStopTokensCountAsOne(t *testing.T) {
 	t.Parallel()
 	mask, err := client.StepMask([]int32{1, 9, 2, 8, 3, 9}, []int32{8, 9}, client.Process)
@@ -151,8 +206,8 @@ func TestScoresThatDoNotFitTheirPlacesAreRefusedByName(t *testing.T) {
 		`give Lengths or StepMasks`:                                               {StepMasks: mask, Lengths: []int{1}},
 		`ToolUseScores need StepMasks`:                                            {ToolUseScores: [][]float64{{1}}, Lengths: []int{1}},
 		`0 lengths, 2 step masks and 0 rows of tool use scores for 1 results`:     {StepMasks: [][]bool{{true}, {true}}},
-		`row 0 has 4 tokens, want 1 to 3`:                                         {StepMasks: mask, Length: 3},
-		`row 0 has 0 tokens`:                                                      {Lengths: []int{0}},
+		`row 0 has 4 tokens, and a row has room for 3`:                            {StepMasks: mask, Length: 3},
+		`row 0 has 0 tokens and no place`:                                         {Lengths: []int{0}},
 		`Length and ToolUseScores need`:                                           {Length: 3},
 		`OnFailed "zero", want substitute, nan, raise or value:<x>`:               {OnFailed: "zero"},
 		`OnFailed: policy "value:x": what follows value: must be a finite number`: {OnFailed: "value:x"},

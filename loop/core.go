@@ -148,7 +148,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	if s.HasGroup() {
 		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
 		if fresh {
-			g.deadline = e.deadline
+			g.step, g.deadline = e.step, e.deadline
 			c.alarms.set(&g.alarm, e.deadline)
 		}
 		g.join(key.id)
@@ -441,9 +441,11 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 		return
 	}
 	c.alarms.clear(&g.alarm)
+	spreads := g.spreads()
 	for _, e := range g.close() {
 		c.finalise(now, e, fx)
 	}
+	g.step.stats.noteGroup(&g.stats, spreads)
 }
 
 // withdraw takes the entry out of wherever it is, and lets its frame go.
@@ -521,6 +523,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	e.step.inflight--
 	e.step.counts[res.Outcome]++
 	e.step.finished = now
+	e.run.noteResult(e.step, res)
 	queue := now.Sub(e.arrived)
 	if !e.claimed.IsZero() {
 		queue = e.claimed.Sub(e.arrived)

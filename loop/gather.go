@@ -94,7 +94,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 		}
 	}
 	unit.key.id = unitMark + string(g.key.step.split) + fmt.Sprintf("\x00%d\x00", g.key.step.step) + g.key.uid
-	g.unit = unit
+	g.unit, g.lastMeanStd = unit, unit.run.lastMeanStd(g.key.step)
 	c.units++
 	c.entries[unit.key] = unit
 	c.alarms.set(&unit.alarm, unit.deadline)
@@ -105,7 +105,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 
 // members are the payloads of a group that is claimed. Every frame has a reference more.
 func (g *group) payload() *wire.Group {
-	p := &wire.Group{UID: g.key.uid, Size: g.size}
+	p := &wire.Group{UID: g.key.uid, Size: g.size, LastMeanStd: g.lastMeanStd}
 	for _, e := range g.waiting {
 		e.frame.Retain()
 		p.Members = append(p.Members, wire.GroupMember{Frame: e.frame, Partial: e.partial.Partial})

@@ -21,6 +21,7 @@ type groupKey struct {
 // until then. Guarded by the manager's mutex.
 type group struct {
 	key    groupKey
+	step   *step
 	size   int
 	opened time.Time
 	// deadline is that of the first member.
@@ -40,6 +41,8 @@ type group struct {
 	profile string
 	begun   bool
 	unit    *entry // in the queue or with a worker
+	// lastMeanStd is run.lastMeanStd when it began: every attempt sees the same.
+	lastMeanStd *float64
 }
 
 // member is one sample of a group, by id.

@@ -55,6 +55,10 @@ type StepState struct {
 	// there to the latest result: what a trainer would wait after its rollout.
 	ArrivalMS float64 `json:"arrival_ms"`
 	ExposedMS float64 `json:"exposed_ms"`
+	// Stats describe the values, column by column, the reward itself first; MoreColumns
+	// says that there are columns beyond the 16 that are kept.
+	Stats       []ColumnStats `json:"stats,omitempty"`
+	MoreColumns bool          `json:"more_columns,omitempty"`
 }
 
 // GroupState is one prompt group, open or closed.
@@ -107,6 +111,19 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 
 // Runs returns every run, by name, with its latest steps and groups, the newest first.
 func (m *Manager) Runs(groups int) []RunState {
+	runs := m.runs(groups)
+	for _, r := range runs {
+		for _, st := range r.Steps {
+			for i := range st.Stats {
+				st.Stats[i].finish()
+			}
+		}
+	}
+	return runs
+}
+
+// runs is Runs but for the quantiles, which nobody need wait for.
+func (m *Manager) runs(groups int) []RunState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := slices.Sorted(maps.Keys(m.core.runs))
@@ -123,7 +140,9 @@ func (m *Manager) Runs(groups int) []RunState {
 			}
 		}
 		for _, s := range slices.Backward(r.stepLog) {
-			st.Steps = append(st.Steps, s.state())
+			state := s.state()
+			state.Stats, state.MoreColumns = r.rewardStats(s), s.stats.more
+			st.Steps = append(st.Steps, state)
 		}
 		for _, g := range slices.Backward(r.groupLog) {
 			if len(st.Groups) == groups {

@@ -26,6 +26,7 @@ type step struct {
 	inflight int
 	examined int // samples that people look at
 	counts   map[rewards.Outcome]int
+	stats    stepStats
 }
 
 // whole reports whether all that is to come of the step has arrived.

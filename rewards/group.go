@@ -42,6 +42,11 @@ type Group struct {
 	// Size is the number of members that the trainer named, Missing how many of them
 	// are not here: they never came, failed, or were taken back.
 	Size, Missing int
+	// LastMeanStd is the mean standard deviation (population) of the rewards within the
+	// groups of the latest earlier step of the run and split that had ended when this
+	// group was whole: the spread that the members of a group have had between them. Nil
+	// before there is one.
+	LastMeanStd *float64
 	// Members are in the order of their Index, then of their ID. There is at least one.
 	Members []Member
 }
@@ -88,13 +93,14 @@ func (m *Manager) Grouped() bool {
 
 // RunGroup finishes the members of a group: the terms that look at whole groups run at
 // the same time, each within its timeout, and then every member's terms become its
-// result, as Run has them for a sample alone. Size is the group_size of the samples.
-// If ctx ends first the outcomes are cancelled.
-func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int) *GroupRun {
+// result, as Run has them for a sample alone. Size is the group_size of the samples,
+// lastMeanStd what Group has of it. If ctx ends first the outcomes are cancelled.
+func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64) *GroupRun {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order := inOrder(members)
 	group := m.groupOf(members, order, size)
+	group.LastMeanStd = lastMeanStd
 	run := &GroupRun{done: make(chan struct{}), Results: make([]Result, len(members))}
 	terms := m.groupTerms(members)
 	answers := make(chan groupAnswer, len(terms))

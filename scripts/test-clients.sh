@@ -14,7 +14,7 @@ trainers=$home/trainers
 # folder, package and version of the trainers whose clients are on PyPI.
 packages=("openrlhf openrlhf 0.11.2" "openrlhf-0.8 openrlhf 0.8.11" "unirl unirl 0.2.0")
 # What verl-omni's judges import beside what verl brings, from the same list.
-judges='^(openai|httpx2|httpcore2|truststore|jiter|sniffio|levenshtein|rapidfuzz)=='
+judges='^(openai|httpx2|httpcore2|truststore|jiter|sniffio|rapidfuzz)=='
 # The clients that need torch, ray or verl.
 torch=(
 	clients.test_verl_omni_http.HTTPOfVerlOmni clients.test_verl_omni_http.LatentOfVerlOmni clients.test_verl_omni_judges

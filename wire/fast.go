@@ -352,9 +352,9 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 		case "expect":
 			err = number(func(n int64) { t.Expect = time.Duration(n) })
 		case "group":
-			var raw any
+			var raw []byte
 			raw, err = s.value()
-			t.Group, _ = raw.(bool)
+			t.Group = string(raw) == "true"
 		default:
 			_, err = s.value()
 		}

@@ -48,8 +48,10 @@ type Group struct {
 	UID string
 	// Size is the members' group_size; those that are not among Members never came,
 	// or have ended.
-	Size    int
-	Members []GroupMember
+	Size int
+	// LastMeanStd is that of rewards.Group.
+	LastMeanStd *float64
+	Members     []GroupMember
 }
 
 // GroupMember is one of them: its frame, with a reference that is the worker's to

@@ -158,7 +158,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 	for i, m := range g.Members {
 		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame), Terms: m.Partial}
 	}
-	run := manager.RunGroup(ctx, members, g.Size)
+	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd)
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])

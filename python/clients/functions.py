@@ -38,7 +38,8 @@ def brightness(solution_image):
 
 def geneval(solution_image, extra_info):
     """strict_reward is 1 for what is counted; only_strict must have arrived."""
-    return {"score": _grey(solution_image), "strict_reward": float(extra_info["tag"] == "counting"), "only_strict": extra_info["only_strict"]}
+    strict = float(extra_info["tag"] == "counting")
+    return {"score": _grey(solution_image), "strict_reward": strict, "only_strict": extra_info["only_strict"]}
 
 
 def edit(media):

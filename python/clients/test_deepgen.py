@@ -137,8 +137,15 @@ class OfDeepgenTrainer(Cases, unittest.TestCase):
         for score, level in zip(got, site.levels(20), strict=True):
             self.assertAlmostEqual(score, level, delta=0.01)
 
+    def test_geneval_in_parts_is_refused_because_each_part_has_all_metadata(self) -> None:
+        client = self.theirs.RewardEvaluatorClient({"geneval": site.shared().url("/scorers/geneval/")}, {"geneval": 2})
+        with self.assertRaisesRegex(RuntimeError, "400"):
+            metas = [{"tag": "counting"}, {"tag": "colors"}]
+            client.evaluate("geneval", greys([0.25, 0.75]), ["a", "b"], {"meta_datas": metas, "only_strict": False})
+
     def test_a_failed_scorer_stands_beside_the_others(self) -> None:
-        client = self.theirs.RewardEvaluatorClient({"ok": site.shared().url("/scorers/say/"), "none": site.shared().url("/scorers/beauty/")})
+        urls = {"ok": site.shared().url("/scorers/say/"), "none": site.shared().url("/scorers/beauty/")}
+        client = self.theirs.RewardEvaluatorClient(urls)
         with contextlib.redirect_stdout(None):  # it prints the error
             got = client.evaluate_multiple({"ok": 1.0, "none": 1.0}, greys([0.5]), ["0.5"], {})
         self.assertEqual(got["ok"]["scores"], [0.5])

@@ -33,7 +33,8 @@ class Client:
     def __init__(self, url: str) -> None:
         self.url, self.protocol = url, pickle.DEFAULT_PROTOCOL
         self.session = requests.Session()
-        self.session.mount("http://", HTTPAdapter(max_retries=Retry(total=1000, backoff_factor=1, status_forcelist=[500], allowed_methods=None)))
+        tries = Retry(total=1000, backoff_factor=1, status_forcelist=[500], allowed_methods=None)
+        self.session.mount("http://", HTTPAdapter(max_retries=tries))
         self.last: requests.Response | None = None
 
     def ask(self, what: dict[str, Any]) -> Any:
@@ -169,8 +170,9 @@ class FromTheProtocol(Cases, unittest.TestCase):
 
     def test_numbers_of_numpy_in_metadata_are_read(self) -> None:
         client = Client(site.shared().url("/scorers/geneval"))
-        meta = {"tag": np.str_("counting"), "include": [{"class": "cat", "count": np.int64(2), "box": np.zeros(4, np.float32)}], "exclude": ()}
-        got = client.ask({"images": [site.encoded(site.grey(0.5))], "meta_datas": np.array([meta]), "only_strict": np.bool_(True)})
+        found = {"class": "cat", "count": np.int64(2), "box": np.zeros(4, np.float32)}
+        metas_ = np.array([{"tag": np.str_("counting"), "include": [found], "exclude": ()}])
+        got = client.ask({"images": [site.encoded(site.grey(0.5))], "meta_datas": metas_, "only_strict": np.bool_(True)})
         self.assertEqual(got.get("strict_rewards"), [1.0], got)
 
     def test_nothing_but_an_overload_ever_asks_for_another_try(self) -> None:
@@ -203,7 +205,8 @@ class FromTheProtocol(Cases, unittest.TestCase):
             self.assertEqual(sum(answered.values()), 1, name)
 
     def test_the_error_names_the_samples_without_a_score(self) -> None:
-        got = Client(site.shared().url("/scorers/say")).ask({"images": [site.encoded(p) for p in pictures(4)], "prompts": ["1", "broken", "1", "nan"]})
+        asked = {"images": [site.encoded(p) for p in pictures(4)], "prompts": ["1", "broken", "1", "nan"]}
+        got = Client(site.shared().url("/scorers/say")).ask(asked)
         self.assertEqual(got["failed"], [1, 3])
         self.assertIn("2 of 4 samples have no score", got["error"])
 
@@ -219,8 +222,8 @@ class OfFlowGRPO(Cases, unittest.TestCase):
     def scorers(self, path: str, name: str) -> Any:
         import torch
 
-        made = {"deqa": self.theirs.deqa_score_remote, "geneval": self.theirs.geneval_score, "unified": self.theirs.unifiedreward_score_remote}
-        score = made[name]("cpu")
+        made = {"deqa": "deqa_score_remote", "geneval": "geneval_score", "unified": "unifiedreward_score_remote"}
+        score = getattr(self.theirs, made[name])("cpu")
 
         def call(images: np.ndarray, *more: Any) -> Any:
             batch = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255

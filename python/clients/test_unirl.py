@@ -77,6 +77,12 @@ class FromTheProtocol(unittest.TestCase):
         got = Client(site.shared().url(), ["edit"]).score([[("brighter", source), ("brighter", edited)]])
         self.assertAlmostEqual(got["results"][0]["edit"]["score"], 0.5, delta=0.01)
 
+    def test_a_video_is_a_list_of_its_frames(self) -> None:
+        frames = [base64.b64encode(site.encoded(site.grey(v))).decode() for v in (0.25, 0.75)]
+        one = {"history": [{"text": "a cat", "video_b64": frames}], "required_rewards": ["brightness"]}
+        got = Client(site.shared().url(), []).post({"requests": [one]})
+        self.assertAlmostEqual(got["results"][0]["brightness"]["score"], 0.5, delta=0.01)
+
     def test_metadata_is_extra_info(self) -> None:
         got = Client(site.shared().url(), ["geneval"]).score(self.turns("a cat"), [{"tag": "counting", "only_strict": True}])
         self.assertEqual(got["results"][0]["geneval"]["strict_reward"], 1)
@@ -131,10 +137,12 @@ class OfUniRL(unittest.TestCase):
     def images(self, levels: list[float]) -> Any:
         import torch
 
-        return self.primitives.Images.from_dense(torch.from_numpy(np.stack([site.grey(v) for v in levels])).permute(0, 3, 1, 2) / 255)
+        pixels = torch.from_numpy(np.stack([site.grey(v) for v in levels]))
+        return self.primitives.Images.from_dense(pixels.permute(0, 3, 1, 2) / 255)
 
     def test_a_batch_is_scored_in_order_with_weights_and_identities(self) -> None:
-        backend = self.backend("say", "brightness", reward_weights={"say": 3.0, "brightness": 1.0}, require_identity_echo=True, request_batch_size=2)
+        weights = {"say": 3.0, "brightness": 1.0}
+        backend = self.backend("say", "brightness", reward_weights=weights, require_identity_echo=True, request_batch_size=2)
         self.assertTrue(backend.is_available())
         got = backend.compute_rewards(self.request(["0.25", "1", "0"], [0.5, 0.5, 0.5]))
         self.assertEqual(got.successes, [True] * 3)

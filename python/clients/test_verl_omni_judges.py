@@ -2,11 +2,13 @@
 
 They run in a Python host of the server, ask a stub of an engine through the reward router, and must score what
 builtin://genrm_ocr and builtin://unified_reward score on the same answers. Needs a checkout of verl-omni
-(REWARDLOOP_VERL_OMNI) and a Python with what the files import: torch, transformers, verl, openai and Levenshtein.
+(REWARDLOOP_VERL_OMNI) and a Python with what the files import: torch, transformers, verl, openai, and Levenshtein or
+rapidfuzz, by the same author, on which Levenshtein rests: it is under the GPL, and so never downloaded here.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import unittest
@@ -82,7 +84,7 @@ class _WithTheirs:
 
     @classmethod
     def setUpClass(cls) -> None:
-        trainers.need("torch", "transformers", "verl", "openai", "Levenshtein", "aiohttp", "PIL")
+        trainers.need("torch", "transformers", "verl", "openai", "aiohttp", "PIL")
         checkout = trainers.verl_omni()
         cls.engine = Engine(answer)
         cls.addClassCleanup(cls.engine.close)
@@ -90,6 +92,9 @@ class _WithTheirs:
         empty = site.folder() / "theirs" / "verl_omni"
         empty.mkdir(parents=True, exist_ok=True)
         (empty / "__init__.py").write_text(f"__path__ = [{str(checkout / 'verl_omni')!r}]\n")
+        if importlib.util.find_spec("Levenshtein") is None:
+            trainers.need("rapidfuzz")
+            (empty.parent / "Levenshtein.py").write_text("from rapidfuzz.distance.Levenshtein import distance\n")
         before = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = f"{empty.parent}:{before}"
         cls.addClassCleanup(os.environ.__setitem__, "PYTHONPATH", before)
@@ -143,7 +148,8 @@ class _WithTheirs:
                 before = len(self.engine.requests)
                 # A caption that was not asked about before: the builtin would remember the answer.
                 text = f"never asked before{self.token}"
-                self.values(self.score(reward, [rewardloop.image(_gradient(), layout="HWC")], ground_truth=text, extra_info={"prompt": text}))
+                medias = [rewardloop.image(_gradient(), layout="HWC")]
+                self.values(self.score(reward, medias, ground_truth=text, extra_info={"prompt": text}))
                 asked.append(self.engine.requests[before:])
             self.assertEqual([len(a) for a in asked], [1, 1])
             self.assertEqual(_comparable(asked[0][0]), _comparable(asked[1][0]))

@@ -40,14 +40,16 @@ def package(name: str) -> Path:
 def checkout(name: str) -> Path:
     """The folder of a checkout."""
     if not (CHECKOUTS / name).is_dir():
-        raise unittest.SkipTest(f"SKIPPED: {name} itself, which is on no package index: name a folder that holds a checkout of it in REWARDLOOP_CHECKOUTS")
+        where = "name a folder that holds a checkout of it in REWARDLOOP_CHECKOUTS"
+        raise unittest.SkipTest(f"SKIPPED: {name} itself, which is on no package index: {where}")
     return CHECKOUTS / name
 
 
 def verl_omni() -> Path:
     """The checkout of verl-omni."""
     if not (VERL_OMNI / "verl_omni").is_dir():
-        raise unittest.SkipTest("SKIPPED: verl-omni itself, which is on no package index: name a checkout of it in REWARDLOOP_VERL_OMNI")
+        where = "name a checkout of it in REWARDLOOP_VERL_OMNI"
+        raise unittest.SkipTest(f"SKIPPED: verl-omni itself, which is on no package index: {where}")
     return VERL_OMNI
 
 

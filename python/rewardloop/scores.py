@@ -154,7 +154,7 @@ def _steps(
         own = None if step_scores is None else step_scores[i]
         if own is None:
             own = r.step_scores or (() if r.reward_score is None else (r.reward_score,))
-        before = [] if tool_use_scores is None else _array(tool_use_scores[i]).astype(np.float64).reshape(-1)
+        before = np.empty(0) if tool_use_scores is None else _array(tool_use_scores[i]).astype(np.float64).reshape(-1)
         rows.append([*(float(v) for v in before if not math.isnan(v)), *own])
     return rows
 

@@ -126,6 +126,26 @@ class WithVerl(unittest.TestCase):
         self.assert_same(streamed_alone, streamed)
         np.testing.assert_array_equal(alone.batch["rm_scores"].numpy(), streamed.batch["rm_scores"].numpy())
 
+    def test_step_scores_stand_among_the_tokens_that_verl_trains_on(self) -> None:
+        function = Path(self.folder.name) / "steps.py"
+        function.write_text("def compute_score(extra_info, ground_truth):\n    return [float(extra_info['index']), 0.5]\n")
+        url = self.serve(f"reward.custom_reward_function.path={function}")
+        rows = self.stub.answers(8, [4, 4])
+        for i in range(8):  # a turn, its tool's answer and half a turn, each of the first two with token 2 behind it
+            rows.non_tensor_batch["canned"][i] = [3, *[4] * (i % 3), 2, 5, 2, 3, 3]
+        made = self.by_agents(self.config(url=url, stop_ids=[2]), rows)
+        expected = np.zeros((8, self.stub.RESPONSE), np.float32)
+        for i in range(8):
+            expected[i, 1 + i % 3], expected[i, 5 + i % 3] = i, 0.5
+        np.testing.assert_array_equal(made.batch["rm_scores"].numpy(), expected)
+        with self.assertRaisesRegex(Exception, "row 0 has 2 scores for the 1 places"):
+            self.by_agents(self.config(url=url, stop_ids=[77]), rows)
+        with self.assertRaisesRegex(Exception, "RewardloopRewardManager gives one score for each row"):
+            self.by_manager(self.use_manager(self.config(url=url, stop_ids=[2])), rows)
+        rows.meta_info["validate"] = True
+        sums = self.by_agents(self.config(url=url, stop_ids=[2]), rows).batch["rm_scores"]
+        self.assertEqual([[5 + i % 3, i + 0.5] for i in range(8)], [[int(r.argmax()), float(r.sum())] for r in sums])
+
     def test_validation_that_repeats_rows_to_fill_the_batch(self) -> None:
         from verl.protocol import pad_dataproto_to_divisor, unpad_dataproto
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
@@ -63,12 +64,17 @@ func (s *showing) participants(ctx context.Context, g *rewards.Group) ([]*partic
 	return found, faults, err
 }
 
-// participant makes one of a member, or says why it cannot be shown.
-func (s *showing) participant(ctx context.Context, g *rewards.Group, i int) (*participant, error) {
+// participant makes one of a member, or says why it cannot be shown. A picture that
+// makes a decoder panic is that member's alone.
+func (s *showing) participant(ctx context.Context, g *rewards.Group, i int) (p *participant, err error) {
 	m := g.Members[i].Sample
+	defer func() {
+		if cause := recover(); cause != nil {
+			p, err = nil, fmt.Errorf("%w: showing sample %q: %v\n%s", rewards.Panicked, m.ID, cause, debug.Stack())
+		}
+	}()
 	// The zero byte keeps a sample of that id apart from the reference.
-	p := &participant{member: i, id: m.ID, key: keyOf(g.UID, "\x00"+m.ID)}
-	var err error
+	p = &participant{member: i, id: m.ID, key: keyOf(g.UID, "\x00"+m.ID)}
 	if media, _ := m.Visual(); s.Show == showMedia || (s.Show == showAuto && media != nil) {
 		p.pictures, err = s.pictures(ctx, m)
 	} else {

@@ -159,7 +159,9 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 	defer cancel()
 	done := make(chan ending, 1)
 	go func() { // ends with the process; Verify waits for it, unless the kernel does not let the process go
+		began := time.Now()
 		e := c.inOwnFolder(ctx, input)
+		e.took = time.Since(began)
 		<-c.slots
 		done <- e
 	}()
@@ -218,6 +220,7 @@ type ending struct {
 	code   int
 	stdout []byte
 	stderr string
+	took   time.Duration
 }
 
 // judge makes a result or a failure of an ending.
@@ -231,7 +234,7 @@ func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage,
 	}
 	switch {
 	case errors.Is(e.failed, errLate):
-		return nil, fmt.Errorf("%w%s", ended(ctx, "%s was killed", c.program), told)
+		return nil, fmt.Errorf("%w%s", ended(ctx, "%s was killed after %v", c.program, e.took.Round(time.Millisecond)), told)
 	case e.failed != nil:
 		return nil, fmt.Errorf("%w%s", e.failed, told)
 	case e.signal == signalCPU:

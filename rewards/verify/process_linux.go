@@ -66,7 +66,7 @@ func (p *process) run(ctx context.Context) ending {
 		}
 	}()
 
-	failed := p.limit(pid)
+	var failed error
 	if failed != nil {
 		gate.input.Reset(nil) // whoever still reads gets the end
 	}
@@ -89,11 +89,13 @@ func (p *process) run(ctx context.Context) ending {
 	case errors.Is(err, exec.ErrWaitDelay):
 		e.failed = fmt.Errorf("%w: %s left a process behind that hides and keeps its output open", rewards.Internal, p.program)
 	}
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
-		e.code = status.ExitStatus()
-		if status.Signaled() {
-			e.signal = unix.SignalName(status.Signal())
-		}
+	if cmd.ProcessState == nil { // somebody else in this program reaps, or SIGCHLD is ignored
+		e.failed = errors.Join(e.failed, fmt.Errorf("%w: how %s ended is not known: %w", rewards.Internal, p.program, err))
+		return e
+	}
+	e.code = cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.signal = unix.SignalName(status.Signal())
 	}
 	return e
 }

@@ -14,7 +14,7 @@ const marker = "REWARDLOOP_VERIFY"
 
 // sweep kills every process that carries the mark, until there is none, and says if
 // some cannot be killed. It reads the environment of every process of the machine,
-// about 15 µs each.
+// about 5 µs each (0.5 ms among 108).
 func sweep(mark string) error {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(killWait); ; {

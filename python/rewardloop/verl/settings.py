@@ -69,7 +69,8 @@ class Settings:
         """Refuses stop_ids where verl itself writes one number for each row."""
         if self.stop_ids:
             raise InputError(
-                f"{who} gives one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent", field=f"{SECTION}.stop_ids"
+                f"{who} gives one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent",
+                field=f"{SECTION}.stop_ids",
             )
 
     def connection(self) -> dict[str, Any]:

@@ -1,0 +1,25 @@
+package compare
+
+// What the tests of single steps reach for.
+
+// ReadOutcome and ReadOrder read answers.
+var (
+	ReadOutcome = readOutcome
+	ReadOrder   = readOrder
+)
+
+// Plan returns who of n members (and a reference, as number n) meets whom.
+func Plan(ids []string, perMember int, reference bool) [][2]int {
+	var people []*participant
+	for i, id := range ids {
+		people = append(people, &participant{member: i, id: id, key: keyOf("g", "\x00"+id)})
+	}
+	if reference {
+		people = append(people, &participant{member: asReference, id: referenceID})
+	}
+	var pairs [][2]int
+	for _, c := range plan(people, perMember) {
+		pairs = append(pairs, [2]int{c.a, c.b})
+	}
+	return pairs
+}
