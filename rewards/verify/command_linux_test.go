@@ -197,6 +197,7 @@ func TestWhatACommandLeavesBehindDoesNotOutliveTheAnswer(t *testing.T) {
 	for name, script := range map[string]string{
 		"holding the output":  `sleep 600 & echo $! >> "$1"; echo 1`,
 		"with closed output":  `sleep 600 >/dev/null 2>&1 </dev/null & echo $! >> "$1"; echo 1`,
+		"no environment":      `env -i sleep 600 >/dev/null 2>&1 & echo $! >> "$1"; echo 1`,
 		"in its own session":  `setsid sleep 600 & echo $! >> "$1"; echo 1`,
 		"a daemon, twice":     `(setsid sh -c 'setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $! >> "$0"' "$1"); echo 1`,
 		"a hundred":           `i=0; while [ $i -lt 100 ]; do setsid sleep 600 >/dev/null 2>&1 & echo $! >> "$1"; i=$((i+1)); done; echo 1`,
@@ -338,6 +339,8 @@ with open(sys.argv[1], "w") as notes:
             os.setsid()
             time.sleep(600)
         notes.write(f"{pid}\n")
+    else:
+        n = 3000
 print(n)
 `, notes}}.raw(t)
 	v, err := verify.New("command", raw, nil)

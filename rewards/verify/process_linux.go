@@ -66,7 +66,7 @@ func (p *process) run(ctx context.Context) ending {
 		}
 	}()
 
-	var failed error
+	failed := p.limit(pid)
 	if failed != nil {
 		gate.input.Reset(nil) // whoever still reads gets the end
 	}
