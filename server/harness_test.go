@@ -340,7 +340,7 @@ func (r reply) refused(t *testing.T, status int) (message string, failed []int64
 	require.True(t, ok)
 	message, ok = v.(string)
 	require.True(t, ok)
-	require.Equal(t, status == http.StatusServiceUnavailable, r.Header.Get("Retry-After") != "", "Retry-After with %d", status)
+	require.True(t, status == http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "", "Retry-After with %d", status)
 	if v, ok := d.Get("failed"); ok {
 		items, _ := pickle.Items(v)
 		for _, it := range items {

@@ -38,10 +38,19 @@ func (r reply) results(t *testing.T) []*wire.Result {
 func (r reply) jsonError(t *testing.T, status int) (code, message string) {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, "%s", r.body)
-	require.Equal(t, status == http.StatusServiceUnavailable, r.Header.Get("Retry-After") != "")
-	var out struct{ Error, Code string }
+	require.True(t, status == http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "")
+	var out struct {
+		Error json.RawMessage
+		Code  string
+	}
 	require.NoError(t, json.Unmarshal(r.body, &out))
-	return out.Code, out.Error
+	if json.Unmarshal(out.Error, &message) == nil {
+		return out.Code, message
+	}
+	var inner struct{ Message, Type, Code string } // as OpenAI's clients read it
+	require.NoError(t, json.Unmarshal(out.Error, &inner))
+	require.Equal(t, inner.Type, inner.Code)
+	return inner.Code, inner.Message
 }
 
 func b64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

@@ -57,7 +57,7 @@ func (s *Server) routerAlone(key *token) http.Handler {
 			s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), trusted{}, true)))
 			return
 		}
-		a := f.json()
+		a := f.openAI()
 		w.Header().Set("Content-Type", a.contentType)
 		w.WriteHeader(a.status)
 		_, _ = w.Write(a.body) // a client that is gone needs none

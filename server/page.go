@@ -27,6 +27,7 @@ var pageHTML string
 //nolint:gochecknoglobals // a table, parsed once
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms": showMS, "bytes": showBytes, "score": showScore, "name": showName, "share": showShare,
+	"reward": rewardOf, "drift": showDrift, "leapt": leapt,
 }).Parse(pageHTML))
 
 // How much the page shows; the rest is in the state endpoints.
@@ -49,7 +50,7 @@ type pageData struct {
 
 	Pending []loop.PendingSample
 	Workers []wire.WorkerInfo
-	Runs    []loop.RunState
+	Runs    []pageRun
 	Rewards []Profile
 }
 
@@ -96,7 +97,7 @@ func (s *Server) pageData(c *gin.Context) pageData {
 	d := pageData{
 		Version: s.version, Now: now.Format("2006-01-02 15:04:05 MST"), Uptime: now.Sub(s.begun).Round(time.Second).String(), Refresh: refresh,
 		InFlight: s.loop.InFlight(), Requests: s.admission.count(), Streams: s.streams.count(),
-		Workers: s.presence.Workers(), Runs: s.loop.Runs(pageGroups), Rewards: s.profiles,
+		Workers: s.presence.Workers(), Rewards: s.profiles,
 	}
 	for _, err := range s.notReady(ctx) {
 		d.Reasons = append(d.Reasons, err.Error())
@@ -108,8 +109,10 @@ func (s *Server) pageData(c *gin.Context) pageData {
 		d.Slots += w.Slots
 		d.Busy += w.Busy
 	}
-	for i := range d.Runs {
-		d.Runs[i].Steps = d.Runs[i].Steps[:min(len(d.Runs[i].Steps), pageSteps)]
+	for _, r := range s.loop.Runs(pageGroups) {
+		run := pageRun{r, trends(r.Steps)}
+		run.Steps = r.Steps[:min(len(r.Steps), pageSteps)]
+		d.Runs = append(d.Runs, run)
 	}
 	return d
 }

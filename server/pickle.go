@@ -85,11 +85,12 @@ func allScores(results []*wire.Result) ([]float64, *fault) {
 		}
 		class, text := failureOf(r)
 		if f == nil {
-			f = &fault{class: class, status: statusOf(class)}
+			f = &fault{class: class, status: statusOf(class), pause: true}
 		} else if weight(class) > weight(f.class) {
 			f.class, f.status = class, statusOf(class)
 		}
 		f.failed = append(f.failed, i)
+		f.pause = f.pause && pauses(class)
 		if len(texts) < named {
 			texts = append(texts, fmt.Sprintf("sample %d: %s", i, text))
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -19,6 +20,9 @@ import (
 func routerPaths() []string {
 	return []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/classify"}
 }
+
+// routed reports whether a path is the router's, whose clients read OpenAI's errors.
+func routed(path string) bool { return slices.Contains(routerPaths(), path) || path == "/v1/models" }
 
 // forward is the reward router: it hands a request on to one of the engines that
 // Options.Router knows, and the engine's answer back. Which one, how often, and for
@@ -85,7 +89,7 @@ func (s *Server) route(c *gin.Context, call *outbound.Call) {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			f.status = http.StatusServiceUnavailable // the time that this server gave it, or the server, has ended
 		}
-		s.write(c, f.json())
+		s.write(c, f.openAI())
 		return
 	}
 	h := c.Writer.Header()

@@ -127,6 +127,8 @@ type Server struct {
 	// server drains: the scorers of samples in flight may be who asks.
 	routed gate
 	conns  atomic.Int64
+	// warnings keeps the log readable while everything fails.
+	warnings sparse
 
 	mu       sync.Mutex
 	listener net.Listener  // guarded by mu
@@ -160,7 +162,7 @@ func New(o Options) (*Server, error) {
 		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, router: o.Router, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		streams: gate{max: cfg.MaxStreams},
+		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
 		pickleLimits: pickle.Limits{
 			MaxBytes: int(cfg.PickleBytes), MaxExpandedBytes: int(4 * cfg.PickleBytes), // four samples may share a picture
 		},

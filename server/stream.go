@@ -21,7 +21,7 @@ func (s *Server) serveStream(c *gin.Context) {
 		if ok {
 			leave()
 		}
-		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway takes no more streams now"})
+		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway takes no more streams now", pause: true})
 		return
 	}
 	defer leave()

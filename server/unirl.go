@@ -381,7 +381,9 @@ func (s *Server) roster(c *gin.Context) {
 	case !ready:
 		status, word = http.StatusServiceUnavailable, "no worker is ready"
 	}
-	s.write(c, jsonAnswer(status, status != http.StatusOK, pairs{{"status", word}, {"rewards", states}}))
+	a := jsonAnswer(status, status != http.StatusOK, pairs{{"status", word}, {"rewards", states}})
+	a.pause = true
+	s.write(c, a)
 }
 
 // rewardNames answers GET /rewards.

@@ -2,6 +2,7 @@ package compare_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -204,6 +205,7 @@ func scores(t *testing.T, s rewards.GroupScorer, g *rewards.Group) []float64 {
 // the one before.
 type shade struct {
 	grey, frames int
+	side         int // 0: 8
 	err          error
 	panics       bool
 }
@@ -215,11 +217,18 @@ func (s shade) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error) 
 	if s.err != nil {
 		return nil, s.err
 	}
-	rgb := make([]byte, s.frames*8*8*3)
+	side := cmp.Or(s.side, 8)
+	frame := side * side * 3
+	rgb := make([]byte, s.frames*frame)
 	for i := range rgb {
-		rgb[i] = byte(s.grey + i/(8*8*3))
+		rgb[i] = byte(s.grey + i/frame)
 	}
-	return &rewards.Pixels{Width: 8, Height: 8, Count: s.frames, RGB: rgb}, nil
+	if side > 8 { // something for a JPEG to describe
+		for i := range rgb {
+			rgb[i] ^= byte(mix(uint64(i/3/8))) & 31
+		}
+	}
+	return &rewards.Pixels{Width: side, Height: side, Count: s.frames, RGB: rgb}, nil
 }
 
 // shown makes members of pictures; a video where a decoder has several frames.
@@ -235,6 +244,9 @@ func shown(decoders ...shade) *rewards.Group {
 	}
 	return g
 }
+
+// mix scatters numbers, so that a picture has something in it.
+func mix(x uint64) uint64 { return x * 0x9e3779b97f4a7c15 >> 40 }
 
 func grey(img image.Image) float64 {
 	r, _, _, _ := img.At(0, 0).RGBA()

@@ -38,9 +38,9 @@ type showing struct {
 	Show string `json:"show"`
 	// Frames is how many frames of a video are shown, evenly spread; 4.
 	Frames int `json:"frames"`
-	// ImageFormat is "png", "jpeg", "as_is" (the bytes the picture came in, where it
-	// came as PNG, JPEG or WebP, and PNG where not), or "auto" (PNG for an image, JPEG
-	// for the frames of a video).
+	// ImageFormat is "jpeg" (default: each picture is sent with every comparison of its
+	// member, and as PNG it takes ten times as much), "png", or "as_is" (the bytes the
+	// picture came in, where it came as PNG, JPEG or WebP, and PNG where not).
 	ImageFormat string `json:"image_format"`
 	// JPEGQuality is 1 to 100; 95.
 	JPEGQuality int `json:"jpeg_quality"`
@@ -54,7 +54,6 @@ const (
 	showText  = "text"
 	showMedia = "media"
 
-	formatAuto = "auto"
 	formatPNG  = "png"
 	formatJPEG = "jpeg"
 	formatAsIs = "as_is"
@@ -74,7 +73,7 @@ func defaultAsking() asking {
 }
 
 func defaultShowing() showing {
-	return showing{Show: showAuto, Frames: 4, ImageFormat: formatAuto, JPEGQuality: 95}
+	return showing{Show: showAuto, Frames: 4, ImageFormat: formatJPEG, JPEGQuality: 95}
 }
 
 func (a *asking) validate() error {
@@ -98,7 +97,7 @@ func (s *showing) validate() error {
 	errs := []error{
 		oneOf("show", s.Show, showAuto, showText, showMedia),
 		within("frames", s.Frames, 1, maxFrames),
-		oneOf("image_format", s.ImageFormat, formatAuto, formatPNG, formatJPEG, formatAsIs),
+		oneOf("image_format", s.ImageFormat, formatJPEG, formatPNG, formatAsIs),
 		within("jpeg_quality", s.JPEGQuality, 1, 100),
 		within("resize", s.Resize, 0, maxSide),
 	}
@@ -145,7 +144,7 @@ func showingDocs() []rewards.Option {
 	return []rewards.Option{
 		{Name: "show", Type: "string", Default: showAuto, Doc: "of a member: auto (its first image or video, else its response), text, media"},
 		{Name: "frames", Type: "int", Default: "4", Doc: "frames of a video that are shown, at floor(i·N/frames)"},
-		{Name: "image_format", Type: "string", Default: formatAuto, Doc: "png, jpeg, as_is (the bytes it came in), or auto: png for images, jpeg for frames"},
+		{Name: "image_format", Type: "string", Default: formatJPEG, Doc: "jpeg, png, or as_is: the bytes it came in"},
 		{Name: "jpeg_quality", Type: "int", Default: "95", Doc: "1 to 100"},
 		{Name: "resize", Type: "int", Default: "0", Doc: "make every frame a square of this side, bicubic; 0: no change"},
 	}

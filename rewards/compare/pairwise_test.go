@@ -194,6 +194,36 @@ func TestAnUnknownComparisonIsNoTieAndNoLoss(t *testing.T) {
 	assert.Contains(t, string(js), "I would rather not say")
 }
 
+func TestOneOrderAloneIsNoComparisonWhereBothAreAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"0", "1"} {
+		j := &judge{verdict: func(q question) (string, error) {
+			if strings.HasSuffix(q.a, first) && (strings.HasSuffix(q.b, "0") || strings.HasSuffix(q.b, "1")) {
+				return "I would rather not say.", nil
+			}
+			return fair(q)
+		}}
+		got, err := build(t, j, "pairwise", `{}`).ScoreGroup(t.Context(), group(0, 1, 2, 3, 4, 5))
+		require.NoError(t, err)
+		for _, m := range got[:2] {
+			require.NoError(t, m.Err)
+			assert.InDelta(t, 1, m.Score.Extra["unknown"], 0)
+			assert.InDelta(t, 0, m.Score.Extra["ties"], 0)
+		}
+	}
+}
+
+func TestWhereOneOrderIsAskedForNobodyIsAlwaysFirst(t *testing.T) {
+	t.Parallel()
+	j := &judge{verdict: func(question) (string, error) { return "<result>A</result>", nil }}
+	got, err := build(t, j, "pairwise", `{"debias":false}`).ScoreGroup(t.Context(), group(0, 1, 2, 3, 4, 5, 6, 7))
+	require.NoError(t, err)
+	for _, m := range got {
+		assert.Greater(t, m.Score.Extra["wins"], 0.0)
+		assert.Greater(t, m.Score.Extra["losses"], 0.0)
+	}
+}
+
 func TestTooManyUnknownComparisonsFailAMember(t *testing.T) {
 	t.Parallel()
 	s := build(t, &judge{verdict: mute([2]string{"0", "1"})}, "pairwise", `{"method":"tournament"}`)
@@ -355,7 +385,7 @@ func TestPicturesComeBeforeTheTextAndInTheOrderOfTheCandidates(t *testing.T) {
 		return prefers(grey(q.pictures[0]) - grey(q.pictures[1])), nil
 	}
 	g := shown(shade{grey: 40, frames: 1}, shade{grey: 200, frames: 1}, shade{grey: 120, frames: 1})
-	for _, format := range []string{"auto", "png", "jpeg", "as_is"} {
+	for _, format := range []string{"png", "jpeg", "as_is"} {
 		j := &judge{verdict: brighter}
 		got := scores(t, build(t, j, "pairwise", `{"image_format":"`+format+`"}`), g)
 		assert.Equal(t, []float64{-1, 1, 0}, got)

@@ -27,19 +27,12 @@ func (s *showing) pictures(ctx context.Context, sample *rewards.Sample) ([]chat.
 	if len(frames) == 0 {
 		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
 	}
-	format := s.ImageFormat
-	if format == formatAuto {
-		format = formatPNG
-		if m.Kind == rewards.Video {
-			format = formatJPEG
-		}
-	}
 	parts := make([]chat.Part, 0, len(frames))
 	for _, f := range frames {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("encoding frame %d of sample %q: %w", f, sample.ID, err)
 		}
-		p, err := s.encode(m, px, f, format)
+		p, err := s.encode(m, px, f)
 		if err != nil {
 			return nil, fmt.Errorf("encoding frame %d of sample %q: %w", f, sample.ID, err)
 		}
@@ -60,18 +53,17 @@ func (s *showing) frames(m *rewards.Media, count int) []int {
 	return frames
 }
 
-func (s *showing) encode(m *rewards.Media, px *rewards.Pixels, frame int, format string) (chat.Part, error) {
-	if format == formatAsIs {
+func (s *showing) encode(m *rewards.Media, px *rewards.Pixels, frame int) (chat.Part, error) {
+	if s.ImageFormat == formatAsIs {
 		if data, mime := original(m, frame); mime != "" {
 			return chat.Part{Image: data, MIME: mime}, nil
 		}
-		format = formatPNG
 	}
 	one := &rewards.Pixels{Width: px.Width, Height: px.Height, Count: 1, RGB: px.Frame(frame)}
 	if n := s.Resize; n > 0 {
 		one = media.Resize(one, n, n, media.Bicubic)
 	}
-	if format == formatJPEG {
+	if s.ImageFormat == formatJPEG {
 		data, err := media.EncodeJPEG(one, 0, s.JPEGQuality)
 		return chat.Part{Image: data, MIME: "image/jpeg"}, err //nolint:wrapcheck // pictures says which frame
 	}
