@@ -33,7 +33,7 @@ var layers = [][]string{
 	},
 	1: {"wire", "media", "pool", "internal/outbound", "internal/wsconn"},
 	2: {"rewards/*", "internal/chat", "pool/ort", "workers", "loop", "client", "store"},
-	3: {"rewards/judge", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
+	3: {"rewards/compare", "rewards/judge", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
 	4: {"rewards/standard", "config"},
 	5: {"internal/node"},
 	6: {"internal/demo"},

@@ -172,8 +172,13 @@ func (g *group) describe() {
 			}
 		}
 		std := math.Sqrt(squares / n)
-		st.Mean, st.Std, st.ZeroStd = &mean, &std, st.Scored > 1 && lo == hi
-		g.mean = &mean
+		st.ZeroStd = st.Scored > 1 && lo == hi
+		if !math.IsInf(sum, 0) { // rewards near the largest number: JSON has no infinity
+			st.Mean, g.mean = &mean, &mean
+		}
+		if !math.IsInf(squares, 0) && !math.IsNaN(squares) {
+			st.Std = &std
+		}
 	}
 	g.stats = st
 }

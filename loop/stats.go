@@ -59,8 +59,8 @@ type ColumnStats struct {
 // rewardColumn is the column of the reward itself. No scorer can have one of this name.
 const rewardColumn = "reward_score"
 
-// Bounds of what a step keeps: at most 16 × 32 KiB while it is the latest of its split,
-// a few hundred bytes a column afterwards.
+// Bounds of what a step keeps: about 16 × 40 KiB at most until a later one of its split
+// has ended, and a few hundred bytes a column from then on.
 const (
 	maxColumns = 16
 	maxValues  = 4096

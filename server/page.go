@@ -6,6 +6,7 @@ import (
 	_ "embed" // the page is part of the program
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -142,10 +143,13 @@ func showBytes(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[i])
 }
 
-// showScore shows a number that may be absent.
+// showScore shows a number that may be absent. One that is small is not shown as zero.
 func showScore(v *float64) string {
-	if v == nil {
+	switch {
+	case v == nil:
 		return "–"
+	case *v != 0 && (math.Abs(*v) < 1e-3 || math.Abs(*v) >= 1e6):
+		return strconv.FormatFloat(*v, 'g', 3, 64)
 	}
 	return strconv.FormatFloat(*v, 'f', 4, 64)
 }

@@ -34,7 +34,7 @@ type trend struct {
 
 // The box of a line, its margin included: a point at the edge must not be cut.
 const (
-	trendWidth  = 160
+	trendWidth  = 120
 	trendHeight = 28
 	trendMargin = 3
 )

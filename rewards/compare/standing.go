@@ -151,3 +151,6 @@ func finished(s *standing, errs ...error) (rewards.GroupScorer, error) {
 	}
 	return s, nil
 }
+
+// ExtraFields declares that there are none.
+func (s *standing) ExtraFields() []rewards.Field { return nil }

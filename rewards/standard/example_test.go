@@ -17,6 +17,6 @@ func ExampleRegister() {
 	before, _, _ := strings.Cut(err.Error(), ", ")
 	fmt.Println(before)
 	// Output:
-	// 30 scorers, the first of them choice
+	// 35 scorers, the first of them choice
 	// unknown scorer "jpeg"; known are choice
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/compare"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
@@ -31,6 +32,16 @@ type Deps struct {
 	Groups remote.Groups
 }
 
+// comparing gives the scorers of groups the clients that the judges have.
+func comparing(d judge.Deps) compare.Clients {
+	if d.Clients == nil {
+		return nil
+	}
+	return compare.ClientsFunc(func(engine, model string) (compare.Chatter, error) {
+		return d.Clients.Client(judge.Endpoint{Engine: engine, Model: model})
+	})
+}
+
 // verifyGroups are the same groups in the words of package verify.
 type verifyGroups struct{ groups remote.Groups }
 
@@ -52,7 +63,7 @@ func Register(reg *rewards.Registry, deps Deps) {
 		groups = verifyGroups{deps.Groups}
 	}
 	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) { return verify.New(kind, raw, groups) }
-	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), remote.Specs(deps.Groups)) {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(comparing(deps.Judges)), remote.Specs(deps.Groups)) {
 		reg.Register(s)
 	}
 }

@@ -55,6 +55,12 @@ var folders = map[string]string{
 	"rubric":         "judge",
 	"disrm":          "judge",
 
+	"pairwise": "compare",
+	"listwise": "compare",
+	"rank":     "compare",
+	"zscore":   "compare",
+	"minmax":   "compare",
+
 	"http":           "remote",
 	"sandbox_fusion": "remote",
 }
@@ -69,10 +75,14 @@ var needed = map[string]string{
 	"http":     `{"url": "http://h:1", "protocol": "slime"}`,
 
 	"sandbox_fusion": `{"url": "http://h:1"}`,
+
+	"rank":   `{"of": "a"}`,
+	"zscore": `{"of": "a"}`,
+	"minmax": `{"of": "a"}`,
 }
 
 // lacks is the option that a scorer without its needed ones names.
-var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len", "judge": "template", "rubric": "rubrics", "http": "protocol", "sandbox_fusion": "url"}
+var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len", "judge": "template", "rubric": "rubrics", "http": "protocol", "sandbox_fusion": "url", "rank": "of", "zscore": "of", "minmax": "of"}
 
 // blind is a reader that finds nothing.
 type blind struct{}
@@ -107,6 +117,14 @@ func registry(deps standard.Deps) *rewards.Registry {
 	var reg rewards.Registry
 	standard.Register(&reg, deps)
 	return &reg
+}
+
+// made builds a scorer of either kind.
+func made(s rewards.Spec, raw string) (any, error) {
+	if s.BuildGroup != nil {
+		return s.BuildGroup(json.RawMessage(raw))
+	}
+	return s.Build(json.RawMessage(raw))
 }
 
 // eachScorer runs a subtest with the description of every scorer that ships.
@@ -162,11 +180,11 @@ func TestEveryOptionIsDocumentedAndTaken(t *testing.T) {
 			seen[o.Name] = true
 			// null leaves the default of an option of any type, and is an unknown
 			// field where there is no such option.
-			raw := json.RawMessage(`{"` + o.Name + `": null}`)
+			raw := `{"` + o.Name + `": null}`
 			if more := needed[s.Name]; more != "" {
-				raw = json.RawMessage(`{"` + o.Name + `": null, ` + more[1:]) // the later one counts
+				raw = `{"` + o.Name + `": null, ` + more[1:] // the later one counts
 			}
-			_, err := s.Build(raw)
+			_, err := made(s, raw)
 			if s.Name == config.HTTPScorer && err != nil { // most are of some protocols only
 				require.ErrorContains(t, err, o.Name+": the protocol slime has no such option", "the option %s is documented and not taken", o.Name)
 				continue
@@ -181,7 +199,7 @@ func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
 	eachScorer(t, func(t *testing.T, s rewards.Spec) {
 		t.Helper()
 		for _, raw := range []string{"", "{}", " null "} {
-			sc, err := s.Build(json.RawMessage(raw))
+			sc, err := made(s, raw)
 			if needed[s.Name] != "" {
 				require.ErrorContains(t, err, lacks[s.Name])
 				continue
@@ -190,10 +208,10 @@ func TestEveryScorerIsBuiltWithoutOptionsAndRefusesUnknownOnes(t *testing.T) {
 			require.NotNil(t, sc)
 		}
 		for _, raw := range []string{`{"no_such_option": 1}`, `[]`, `{} {}`, `{`} {
-			_, err := s.Build(json.RawMessage(raw))
+			_, err := made(s, raw)
 			require.Error(t, err, "options %q", raw)
 		}
-		_, err := s.Build(json.RawMessage(`{"no_such_option": 1}`))
+		_, err := made(s, `{"no_such_option": 1}`)
 		assert.ErrorContains(t, err, "no_such_option")
 	})
 }
@@ -205,9 +223,12 @@ func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
 	reg := registry(everything())
 	var all rewards.ManagerConfig
 	for _, name := range reg.Names() {
-		sc, err := reg.Build(name, json.RawMessage(needed[name]))
+		spec, _ := reg.Spec(name)
+		sc, err := made(spec, needed[name])
 		require.NoError(t, err)
-		term := rewards.Term{Key: name, Weight: 1, Scorer: sc}
+		term := rewards.Term{Key: name, Weight: 1}
+		term.Scorer, _ = sc.(rewards.Scorer)
+		term.Group, _ = sc.(rewards.GroupScorer)
 		all.Terms = append(all.Terms, term)
 		_, err = rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Single: true})
 		require.NoError(t, err, name)
@@ -228,9 +249,20 @@ func TestNoScorerGivesANumberForAnEmptySample(t *testing.T) {
 		if s.Name == config.PythonScorer || s.Name == config.HTTPScorer {
 			return
 		}
-		sc, err := s.Build(json.RawMessage(needed[s.Name]))
+		sc, err := made(s, needed[s.Name])
 		require.NoError(t, err)
-		_, err = sc.Score(t.Context(), &rewards.Sample{ID: "empty"})
+		if group, ok := sc.(rewards.GroupScorer); ok {
+			empty := []rewards.Member{{Sample: &rewards.Sample{ID: "a"}}, {Sample: &rewards.Sample{ID: "b"}}}
+			scores, err := group.ScoreGroup(t.Context(), &rewards.Group{UID: "u", Size: 2, Members: empty})
+			for _, m := range scores {
+				require.Error(t, m.Err)
+			}
+			require.True(t, err != nil || len(scores) == 2)
+			return
+		}
+		one, ok := sc.(rewards.Scorer)
+		require.True(t, ok)
+		_, err = one.Score(t.Context(), &rewards.Sample{ID: "empty"})
 		require.Error(t, err)
 		assert.Equal(t, rewards.BadInput, rewards.ClassOf(err))
 	})
@@ -267,7 +299,7 @@ func optionNames(s rewards.Spec) []string {
 func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 	t.Parallel()
 	reg := registry(standard.Deps{})
-	missing := map[string]string{"ocr": "text reader"}
+	missing := map[string]string{"ocr": "text reader", "pairwise": "engine", "listwise": "engine"}
 	for name, folder := range folders {
 		switch folder {
 		case "judge":
@@ -277,7 +309,8 @@ func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 		}
 	}
 	for _, name := range reg.Names() {
-		_, err := reg.Build(name, json.RawMessage(needed[name]))
+		spec, _ := reg.Spec(name)
+		_, err := made(spec, needed[name])
 		if says := missing[name]; says != "" {
 			require.ErrorContains(t, err, says, name)
 			continue
