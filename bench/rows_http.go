@@ -1,13 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -72,8 +74,8 @@ type httpTrial struct {
 	delays         []time.Duration
 	transport      *outbound.Transport
 	scorer         rewards.Scorer
-	stub           *http.Server
-	served         chan struct{} // closed when the stub has ended
+	stub           net.Listener
+	served         chan struct{} // closed when the stub and its connections have ended
 }
 
 func newHTTPTrial(ctx context.Context, o Options) (_ Trial, err error) {
@@ -118,33 +120,76 @@ func (t *httpTrial) Group(urls []string, o remote.GroupOptions) (outbound.Doer, 
 	return t.transport.Group(outbound.GroupConfig{URLs: urls, Concurrency: o.Concurrency, Attempts: o.Attempts})
 }
 
-// listen starts the stub: it answers each call after its time.
+// listen starts the stub: it answers each call after its time. It speaks just enough
+// HTTP for that, so that the cores are the client's.
 func (t *httpTrial) listen(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	t.stub = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(t.answer)}
+	t.stub = l
 	go func() { // ends with Close
 		defer close(t.served)
-		_ = t.stub.Serve(l) // always an error: that of the end
+		var conns sync.WaitGroup
+		defer conns.Wait()
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			conns.Go(func() { t.answer(conn) }) // ends when the client hangs up
+		}
 	}()
 	return l.Addr().String(), nil
 }
 
-func (t *httpTrial) answer(w http.ResponseWriter, r *http.Request) {
+// answer serves one connection.
+func (t *httpTrial) answer(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReaderSize(conn, 1<<10)
+	var out []byte
+	for {
+		call, err := readCall(r)
+		if err != nil || call < 0 || call >= len(t.delays) {
+			return
+		}
+		time.Sleep(t.delays[call])
+		score := strconv.Itoa(call)
+		out = fmt.Appendf(out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{\"score\": %s}", len(score)+11, score)
+		if _, err := conn.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// readCall reads a request and returns the number in its body.
+func readCall(r *bufio.Reader) (int, error) {
+	length := 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
+		if len(name) == 0 {
+			break
+		}
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(value)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if length < 1 || length > 1<<10 {
+		return 0, fmt.Errorf("a body of %d bytes", length)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return 0, err
+	}
 	var asked struct{ Call int }
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&asked); err != nil || asked.Call < 0 || asked.Call >= len(t.delays) {
-		http.Error(w, "which call?", http.StatusBadRequest)
-		return
-	}
-	select {
-	case <-time.After(t.delays[asked.Call]):
-	case <-r.Context().Done():
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"score": %d}`, asked.Call) // a client that is gone needs none
+	err := json.Unmarshal(body, &asked)
+	return asked.Call, err
 }
 
 // Measure implements Trial.
@@ -225,7 +270,7 @@ func (t *httpTrial) Close() error {
 	}
 	if t.stub != nil {
 		errs = append(errs, t.stub.Close())
-		<-t.served
+		<-t.served // the transport's idle connections are closed within seconds
 	}
 	return errors.Join(errs...)
 }
