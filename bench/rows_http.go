@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -42,15 +43,16 @@ func overHTTP() Suite {
 		Name: "http",
 		About: "20,480 calls of the scorer http, each answered by a stub in this process after a time drawn uniformly from 0.1 to 4 s; 5,120 are under " +
 			"way at a time, each on a connection of its own, and none is open at the start. Beside it stands an ideal pull queue: the same times in the " +
-			"same order on 5,120 servers that lose no moment. Memory is the most that the process, client and stub, held.",
+			"same order on 5,120 servers that lose no moment, and net/http alone with the same calls. Memory is the most that the process, client and stub, held.",
 		Experiments: []Experiment{{
 			Name: "http", Setup: newHTTPTrial,
 			Rows: []Row{
 				{
 					Name: "makespan", Issue: lineHTTP, Unit: "s", Value: reading("ours_s"), Target: within(1.03, "ideal_s"),
-					Beside: []string{"ideal_s", "bound_s", "servers_full_s", "cpu_s", othersCores},
+					Beside: []string{"ideal_s", "bare_s", "bound_s", "ours_full_s", "bare_full_s", "ours_cpu_s", "bare_cpu_s", othersCores},
 				},
 				{Name: "over-ideal", Value: ratio("ours_s", "ideal_s")},
+				{Name: "over-bare", Value: ratio("ours_s", "bare_s")},
 				{Name: "memory", Issue: lineHTTP, Unit: "MiB", Value: reading("peak_mib"), Target: atMost(1024)},
 			},
 		}},
@@ -74,12 +76,17 @@ type httpTrial struct {
 	delays         []time.Duration
 	transport      *outbound.Transport
 	scorer         rewards.Scorer
+	bare           *http.Transport
+	open           atomic.Int64 // connections of the stub
 	stub           net.Listener
 	served         chan struct{} // closed when the stub and its connections have ended
 }
 
 func newHTTPTrial(ctx context.Context, o Options) (_ Trial, err error) {
-	t := &httpTrial{calls: httpCalls, atATime: httpAtATime, served: make(chan struct{})}
+	t := &httpTrial{
+		calls: httpCalls, atATime: httpAtATime, served: make(chan struct{}),
+		bare: &http.Transport{MaxIdleConnsPerHost: httpAtATime, MaxIdleConns: httpAtATime, IdleConnTimeout: 4 * time.Second},
+	}
 	most := httpMost
 	if o.Quick {
 		t.calls, t.atATime, most = httpCalls/32, httpAtATime/32, httpMost/8
@@ -145,6 +152,8 @@ func (t *httpTrial) listen(ctx context.Context) (string, error) {
 
 // answer serves one connection.
 func (t *httpTrial) answer(conn net.Conn) {
+	t.open.Add(1)
+	defer t.open.Add(-1)
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 1<<10)
 	var out []byte
@@ -192,20 +201,52 @@ func readCall(r *bufio.Reader) (int, error) {
 	return asked.Call, err
 }
 
-// Measure implements Trial.
-func (t *httpTrial) Measure(ctx context.Context, _ int) (Readings, error) {
+// Measure implements Trial: the scorer, and net/http alone, in changing order.
+func (t *httpTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 	ideal, bound, err := t.ideal()
 	if err != nil {
 		return nil, err
 	}
-	forgetPeak()
+	r := Readings{"ideal_s": ideal, "bound_s": bound}
+	sides := []struct {
+		name string
+		call func(context.Context, int) error
+	}{{"ours", t.call}, {"bare", t.bareCall}}
+	for i := range sides {
+		s := sides[(i+rep)%2]
+		forgetPeak()
+		o, full, err := t.load(ctx, s.call)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		r[s.name+"_s"], r[s.name+"_full_s"], r[s.name+"_cpu_s"] = o.took.Seconds(), full.Seconds(), o.used.cpu.Seconds()
+		r[othersCores] = max(r[othersCores], o.others())
+		if s.name == "ours" {
+			r["peak_mib"] = peakMiB()
+		}
+		t.bare.CloseIdleConnections()
+		t.settle(ctx)
+	}
+	return r, nil
+}
+
+// settle waits until no connection is open: each side begins without any.
+func (t *httpTrial) settle(ctx context.Context) {
+	for t.open.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// load makes all calls, so many at a time, in their order. Full is when the last of the
+// first ones had begun.
+func (t *httpTrial) load(ctx context.Context, call func(context.Context, int) error) (o outcome, full time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*httpMost+overtime)
 	defer cancel()
 	var next atomic.Int64
 	errs := make([]error, t.atATime)
 	var wg sync.WaitGroup
 	begun, start := used(), time.Now()
-	var full atomic.Int64 // when the last of the first calls had begun, in ns
+	var begun64 atomic.Int64 // of the last of the first calls, in ns
 	for i := range t.atATime {
 		wg.Go(func() {
 			for errs[i] == nil {
@@ -214,22 +255,29 @@ func (t *httpTrial) Measure(ctx context.Context, _ int) (Readings, error) {
 					return
 				}
 				if n == t.atATime-1 {
-					full.Store(int64(time.Since(start)))
+					begun64.Store(int64(time.Since(start)))
 				}
-				errs[i] = t.call(ctx, n)
+				errs[i] = call(ctx, n)
 			}
 		})
 	}
 	wg.Wait()
-	took := time.Since(start)
-	o := outcome{took: took, used: used().since(begun)}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	o = outcome{took: time.Since(start), used: used().since(begun)}
+	return o, time.Duration(begun64.Load()), errors.Join(errs...)
+}
+
+// bareCall is the same call with net/http alone, which looks at nothing.
+func (t *httpTrial) bareCall(ctx context.Context, n int) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.stub.Addr().String(), strings.NewReader(`{"call": `+strconv.Itoa(n)+`}`))
+	if err != nil {
+		return err
 	}
-	return Readings{
-		"ours_s": took.Seconds(), "ideal_s": ideal, "bound_s": bound, "servers_full_s": time.Duration(full.Load()).Seconds(),
-		"cpu_s": o.used.cpu.Seconds(), "peak_mib": peakMiB(), othersCores: o.others(),
-	}, nil
+	resp, err := t.bare.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close())
 }
 
 // call scores one sample and holds its score against the call's number.
