@@ -47,7 +47,7 @@ func (r *reader) transform(o *object, t *TermConfig) {
 	if v, ok := o.take("min_members"); ok && !v.null() {
 		if v.node.Value == "all" {
 			t.MinMembers = rewards.WholeGroup
-		} else if n, ok := r.integer(v, 2, 65536); ok {
+		} else if n, ok := r.integer(v, 1, 65536); ok {
 			t.MinMembers = n
 		}
 	}

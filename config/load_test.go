@@ -201,7 +201,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"when":             {"reward: {reward_functions: {a: {path: \"builtin://a\", when: []}}}\n", "when: want the values of reward_fn_key"},
 		"clip":             {"reward: {reward_functions: {a: {path: \"builtin://a\", clip: [2, 1]}}}\n", "clip: want the least and the largest value"},
 		"scale":            {"reward: {reward_functions: {a: {path: \"builtin://a\", scale: 0}}}\n", "scale: 0 would make every sample equal"},
-		"members":          {"reward: {reward_functions: {a: {path: \"builtin://a\", min_members: 1}}}\n", "min_members: want 2…65536, got 1"},
+		"members":          {"reward: {reward_functions: {a: {path: \"builtin://a\", min_members: 0}}}\n", "min_members: want 1…65536, got 0"},
 		"verify kind":      {"reward: {verify: {v: {}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.verify.v: has no kind: write http, sandbox_fusion, command"},
 		"verify timeout":   {"reward: {verify: {v: {kind: http, timeout: 2h}}, custom_reward_function: {path: \"builtin://a\"}}\n", "want at most 600s, which is loop.claim_timeout"},
 		"no engine":        {"reward: {reward_model: {enable: true, model_path: m}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model: is enabled and names no engine"},

@@ -251,10 +251,7 @@ func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResul
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	start := time.Now()
-	least := max(t.MinMembers, 2)
-	if t.MinMembers == WholeGroup {
-		least = max(g.Size, 2)
-	}
+	least := t.least(g.Size)
 	if len(g.Members) < least {
 		return allFailed(t, len(g.Members), NoScore, fmt.Sprintf("group %q has %d of its %d members, and %q needs %d to compare",
 			g.UID, len(g.Members), g.Size, t.Key, least))
@@ -282,6 +279,37 @@ func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResul
 		}
 		pause *= 2
 	}
+}
+
+// least is how many members the term needs of a group of that size.
+func (t *Term) least(size int) int {
+	switch t.MinMembers {
+	case 0:
+		return 2
+	case WholeGroup:
+		return max(size, 1)
+	}
+	return t.MinMembers
+}
+
+// alone finishes a sample that is a group of its own: a term with MinMembers 1
+// compares it with something else than other members, such as a reference.
+func (m *Manager) alone(ctx context.Context, s *Sample, terms []TermResult, run *Run) *Run {
+	g := m.RunGroup(ctx, []GroupMember{{s, terms}}, 1, nil)
+	out := &Run{Result: g.Results[0], done: make(chan struct{})}
+	go func() { // ends with the scorers of both
+		<-run.done
+		<-g.done
+		close(out.done)
+	}()
+	return out
+}
+
+// Dependent is implemented by a GroupScorer that looks at what other terms say of the
+// members: a profile that has no such term is refused.
+type Dependent interface {
+	// DependsOn returns the keys of those terms.
+	DependsOn() []string
 }
 
 // attemptGroup calls the scorer once and judges what it returned.

@@ -21,7 +21,8 @@ type Term struct {
 	Scorer Scorer
 	Group  GroupScorer
 	// MinMembers is how many members a Group needs: fewer, because others never came
-	// or failed, fail the term. Defaults to 2; WholeGroup wants every one.
+	// or failed, fail the term. Defaults to 2; WholeGroup wants every one; with 1 a
+	// sample without a group is one of its own.
 	MinMembers int
 	// OnFailure says what stands in for the value of a term that is not required.
 	// The zero value means group_mean for a sample that has a group, else fail.
@@ -173,6 +174,17 @@ func (c ManagerConfig) Validate() error {
 			fault("term %q: on_failure: %w", t.Key, err)
 		}
 		weights += t.Weight
+	}
+	for _, t := range c.Terms {
+		d, ok := t.Group.(Dependent)
+		if !ok {
+			continue
+		}
+		for _, key := range d.DependsOn() {
+			if !slices.ContainsFunc(c.Terms, func(o Term) bool { return o.Key == key && o.Scorer != nil }) {
+				fault("term %q looks at what the term %q says, and there is no such term that looks at one sample", t.Key, key)
+			}
+		}
 	}
 	if len(c.Terms) > 0 && weights <= 0 && (c.Aggregation == WeightedSum || c.Aggregation == WeightedMean) {
 		fault("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)

@@ -116,7 +116,10 @@ func TestASampleWhosePreparationFailsIsNotScored(t *testing.T) {
 	} {
 		called := false
 		m := newManager(t, rewards.ManagerConfig{Prepare: c.prepare, Terms: []rewards.Term{term("a", rewards.ScorerFunc(
-			func(context.Context, *rewards.Sample) (rewards.Score, error) { called = true; return rewards.Score{}, nil }))}})
+			func(context.Context, *rewards.Sample) (rewards.Score, error) {
+				called = true
+				return rewards.Score{}, nil
+			}))}})
 		r := score(t, m, alone)
 		require.Equal(t, rewards.Failed, r.Outcome, name)
 		require.Equal(t, c.class, r.Class(), name)

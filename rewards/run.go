@@ -70,6 +70,9 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		}()
 	}
 	run.Result = c.collect(ctx)
+	if run.Result.Partial != nil && !s.HasGroup() {
+		return m.alone(ctx, s, run.Result.Partial, run)
+	}
 	return run
 }
 
@@ -135,7 +138,7 @@ func (c *collector) collect(ctx context.Context) Result {
 
 // waiting is what a term that looks at whole groups says of a sample alone.
 func (m *Manager) waiting(s *Sample, t *Term) TermResult {
-	if s.HasGroup() {
+	if s.HasGroup() || t.MinMembers == 1 {
 		return TermResult{Key: t.Key, Status: StatusWaiting}
 	}
 	return TermResult{

@@ -154,3 +154,6 @@ func finished(s *standing, errs ...error) (rewards.GroupScorer, error) {
 
 // ExtraFields declares that there are none.
 func (s *standing) ExtraFields() []rewards.Field { return nil }
+
+// DependsOn names the term whose values are compared.
+func (s *standing) DependsOn() []string { return []string{s.of} }

@@ -56,6 +56,10 @@ type judgeOptions struct {
 	Calibration
 	System   string `json:"system"`
 	Template string `json:"template"`
+	// Steps are the texts of the stop tokens that end the steps of a response; with
+	// them every step is judged by itself ({response} is the step) and has a score of
+	// its own (RL-Factory's process rewards, rewards.Segments). Empty: the whole response.
+	Steps []string `json:"steps"`
 }
 
 func (o *judgeOptions) validate() error {
@@ -71,6 +75,7 @@ func judgeSpec(d Deps) rewards.Spec {
 	docs = append(
 		docs,
 		rewards.Option{Name: "template", Type: "string", Default: "none, it is required", Doc: "the question, with {prompt}, {response}, {ground_truth}, {data_source}"},
+		rewards.Option{Name: "steps", Type: "list", Default: "none", Doc: "stop tokens' texts, such as <|im_end|>: every step between them is judged by itself, as {response}; the scores become step_scores, and their sum the value"},
 		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
 		rewards.Option{Name: "tag", Type: "string", Default: "score", Doc: "the score stands in this element: <score>4</score>"},
 		rewards.Option{Name: "regex", Type: "string", Default: "none", Doc: "instead of tag: the score is group 1 of this pattern"},
@@ -98,6 +103,21 @@ func judgeSpec(d Deps) rewards.Spec {
 	}
 }
 
+// parts are the sample, or one for each step of its response.
+func (o *judgeOptions) parts(s *rewards.Sample) []*rewards.Sample {
+	if len(o.Steps) == 0 {
+		return []*rewards.Sample{s}
+	}
+	segments := rewards.Segments(s.Response, o.Steps)
+	parts := make([]*rewards.Sample, len(segments))
+	for i, text := range segments {
+		own := *s
+		own.Response = text
+		parts[i] = &own
+	}
+	return parts
+}
+
 func newJudge(o *judgeOptions) (*scorer, error) {
 	t, err := parseTemplate("template", o.Template)
 	if err != nil {
@@ -114,12 +134,21 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 	sc := &scorer{
 		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers("raw_score"),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
-			q, err := t.fill(s)
-			if err != nil {
-				return nil, err
+			inq := &inquiry{system: o.System, shows: o.choice(s), steps: len(o.Steps) > 0}
+			for i, part := range o.parts(s) {
+				q, err := t.fill(part)
+				if err != nil {
+					return nil, err
+				}
+				asked := question{text: q, weight: 1, read: read}
+				if inq.steps {
+					asked.label = fmt.Sprintf("step %d", i)
+				}
+				inq.questions = append(inq.questions, asked)
 			}
-			inq := one(o.choice(s), q, read)
-			inq.system = o.System
+			if len(inq.questions) > rewards.MaxSteps {
+				return nil, fmt.Errorf("%w: sample %q has %d steps, at most %d are judged", rewards.BadInput, s.ID, len(inq.questions), rewards.MaxSteps)
+			}
 			return inq, nil
 		},
 	}

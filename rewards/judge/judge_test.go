@@ -418,3 +418,27 @@ func FuzzAnswersAreReadOrRefused(f *testing.F) {
 		}
 	})
 }
+
+// A process reward: the judge sees each step of the response by itself.
+func TestEveryStepIsJudgedByItself(t *testing.T) {
+	t.Parallel()
+	e := &engine{answer: func(_ int, a asked) string {
+		text, _ := a.parts(t)
+		switch text {
+		case "1+1?|think":
+			return says("<score>0.5</score>")
+		case "1+1?|tool result, again":
+			return says("<score>2</score>")
+		}
+		return says("what?")
+	}}
+	sc := build(t, deps(t, e), "judge", `{"template": "{prompt}|{response}", "steps": ["<|im_end|>"], "answer_retries": 0}`)
+	s := said("think<|im_end|>tool result<|im_end|>, again<|im_end|>")
+	got, err := sc.Score(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, []float64{0.5, 2}, got.Steps)
+	assert.InDelta(t, 2.5, got.Value, 1e-12, "their sum, which is what a trainer makes of the row")
+	assert.Equal(t, rewards.Segments(s.Response, []string{"<|im_end|>"}), []string{"think", "tool result, again"})
+	_, err = sc.Score(t.Context(), said("only this"))
+	require.ErrorContains(t, err, "step 0")
+}

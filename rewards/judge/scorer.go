@@ -38,6 +38,8 @@ type inquiry struct {
 	system    string
 	shows     choice
 	questions []question
+	// steps says that each question is about a step of the response, in their order.
+	steps bool
 }
 
 // question is one text, and how its answer is read.
@@ -121,7 +123,11 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	if err := g.Wait(); err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
-	return combine(inq, calls, results), nil
+	score := combine(inq, calls, results)
+	if inq.steps {
+		score.Steps, score.Value = inSteps(results, len(groups))
+	}
+	return score, nil
 }
 
 // call sends one request, pictures before text.
@@ -226,6 +232,20 @@ func combine(inq *inquiry, calls []call, results []result) rewards.Score {
 		extra[name] = sums[name] / counts[name]
 	}
 	return rewards.Score{Value: value / weight, Extra: extra, Details: details(inq, calls, results)}
+}
+
+// inSteps are the values of the steps, each the mean over the groups of frames it was
+// judged with, and their sum, which is what a trainer makes of a row of step scores.
+func inSteps(results []result, groups int) (steps []float64, sum float64) {
+	n := len(results) / groups
+	steps = make([]float64, n)
+	for i, r := range results { // every group has every question, in their order
+		steps[i%n] += r.value / float64(groups)
+	}
+	for _, v := range steps {
+		sum += v
+	}
+	return steps, sum
 }
 
 // Bounds of what goes into details, per sample and per text.
