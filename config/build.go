@@ -43,6 +43,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		OnSampleFailure: p.OnSampleFailure,
 		Timeout:         c.Loop.TermTimeout,
 		RouteBy:         p.RouteBy,
+		GroupByPrompt:   p.GroupByPrompt,
 	}
 	var faults FaultsError
 	for _, t := range p.Terms {

@@ -56,6 +56,10 @@ func (r *reader) transform(o *object, t *TermConfig) {
 // routeBy reads reward_fn_key, verl's name for the column that chooses a reward.
 func (r *reader) routeBy(p *Profile, parent *object) {
 	p.RouteBy = "data_source"
+	if v, ok := parent.take("group_by"); ok && !v.null() {
+		s, _ := r.choice(v, []string{"uid", "prompt"})
+		p.GroupByPrompt = s == "prompt"
+	}
 	v, ok := parent.take("reward_fn_key")
 	if !ok || v.null() {
 		return

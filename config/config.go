@@ -52,6 +52,8 @@ type Profile struct {
 	Overlong *Overlong
 	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
 	Sandbox json.RawMessage
+	// GroupByPrompt makes groups of samples that have no uid by their prompts.
+	GroupByPrompt bool
 	// RouteBy names the field whose value chooses among terms by their When.
 	RouteBy string
 	// Verify are the tools that look at a sample before it is scored.

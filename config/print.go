@@ -126,6 +126,9 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 	if r.RouteBy != "" && r.RouteBy != "data_source" {
 		p.line(depth, "reward_fn_key: %s", quote(r.RouteBy))
 	}
+	if r.GroupByPrompt {
+		p.line(depth, "group_by: prompt")
+	}
 	if len(r.Verify) > 0 {
 		p.comment(depth, "What is found out about a sample before it is scored; scorers see it as extra_info.verified_results.")
 		p.line(depth, "verify:")

@@ -61,6 +61,7 @@ reward:
   reward_kwargs: {max_resp_len: 90, overlong_buffer_cfg: {enable: true, len: 30, penalty_factor: 0.5, log: true}}
   sandbox_fusion: {url: "http://s:3/run_code", memory_limit_mb: 64}
   reward_fn_key: extra_info.kind
+  group_by: prompt
   verify:
     sql: {kind: command, argv: [sqlite3, a.db], timeout: 5s}
     web: {kind: http, required: false, url: "http://v:1", request: {a: "{response}"}}
@@ -92,6 +93,7 @@ outbound: {allow: [10.0.0.0/8, judge.local], proxy: "http://p:1"}
 			assert.Equal(t, string(p.Sandbox), string(again.Profiles[name].Sandbox))
 			assert.Equal(t, p.Engine, again.Profiles[name].Engine)
 			assert.Equal(t, p.RouteBy, again.Profiles[name].RouteBy)
+			assert.Equal(t, p.GroupByPrompt, again.Profiles[name].GroupByPrompt)
 			require.Len(t, again.Profiles[name].Verify, len(p.Verify))
 			for i, v := range p.Verify {
 				v.Place = again.Profiles[name].Verify[i].Place

@@ -42,6 +42,7 @@ func rewardKeys() keys {
 			"when?": nil, "clip?": nil, "scale?": nil, "min_members?": nil,
 		},
 		"reward_fn_key?":        nil,
+		"group_by?":             nil,
 		"verify?":               nil,
 		"reward_functions":      nil,
 		"aggregation":           nil,

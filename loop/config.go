@@ -50,6 +50,9 @@ type Config struct {
 	KeepFor     time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
+	// GroupByPrompt are the profiles whose samples of the same prompt are one group where
+	// they have a group_size and no uid.
+	GroupByPrompt []string
 	// NumExamine is how many samples of each step are handed to Options.Examine.
 	NumExamine int
 	// GroupProfiles are those of them that need whole prompt groups: a group that

@@ -130,6 +130,11 @@ func (c *core) knows(key sampleKey) bool {
 
 func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
 	s := a.sample
+	if s.UID == "" && s.GroupSize > 1 && slices.Contains(c.cfg.GroupByPrompt, a.profile) {
+		own := *s
+		own.UID = rewards.PromptUID(s.Prompt)
+		s = &own
+	}
 	c.arrivals++
 	e := &entry{
 		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,

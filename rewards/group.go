@@ -98,6 +98,10 @@ func (m *Manager) Grouped() bool {
 func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64) *GroupRun {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	members = slices.Clone(members)
+	for i := range members {
+		members[i].Sample = m.named(members[i].Sample)
+	}
 	order := inOrder(members)
 	group := m.groupOf(members, order, size)
 	group.LastMeanStd = lastMeanStd

@@ -73,6 +73,9 @@ type ManagerConfig struct {
 	// RouteBy names the field whose value chooses among terms by their When: data_source
 	// (the default), or extra_info.<name> for a string in there.
 	RouteBy string
+	// GroupByPrompt makes one group of the samples of a step that have the same prompt, a
+	// group_size and no uid. The gateway must be told the same (loop.Config).
+	GroupByPrompt bool
 	// Prepare is asked before a sample is scored; nil: nobody is. Its failure is the
 	// sample's.
 	Prepare Preparer

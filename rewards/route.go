@@ -29,8 +29,19 @@ type PreparerFunc func(ctx context.Context, s *Sample) (*Sample, error)
 // Prepare calls f.
 func (f PreparerFunc) Prepare(ctx context.Context, s *Sample) (*Sample, error) { return f(ctx, s) }
 
+// named is the sample with the uid of its prompt where the profile groups by it.
+func (m *Manager) named(s *Sample) *Sample {
+	if !m.cfg.GroupByPrompt || s.UID != "" || s.GroupSize < 2 {
+		return s
+	}
+	own := *s
+	own.UID = PromptUID(s.Prompt)
+	return &own
+}
+
 // prepare asks the profile's Preparer; a panic in it is a failure.
 func (m *Manager) prepare(ctx context.Context, s *Sample) (out *Sample, err error) {
+	s = m.named(s)
 	if m.cfg.Prepare == nil {
 		return s, nil
 	}

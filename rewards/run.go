@@ -70,8 +70,8 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		}()
 	}
 	run.Result = c.collect(ctx)
-	if run.Result.Partial != nil && !s.HasGroup() {
-		return m.alone(ctx, s, run.Result.Partial, run)
+	if run.Result.Partial != nil && !c.sample.HasGroup() {
+		return m.alone(ctx, c.sample, run.Result.Partial, run)
 	}
 	return run
 }

@@ -2,6 +2,8 @@ package rewards
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 )
@@ -51,6 +53,13 @@ type Sample struct {
 
 // HasGroup reports whether the sample belongs to a prompt group of two or more.
 func (s *Sample) HasGroup() bool { return s.UID != "" && s.GroupSize > 1 }
+
+// PromptUID names the group of the samples with that prompt, for trainers that name
+// none (RM-Gallery groups by prompt): two groups with the same prompt are one.
+func PromptUID(prompt string) string {
+	sum := sha256.Sum256([]byte(prompt))
+	return "prompt:" + hex.EncodeToString(sum[:12])
+}
 
 // Truth returns the ground truth if it is a JSON string.
 func (s *Sample) Truth() (string, bool) {

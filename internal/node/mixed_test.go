@@ -139,3 +139,29 @@ print(json.dumps({"n": len(s["response"])}))
 	assert.Contains(t, results[1].Errors[0].Message, "length")
 	assert.Contains(t, results[1].Errors[0].Message, "no such table")
 }
+
+// A trainer that names no uid: the samples of a step with the same prompt are a group.
+func TestGroupsAreMadeByPromptWhereThereIsNoUID(t *testing.T) {
+	t.Parallel()
+	_, addr := start(t, "+reward.group_by=prompt",
+		"+reward.reward_functions.own.path=builtin://length", "+reward.reward_functions.own.weight=0.001",
+		"+reward.reward_functions.place.path=builtin://rank", "+reward.reward_functions.place.of=own", "+reward.reward_functions.place.required=true")
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "prompts"})
+	require.NoError(t, err)
+	defer c.Close()
+	futures := map[string]*client.Future{}
+	for i, text := range []string{"", "long enough", "xxxx", "also long enough"} {
+		s := rewards.Sample{ID: fmt.Sprint("s", i), Prompt: fmt.Sprint("prompt ", i%2), Response: text, GroupSize: 2, Step: 1}
+		f, err := c.Submit(t.Context(), &s, 0)
+		require.NoError(t, err)
+		futures[s.ID] = f
+	}
+	for id, want := range map[string]float64{"s0": 0, "s2": 1} {
+		res, err := futures[id].Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
+		assert.InDelta(t, want, res.ExtraInfo["reward/place"], 1e-12, id)
+		assert.Equal(t, 2, res.Group.Scored)
+		assert.Equal(t, rewards.PromptUID("prompt 0"), res.Group.UID)
+	}
+}

@@ -171,6 +171,14 @@ func (n *Node) startLoop(ctx context.Context) error {
 		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 	}
+	for name, p := range n.cfg.Profiles {
+		if p.GroupByPrompt {
+			cfg.GroupByPrompt = append(cfg.GroupByPrompt, name)
+			if name == config.DefaultProfile {
+				cfg.GroupByPrompt = append(cfg.GroupByPrompt, "")
+			}
+		}
+	}
 	for _, name := range cfg.Profiles {
 		if n.managers[name].Grouped() {
 			cfg.GroupProfiles = append(cfg.GroupProfiles, name)

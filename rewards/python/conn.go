@@ -62,9 +62,9 @@ func (e *entry) give(a answer) {
 	}
 }
 
-// call sends a sample and waits for the answer. The body is read only until call
+// call sends what is asked of the host and waits for the answer. The body is read only until call
 // returns. Whoever called it has a place, which goes back by itself.
-func (c *conn) call(ctx context.Context, s *rewards.Sample, media []tensor, body [][]byte, size int) (reply, error) {
+func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
 	deadline := time.Now().Add(c.timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -75,7 +75,8 @@ func (c *conn) call(ctx context.Context, s *rewards.Sample, media []tensor, body
 		c.release(c)
 		return reply{}, err
 	}
-	head, err := encodeFrame(call{Op: "call", ID: id, Sample: s, Media: media}, size)
+	what.ID = id
+	head, err := encodeFrame(what, size)
 	if err != nil {
 		c.finish(id, answer{err: err})
 		return reply{}, err

@@ -21,7 +21,7 @@ const (
 
 // protocol is the version that both sides must speak. Both are in one binary; the
 // number catches a host.py that was changed alone.
-const protocol = 1
+const protocol = 2
 
 var errFrame = errors.New("malformed frame")
 
@@ -34,14 +34,18 @@ type load struct {
 	Kwargs   map[string]any   `json:"kwargs,omitempty"`
 	Limits   map[string]int64 `json:"limits"`
 	Stall    float64          `json:"stall_seconds"`
+	// PostProcess says that groups will come.
+	PostProcess bool `json:"post_process,omitempty"`
 }
 
-// call is a frame to a host: a sample to score, or a word to give one up.
+// call is a frame to a host: a sample to score, the scores of a group to work on, or
+// a word to give one of them up.
 type call struct {
-	Op     string          `json:"op"` // "call" or "cancel"
+	Op     string          `json:"op"` // "call", "group" or "cancel"
 	ID     uint64          `json:"id"`
 	Sample *rewards.Sample `json:"sample,omitempty"`
 	Media  []tensor        `json:"media,omitempty"`
+	Scores []*float64      `json:"scores,omitempty"` // of a group; nil: the member has none
 }
 
 // tensor describes a piece of a call's body.
@@ -64,6 +68,7 @@ type reply struct {
 	Python  string         `json:"python"`
 	Score   *json.Number   `json:"score"`
 	Steps   []float64      `json:"steps"`
+	Scores  []any          `json:"scores"` // of a group: a json.Number, nil, or what is wrong with it
 	Extra   map[string]any `json:"extra"`
 	Details map[string]any `json:"details"`
 	Class   rewards.Class  `json:"class"`

@@ -6,11 +6,12 @@ numpy or torch are imported when a sample carries pixels.
 
 Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
-unpickled. The parent sends ``load`` once, then ``call`` and ``cancel``; the host
-answers ``ready`` or ``refused`` to the first and ``result`` or ``error`` to every
-call, and says ``stuck`` of an async call that blocks the event loop. A plain function runs on the main thread, one call at a time, so that code
-using signals for its own time limits works; an ``async def`` runs as many calls
-at a time as the parent sends.
+unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
+the host answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
+to every call and group, and says ``stuck`` of one that blocks the event loop of an
+async function. A plain function runs on the main thread, one call at a time, so
+that code using signals for its own time limits works; an ``async def`` runs as
+many calls at a time as the parent sends.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ import threading
 import time
 import traceback
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_ANSWER = 1 << 20  # bytes of a reply's header
 MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
 MAX_OUTPUT = 2048  # characters kept of what a call printed
@@ -165,8 +166,9 @@ class Function:
     def __init__(self, spec):
         self.options = spec.get("kwargs") or {}
         self.pixels = spec.get("pixels") or "auto"
-        self.log = None
+        self.log = self.post_process = None
         target = self.find(load_module(spec["path"]), spec["path"], spec["name"])
+        self.check_group(spec["name"], bool(spec.get("post_process")))
         self.target = target
         self.is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
             getattr(target, "__call__", None)
@@ -179,16 +181,23 @@ class Function:
             raise Refused(f"{path} has no {name!r}")
         if inspect.isclass(target):
             made = target()
-            if hasattr(made, "post_process_scores"):
-                raise Refused(
-                    f"{name}.post_process_scores works on a finished group, which is not supported; "
-                    "remove it and let failed samples take the group's mean (on_failure: group_mean)"
-                )
+            self.post_process = getattr(made, "post_process_scores", None)
             self.log = getattr(made, "log", None)
             target = getattr(made, "compute_score", made)
         if not callable(target):
             raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
         return target
+
+    def check_group(self, name, asked):
+        """Refuses a post_process_scores that nobody would call, and the wish for one that is not there."""
+        if asked and not callable(self.post_process):
+            raise Refused(f"post_process: {name} is no class with a method post_process_scores")
+        if not asked and self.post_process is not None:
+            raise Refused(
+                f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
+                "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
+                "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
+            )
 
     def check(self):
         """Refuses a signature that no sample can satisfy."""
@@ -208,6 +217,12 @@ class Function:
                 f"the function needs {', '.join(sorted(missing))}, which nobody gives; "
                 f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
             )
+
+    def begin(self, header, body):
+        """Does what a frame asks for; the result may have to be awaited."""
+        if header["op"] == "group":
+            return self.post_process([math.nan if s is None else float(s) for s in header["scores"]])
+        return self.target(**self.arguments(header, body))
 
     def arguments(self, header, body):
         sample = header["sample"]
@@ -384,6 +399,27 @@ def answer(result):
     return {**reply, "steps": steps} if steps else reply
 
 
+def group_answer(result, members):
+    """What post_process_scores made of a group: for each member a number, null for none, or what is wrong with it."""
+    if callable(getattr(result, "tolist", None)):
+        result = result.tolist()
+    if not isinstance(result, (list, tuple)):
+        raise BadResult(f"post_process_scores returned a {type(result).__name__}; want a list with a score for each member")
+    if len(result) != members:
+        raise BadResult(f"post_process_scores returned {len(result)} scores for {members} members")
+    return {"op": "result", "scores": [member_score(value) for value in result]}
+
+
+def member_score(value):
+    value = plain(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    try:
+        return number(value)
+    except (BadResult, OverflowError) as error:
+        return str(error)[:200]
+
+
 # Exceptions of HTTP clients that mean "not now", by their names.
 PASSING = ("ConnectionError", "ConnectError", "TimeoutException", "ServerDisconnectedError", "ClientConnectorError")
 
@@ -439,6 +475,14 @@ class Host:
             except (BadResult, ValueError, RecursionError) as error:
                 write_frame(self.sock, {"id": call, **failure(BadResult(str(error)))})
 
+    def finish(self, header, result, began):
+        """The reply to a frame that was answered with result."""
+        if header["op"] == "group":
+            return group_answer(result, len(header["scores"]))
+        reply = answer(result)
+        self.record(header, result, began)
+        return reply
+
     def record(self, header, result, began):
         """Calls the class's log, if it has one; its faults are printed, not the sample's."""
         if self.function.log is None:
@@ -455,17 +499,16 @@ class Host:
     def serve_plain(self):
         while True:
             header, body = read_frame(self.sock)
-            if header["op"] != "call":
+            if header["op"] not in ("call", "group"):
                 continue
             printed = Output()
             _printed.set(printed)
             began = time.time()
             try:
-                result = self.function.target(**self.function.arguments(header, body))
+                result = self.function.begin(header, body)
                 if inspect.isawaitable(result):
                     result = asyncio.run(awaited(result))
-                reply = answer(result)
-                self.record(header, result, began)
+                reply = self.finish(header, result, began)
             except BaseException as error:  # sys.exit and KeyboardInterrupt as well
                 reply = failure(error)
             _printed.set(None)
@@ -515,7 +558,7 @@ class Host:
         self.beat += 1
 
     def receive(self, header, body):
-        if header["op"] == "call":
+        if header["op"] in ("call", "group"):
             task = asyncio.get_running_loop().create_task(self.one(header, body))
             self.tasks[header["id"]] = task
             task.add_done_callback(lambda _: self.tasks.pop(header["id"], None))
@@ -527,9 +570,10 @@ class Host:
         _printed.set(printed)  # each task has a context of its own
         began = time.time()
         try:
-            result = await self.function.target(**self.function.arguments(header, body))
-            reply = answer(result)
-            self.record(header, result, began)
+            result = self.function.begin(header, body)
+            if inspect.isawaitable(result):
+                result = await result
+            reply = self.finish(header, result, began)
         except BaseException as error:
             reply = failure(error)
         self.reply(header["id"], reply, printed)

@@ -28,6 +28,7 @@ type pool struct {
 
 	mu       sync.Mutex
 	begun    bool                  // guarded by mu
+	grouped  bool                  // guarded by mu; groups will come; does not change once begun
 	stopped  bool                  // guarded by mu
 	procs    map[*process]struct{} // guarded by mu; for stop to kill
 	hosts    []*place              // guarded by mu; those alive
@@ -87,6 +88,23 @@ func (p *pool) begin() {
 	}
 	p.begun = true
 	p.wg.Go(func() { p.own(true) })
+}
+
+// expectGroups says, before anything has begun, that groups will come.
+func (p *pool) expectGroups() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun && !p.grouped {
+		return errors.New("python: PostProcess comes before Warm and the first Score")
+	}
+	p.grouped = true
+	return nil
+}
+
+func (p *pool) takesGroups() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.grouped
 }
 
 // warm waits until every host has started once, and says why the first did not.
@@ -226,7 +244,7 @@ func (p *pool) handshake(proc *process) (reply, error) {
 	}
 	head, err := encodeFrame(load{
 		Protocol: protocol, Path: p.opts.Path, Name: p.opts.Name, Pixels: p.opts.Pixels, Kwargs: p.opts.Kwargs, Limits: limits,
-		Stall: p.cfg.StallTimeout.Seconds(),
+		Stall: p.cfg.StallTimeout.Seconds(), PostProcess: p.takesGroups(),
 	}, 0)
 	if err != nil {
 		return reply{}, err

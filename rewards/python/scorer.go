@@ -111,13 +111,22 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if err != nil {
 		return rewards.Score{}, err
 	}
+	r, err := s.ask(ctx, call{Op: "call", Sample: sample, Media: media}, body, size)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	return s.score(r)
+}
+
+// ask has a host answer. A failure that the function reports is an error as well.
+func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
 	s.pool.begin()
 	for alone := false; ; {
 		c, err := s.pool.acquire(ctx, alone)
 		if err != nil {
-			return rewards.Score{}, err
+			return reply{}, err
 		}
-		r, err := c.call(ctx, sample, media, body, size)
+		r, err := c.call(ctx, what, body, size)
 		switch {
 		case (errors.Is(err, errGone) || errors.Is(err, errBystander)) && ctx.Err() == nil:
 			continue // ctx bounds how often
@@ -125,9 +134,9 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 			alone = true // perhaps it was another's fault
 			continue
 		case err != nil:
-			return rewards.Score{}, err
+			return reply{}, err
 		}
-		return s.score(r)
+		return r, s.reported(r)
 	}
 }
 
@@ -156,19 +165,24 @@ func tensors(ctx context.Context, sample *rewards.Sample) (media []tensor, body 
 	return media, body, size, nil
 }
 
-// score reads a host's answer.
-func (s *Scorer) score(r reply) (rewards.Score, error) {
-	if r.Op == "error" {
-		class := r.Class
-		if !slices.Contains(classes, class) {
-			class = rewards.Internal
-		}
-		message := r.Message
-		if r.Output != "" {
-			message += "\nit printed: " + r.Output
-		}
-		return rewards.Score{}, fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+// reported is the failure that a host's answer tells of; nil for a result.
+func (s *Scorer) reported(r reply) error {
+	if r.Op != "error" {
+		return nil
 	}
+	class := r.Class
+	if !slices.Contains(classes, class) {
+		class = rewards.Internal
+	}
+	message := r.Message
+	if r.Output != "" {
+		message += "\nit printed: " + r.Output
+	}
+	return fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+}
+
+// score reads a host's result.
+func (s *Scorer) score(r reply) (rewards.Score, error) {
 	if r.Op != "result" || r.Score == nil {
 		return rewards.Score{}, fmt.Errorf("%w: %s: the host answered %q", rewards.Internal, s.opts.label(), r.Op)
 	}

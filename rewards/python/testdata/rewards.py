@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -177,11 +178,50 @@ class Grader:
 
 
 class Grouped:
-    def compute_score(self, solution_str):
-        return 1
+    """Gives failed members of a group, -1 or NaN, the mean of the others; the first score may ask for trouble."""
 
-    def post_process_scores(self, scores):
-        return scores
+    def __init__(self):
+        self.calls = 0
+
+    def compute_score(self, ground_truth):
+        self.calls += 1
+        return float(ground_truth)
+
+    def post_process_scores(self, rewards):
+        assert all(type(r) is float for r in rewards), rewards
+        return GROUPS.get(rewards[0], self.fill)(rewards)
+
+    def fill(self, rewards):
+        print("filling", len(rewards), "after", self.calls)
+        good = [r for r in rewards if r != -1 and not math.isnan(r)]
+        return [r if r in good else sum(good) / len(good) for r in rewards]
+
+
+def raise_group(rewards):
+    raise ValueError("no such group")
+
+
+GROUPS = {
+    100.0: raise_group,
+    101.0: lambda rewards: time.sleep(600),
+    102.0: lambda rewards: os._exit(9),
+    103.0: lambda rewards: rewards[1:],
+    104.0: lambda rewards: 0.5,
+    105.0: lambda rewards: [None, float("nan"), float("inf"), "good", 10**400, True, 0.25],
+    106.0: lambda rewards: Vector([0.5, 1.5]),
+    107.0: lambda rewards: sys.exit(3),
+}
+
+
+class AsyncGrouped:
+    async def compute_score(self, ground_truth):
+        return float(ground_truth)
+
+    async def post_process_scores(self, rewards):
+        await asyncio.sleep(0.01)
+        if rewards[0] == 101:
+            await asyncio.sleep(600)
+        return [r - min(rewards) for r in rewards]
 
 
 def needs_tokenizer(solution_str, reward_model_tokenizer):
