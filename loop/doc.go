@@ -16,6 +16,10 @@
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
 //     settles the entry; a later one is counted and dropped. A failure that another
 //     worker may mend sends the entry back to 3.
+//     A sample whose reward needs its whole group is gathered instead: its frame
+//     stays, its slot is free, and when the last member has come that far the group
+//     gets an entry of its own, which goes from 3 to 5 with all frames and settles
+//     all members (gather.go).
 //  6. A settled entry whose reward waits for its prompt group is held until the
 //     group closes: by its size, or at the deadline of its first member.
 //  7. core.finalise makes the result final, exactly once, and hands it to the
