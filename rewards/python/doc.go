@@ -13,6 +13,8 @@
 //     the traceback.
 //  3. Score sends the sample as one frame (JSON and raw tensors, never pickle) to
 //     the host with the fewest calls and waits for the answer.
+//     The post_process_scores of a class is called in the same way with the scores of
+//     a finished group ([Scorer.PostProcess]).
 //  4. A call that is silent at its deadline fails with [rewards.Timeout] and its
 //     host's process group is killed; of an async host only if it does not answer
 //     to being cancelled either, or if it blocks the event loop; the other calls of

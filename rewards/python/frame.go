@@ -21,7 +21,7 @@ const (
 
 // protocol is the version that both sides must speak. Both are in one binary; the
 // number catches a host.py that was changed alone.
-const protocol = 2
+const protocol = 1
 
 var errFrame = errors.New("malformed frame")
 

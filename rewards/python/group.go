@@ -15,6 +15,11 @@ type postProcess struct {
 	s  *Scorer
 }
 
+var (
+	_ rewards.GroupScorer = (*postProcess)(nil)
+	_ rewards.Dependent   = (*postProcess)(nil)
+)
+
 // PostProcess returns what calls post_process_scores of the class, with the values
 // that the term with the key of, which is this Scorer's, gave the members of a group.
 // It comes before Warm and the first Score; from then on the class must have that
@@ -36,6 +41,9 @@ func (s *Scorer) PostProcess(of string) (rewards.GroupScorer, error) {
 	}
 	return &postProcess{of, s}, nil
 }
+
+// DependsOn returns the key of the term whose values are worked on.
+func (p *postProcess) DependsOn() []string { return []string{p.of} }
 
 // ScoreGroup calls post_process_scores once. What it printed is among the details of
 // the first member that has a score.

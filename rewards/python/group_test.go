@@ -156,7 +156,7 @@ func TestAnAsyncClassWorksOnGroupsBesideItsCalls(t *testing.T) {
 	assert.Equal(t, []int{pid}, stats(s).PIDs, "it was cancelled, not killed")
 }
 
-func TestWhoHasNoPostProcessScoresIsRefusedAtTheStart(t *testing.T) {
+func TestAGroupTermWithoutWhatItNeedsIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Grader", "length"} {
 		s, g := grouped(t, python.Config{}, name)
@@ -164,8 +164,11 @@ func TestWhoHasNoPostProcessScoresIsRefusedAtTheStart(t *testing.T) {
 		_, err := scoreGroup(t, g, members(1.0, 2.0), time.Minute)
 		assert.Equal(t, rewards.Unavailable, rewards.ClassOf(err), "%v", err)
 	}
+	_, g := grouped(t, python.Config{}, "Grouped")
+	_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "mine_group", Weight: 1, Group: g}}})
+	require.ErrorContains(t, err, `the term "mine"`)
 	s := function(t, python.Config{}, "length")
 	warm(t, s)
-	_, err := s.(*python.Scorer).PostProcess("mine")
+	_, err = s.(*python.Scorer).PostProcess("mine")
 	require.ErrorContains(t, err, "before Warm")
 }

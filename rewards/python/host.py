@@ -31,7 +31,7 @@ import threading
 import time
 import traceback
 
-PROTOCOL = 2
+PROTOCOL = 1
 MAX_ANSWER = 1 << 20  # bytes of a reply's header
 MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
 MAX_OUTPUT = 2048  # characters kept of what a call printed
