@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,8 +47,13 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		GroupByPrompt:   p.GroupByPrompt,
 	}
 	var faults FaultsError
-	for _, t := range p.Terms {
-		scorer, group, err := buildTerm(c, p, t, reg)
+	built := map[string]rewards.Scorer{}
+	// What looks at another term's scorer is made after it.
+	terms := slices.Clone(p.Terms)
+	slices.SortStableFunc(terms, func(a, b TermConfig) int { return cmp.Compare(after(a), after(b)) })
+	for _, t := range terms {
+		scorer, group, err := buildTerm(c, p, t, reg, built)
+		built[t.Key] = scorer
 		if err != nil {
 			message := err.Error()
 			if errors.Is(err, rewards.ErrUnknownScorer) {
@@ -62,6 +68,10 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers,
 		})
 	}
+	order := func(t rewards.Term) int {
+		return slices.IndexFunc(p.Terms, func(o TermConfig) bool { return o.Key == t.Key })
+	}
+	slices.SortStableFunc(cfg.Terms, func(a, b rewards.Term) int { return cmp.Compare(order(a), order(b)) })
 	var wrong FaultsError
 	cfg.Prepare, wrong = buildVerifiers(p, reg)
 	faults = append(faults, wrong...)
@@ -86,10 +96,28 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 	return nil, faults
 }
 
+// after sorts terms that are made from others behind them.
+func after(t TermConfig) int {
+	if t.PostProcess != "" {
+		return 1
+	}
+	return 0
+}
+
 // buildTerm makes the scorer of a term, of either kind. What the profile says for all
 // its terms is among its options, unless the term says otherwise: the engine of the
 // reward_model and its model, and the sandbox.
-func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry) (rewards.Scorer, rewards.GroupScorer, error) {
+func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (rewards.Scorer, rewards.GroupScorer, error) {
+	if t.PostProcess != "" {
+		post, ok := built[t.PostProcess].(interface {
+			PostProcess(of string) (rewards.GroupScorer, error)
+		})
+		if !ok {
+			return nil, nil, fmt.Errorf("post_process: the term %q is no Python class", t.PostProcess)
+		}
+		group, err := post.PostProcess(t.PostProcess)
+		return nil, group, err
+	}
 	shared := map[string]json.RawMessage{}
 	if e := c.Engines[p.Engine]; e != nil {
 		shared["engine"], shared["model"] = encode(e.Name), encode(e.Model)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,4 +125,37 @@ func minMembers(n int) string {
 		return "all"
 	}
 	return strconv.Itoa(n)
+}
+
+// postProcess reads a term that is what a Python class makes of another term's values.
+func (r *reader) postProcess(t *TermConfig, o *object, v value, hasPath bool) {
+	t.PostProcess, _ = r.text(v)
+	if t.MinMembers == 0 {
+		t.MinMembers = 1 // the class is asked about every group that is finished
+	}
+	if hasPath {
+		r.fault(v, "takes no path beside it: the class is that of the term %q", shorten(t.PostProcess))
+	}
+	for _, e := range o.rest() {
+		r.fault(e.value, "has no effect beside post_process; leave it out")
+	}
+}
+
+// checkPostProcess holds post_process against the terms.
+func (r *reader) checkPostProcess(p *Profile, path string) {
+	for _, t := range p.Terms {
+		if t.PostProcess == "" {
+			continue
+		}
+		at := path + "." + t.Key + ".post_process"
+		i := slices.IndexFunc(p.Terms, func(o TermConfig) bool { return o.Key == t.PostProcess })
+		switch {
+		case i < 0:
+			r.faultAt(at, "there is no term %q", shorten(t.PostProcess))
+		case p.Terms[i].Scorer != PythonScorer:
+			r.faultAt(at, "the term %q is no Python class", shorten(t.PostProcess))
+		case p.Terms[i].Required:
+			r.noteAt(r.places[at], at, "a member whose "+t.PostProcess+" fails is left out, because that is required; without required it reaches the class as NaN")
+		}
+	}
 }

@@ -115,6 +115,9 @@ type TermConfig struct {
 	Retries int
 	// InvalidValues are scores that mean failure.
 	InvalidValues []float64
+	// PostProcess is the key of a term with a Python class, whose post_process_scores
+	// makes this term's values out of that term's on every group; "": it has a Path.
+	PostProcess string
 	// When lists the samples that the term is for, by the profile's RouteBy; empty: all.
 	When []string
 	// Clip bounds the scorer's value, Scale multiplies it then; nil and 1: as it is.

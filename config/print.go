@@ -89,7 +89,11 @@ func (p *printer) profile(depth int, r *Profile) {
 		p.line(depth, "reward_functions:")
 		for _, t := range r.Terms {
 			p.line(depth+1, "%s:", quote(t.Key))
-			p.line(depth+2, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+			if t.PostProcess != "" {
+				p.line(depth+2, "post_process: %s", quote(t.PostProcess))
+			} else {
+				p.line(depth+2, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+			}
 			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)
 			p.line(depth+2, "required: %v", t.Required)

@@ -71,6 +71,8 @@ rewards:
       a: {path: builtin://a, when: [ocr, "7"], clip: [-1, 2.5], scale: 0.1}
       b: {path: builtin://b, min_members: all}
       c: {path: builtin://b, min_members: 3, when: x}
+      d: {path: pkg://mine, name: Agent, weight: 0}
+      e: {post_process: d, weight: 2}
   other: {custom_reward_function: {path: builtin://c}, reward_model: {enable: true, model_path: o, rollout: {name: external, base_urls: "http://c:1"}}}
 engines:
   judge: {base_urls: ["http://d:1/v1/"], model: j, key_file: /k, concurrency: 7, timeout: 3s, attempts: 1, cache_bytes: 0, prompt_price: 0.25}

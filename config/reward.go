@@ -72,6 +72,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	if single == nil && several == nil {
 		return nil
 	}
+	r.checkPostProcess(p, severalPath)
 	r.checkWeights(p, severalPath)
 	r.noteDifferences(p, v.path)
 	return p
@@ -171,6 +172,14 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 	python := takePython(o)
 	pathValue, ok := o.take("path")
 	nameValue, _ := o.take("name")
+	if post, has := o.take("post_process"); has && !post.null() {
+		r.postProcess(&t, o, post, ok && !pathValue.null())
+		if !nameValue.null() {
+			r.fault(nameValue, "has no effect beside post_process; leave it out")
+		}
+		r.python(&t, python)
+		return t
+	}
 	switch {
 	case !ok && (r.incomplete || e.node.Kind != yaml.MappingNode && !e.null()):
 	case !ok || pathValue.null():

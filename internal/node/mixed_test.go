@@ -165,3 +165,42 @@ func TestGroupsAreMadeByPromptWhereThereIsNoUID(t *testing.T) {
 		assert.Equal(t, rewards.PromptUID("prompt 0"), res.Group.UID)
 	}
 }
+
+// The class of the async reward agent: it scores samples one by one, and once more when
+// their group is finished.
+func TestAPythonClassPostProcessesItsGroups(t *testing.T) {
+	t.Parallel()
+	path := function(t, `
+import math
+
+class Agent:
+    def compute_score(self, solution_str):
+        if solution_str == "bad":
+            raise ValueError("no answer")
+        return float(solution_str)
+
+    def post_process_scores(self, scores):
+        known = [s for s in scores if not math.isnan(s)]
+        mean = sum(known) / len(known)
+        return [mean if math.isnan(s) else s for s in scores]
+`)
+	_, addr := start(t, "pool.python.hosts=1", "pool.python.interpreter=python3",
+		"+reward.reward_functions.final.post_process=mine", "+reward.reward_functions.final.required=true",
+		"+reward.reward_functions.mine.path="+path, "+reward.reward_functions.mine.name=Agent",
+		"+reward.reward_functions.mine.weight=0", "+reward.reward_functions.mine.on_failure=zero")
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "post"})
+	require.NoError(t, err)
+	defer c.Close()
+	var futures []*client.Future
+	for i, text := range []string{"1", "bad", "3"} {
+		f, err := c.Submit(t.Context(), &rewards.Sample{ID: fmt.Sprint("s", i), UID: "u", GroupSize: 3, Response: text}, 0)
+		require.NoError(t, err)
+		futures = append(futures, f)
+	}
+	for i, want := range []float64{1, 2, 3} {
+		res, err := futures[i].Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
+		assert.InDelta(t, want, *res.RewardScore, 1e-12)
+	}
+}
