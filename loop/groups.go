@@ -2,7 +2,9 @@ package loop
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -113,9 +115,19 @@ func (g *group) close() []*entry {
 	return waiting
 }
 
+// ordered are the members by id: sums of floats depend on their order, and statistics
+// of the same rewards shall be the same.
+func (g *group) ordered() []*member {
+	all := make([]*member, 0, len(g.members))
+	for _, id := range slices.Sorted(maps.Keys(g.members)) {
+		all = append(all, g.members[id])
+	}
+	return all
+}
+
 func (g *group) termMeans() map[string]float64 {
 	sums, counts := map[string]float64{}, map[string]int{}
-	for _, m := range g.members {
+	for _, m := range g.ordered() {
 		for key, v := range m.values {
 			sums[key] += v
 			counts[key]++
@@ -152,7 +164,7 @@ func (g *group) describe() {
 	st := wire.GroupStats{UID: g.key.uid, Size: g.size, Missing: max(0, g.size-len(g.members))}
 	var sum, squares float64
 	lo, hi := math.Inf(1), math.Inf(-1)
-	for _, m := range g.members {
+	for _, m := range g.ordered() {
 		switch {
 		case m.scored:
 			st.Scored++
@@ -166,7 +178,7 @@ func (g *group) describe() {
 	}
 	if n := float64(st.Scored); n > 0 {
 		mean := sum / n
-		for _, m := range g.members {
+		for _, m := range g.ordered() {
 			if m.scored {
 				squares += (m.reward - mean) * (m.reward - mean)
 			}

@@ -438,7 +438,7 @@ func TestEveryStepIsJudgedByItself(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float64{0.5, 2}, got.Steps)
 	assert.InDelta(t, 2.5, got.Value, 1e-12, "their sum, which is what a trainer makes of the row")
-	assert.Equal(t, rewards.Segments(s.Response, []string{"<|im_end|>"}), []string{"think", "tool result, again"})
+	assert.Equal(t, []string{"think", "tool result, again"}, rewards.Segments(s.Response, []string{"<|im_end|>"}))
 	_, err = sc.Score(t.Context(), said("only this"))
 	require.ErrorContains(t, err, "step 0")
 }
