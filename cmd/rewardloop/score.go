@@ -34,6 +34,8 @@ that what a run that was stopped has written can be used:
 
   {"id", "outcome", "reward_score", "reward_extra_info", "details", "errors", "timing_ms"}
 
+and "substitute" and "step_scores" where the reward has them.
+
 A line that is not as above is reported with its number, here and in the output
 (outcome "rejected"), and the others are scored all the same. A group whose members
 are not all in the input is closed with those that are.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -197,6 +200,32 @@ func TestAGroupWhoseMembersAllScoreTheSameIsCountedAsFlat(t *testing.T) {
 	require.Equal(t, exitOK, got.code)
 	require.Contains(t, got.stderr, "groups: 2, 1 of them with zero std")
 	require.Contains(t, got.stderr, "1 with fewer members in the input than their group_size")
+}
+
+func TestTheScoresOfStepsAreInTheOutput(t *testing.T) {
+	t.Parallel()
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		score := "0.25"
+		if bytes.Contains(body, []byte("look here")) {
+			score = "0.5"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"choices": [{"message": {"role": "assistant", "content": "<score>%s</score>"}, "finish_reason": "stop"}]}`, score)
+	}))
+	t.Cleanup(engine.Close)
+	dir := t.TempDir()
+	cfg := put(t, dir, "steps.yaml", fmt.Appendf(nil, `
+engines: {big: {base_urls: [%q], model: m}}
+reward:
+  num_workers: 1
+  reward_functions:
+    turns: {path: "builtin://judge", engine: big, template: "Rate: {response}", min: 0, max: 1, steps: ["<|im_end|>"]}
+`, engine.URL))
+	in := put(t, dir, "in.jsonl", []byte(`{"id": "a", "prompt": "p", "response": "look here<|im_end|>and answer<|im_end|>"}`))
+	got := call(t, "", "score", "-c", cfg, "-i", in, "-o", "-")
+	require.Equal(t, exitOK, got.code, got.stderr, got.stdout)
+	require.Contains(t, got.stdout, `"step_scores":[0.5,0.25]`)
 }
 
 func TestALineOver16MiBIsRejectedAndTheNextOneRead(t *testing.T) {

@@ -314,8 +314,9 @@ func ended(f *loop.Future) bool {
 }
 
 // outputLine is one line of the output. Nothing is left out but substitute, which is
-// there where the profile's on_sample_failure asks for one, step_scores, which only
-// rewards of several steps have, and the group's statistics, which only members have.
+// there where the profile's on_sample_failure asks for one, and step_scores, which only
+// rewards of several steps have. A group's statistics are left out: which members carry
+// them depends on who was scored last.
 type outputLine struct {
 	ID          string              `json:"id"`
 	Outcome     rewards.Outcome     `json:"outcome"`
@@ -325,7 +326,6 @@ type outputLine struct {
 	Errors      []rewards.TermError `json:"errors"`
 	Substitute  *wire.Substitute    `json:"substitute,omitempty"`
 	StepScores  []float64           `json:"step_scores,omitempty"`
-	Group       *wire.GroupStats    `json:"group,omitempty"`
 	TimingMS    map[string]float64  `json:"timing_ms"`
 }
 
@@ -340,7 +340,7 @@ func (s *scoring) answer(it *item) *outputLine {
 		res, _ := it.future.Wait(context.Background()) // it is there
 		r.Outcome, r.RewardScore, r.ExtraInfo, r.Details = res.Outcome, res.RewardScore, res.ExtraInfo, res.Details
 		r.Errors, r.Substitute, r.TimingMS = res.Errors, res.Substitute, res.TimingMS
-		r.StepScores, r.Group = res.StepScores, res.Group
+		r.StepScores = res.StepScores
 		if s.cutOff(it, res) {
 			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.TermError{{
 				Class: rewards.Cancelled, Message: "the run was told to end before this result was final",
