@@ -1,6 +1,9 @@
 package outbound
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is that of an endpoint's breaker.
 type State string
@@ -24,16 +27,20 @@ const (
 	ill
 )
 
+// maxSuspects is how many requests a breaker remembers; beyond them each failure counts.
+const maxSuspects = 64
+
 // breaker keeps requests from an endpoint that fails. It has no lock and no clock;
 // the group's mutex guards it.
 type breaker struct {
 	after    int           // Failures in a row that open it.
 	min, max time.Duration // The pause before a probe.
 
-	state State
-	row   int           // Failures in a row.
-	pause time.Duration // The last pause.
-	due   time.Time     // When the next probe is, while open.
+	state    State
+	row      int           // Failures in a row.
+	suspects []uint64      // Requests among them that may be to blame themselves.
+	pause    time.Duration // The last pause.
+	due      time.Time     // When the next probe is, while open.
 }
 
 func newBreaker(after int, shortest, longest time.Duration) breaker {
@@ -57,14 +64,18 @@ func (b *breaker) begin() (probe bool) {
 
 // end is told of the request's end and reports whether the state has changed. What
 // was sent before the breaker opened says nothing of the endpoint now: while it is not
-// closed only the probe counts.
-func (b *breaker) end(probe bool, v verdict, now time.Time) (changed bool) {
+// closed only the probe counts. suspect names a request that may have brought about its
+// failure itself, 0 for one that cannot: the same request failing again, as it does
+// when the loop tries its sample on another worker, says nothing new of the endpoint,
+// which would otherwise be taken from everybody for one request it dislikes.
+func (b *breaker) end(probe bool, v verdict, suspect uint64, now time.Time) (changed bool) {
 	switch {
 	case probe && v == unknown:
 		b.state, b.due = Open, now // The next call probes.
 		return true
 	case probe && v == alive:
-		b.state, b.row, b.pause = Closed, 0, 0
+		b.state, b.pause = Closed, 0
+		b.clear()
 		return true
 	case probe:
 		b.row++
@@ -73,8 +84,13 @@ func (b *breaker) end(probe bool, v verdict, now time.Time) (changed bool) {
 	case b.state != Closed || v == unknown:
 		return false
 	case v == alive:
-		b.row = 0
+		b.clear()
 		return false
+	case suspect != 0 && slices.Contains(b.suspects, suspect):
+		return false
+	}
+	if suspect != 0 && len(b.suspects) < maxSuspects {
+		b.suspects = append(b.suspects, suspect)
 	}
 	b.row++
 	if b.row < b.after {
@@ -82,6 +98,10 @@ func (b *breaker) end(probe bool, v verdict, now time.Time) (changed bool) {
 	}
 	b.open(now)
 	return true
+}
+
+func (b *breaker) clear() {
+	b.row, b.suspects = 0, b.suspects[:0]
 }
 
 func (b *breaker) open(now time.Time) {

@@ -234,6 +234,33 @@ func TestAnAnswerOfAnyKindKeepsTheBreakerClosed(t *testing.T) {
 	})
 }
 
+func TestOneRequestThatAnEndpointChokesOnDoesNotTakeItFromTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		status := 500
+		g := fake(t, outbound.GroupConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+		send := func(body string) {
+			_, err := g.Do(t.Context(), &outbound.Call{Body: []byte(body)})
+			require.ErrorIs(t, err, rewards.Unavailable)
+		}
+		for range 20 { // as when the loop tries its sample anew
+			send("bad")
+			send("bad too")
+		}
+		assert.Equal(t, outbound.Closed, g.Stats().Endpoints[0].Breaker)
+		assert.Equal(t, 2, g.Stats().Endpoints[0].FailuresInRow)
+		send("another")
+		assert.Equal(t, outbound.Open, g.Stats().Endpoints[0].Breaker, "three requests failed")
+
+		status = 503
+		g = fake(t, outbound.GroupConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+		for range 3 {
+			send("bad")
+		}
+		assert.Equal(t, outbound.Open, g.Stats().Endpoints[0].Breaker, "a 503 is about the server")
+	})
+}
+
 func TestAnEndpointThatHangsOpensItsBreakerForImpatientCallersToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,8 @@ type GroupConfig struct {
 	BackoffMin, BackoffMax time.Duration
 	// RetryAfterMax cuts what an endpoint asks for with Retry-After; default 30 s.
 	RetryAfterMax time.Duration
-	// BreakAfter failures in a row take an endpoint out of service; default 5.
+	// BreakAfter failures in a row take an endpoint out of service; default 5. A body
+	// that is answered with 500 again and again is one of them.
 	BreakAfter int
 	// BreakMin and BreakMax bound the pause before it is probed, which doubles with
 	// each probe that fails; default 1 s and 30 s.

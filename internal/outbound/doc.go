@@ -11,11 +11,11 @@
 //     caller's context; a queue of MaxWaiting calls is full.
 //  3. The endpoint with the least in flight gets the request, a random one of several
 //     such; one that this call has not tried yet where there is one. An endpoint that
-//     failed BreakAfter times in a row is left alone for a pause, then probed with one
-//     request, and left alone for twice as long if that fails. While all are left
-//     alone calls wait for the next probe, because a call that fails at once would
-//     only burn the next sample; one whose deadline comes before the probe does fail
-//     at once, and says when the probe is.
+//     failed BreakAfter times in a row, not counting the same body's second 500, is
+//     left alone for a pause, then probed with one request, and left alone for twice
+//     as long if that fails. While all are left alone calls wait for the next probe,
+//     because a call that fails at once would only burn the next sample; one whose
+//     deadline comes before the probe does fail at once, and says when the probe is.
 //  4. A connection is made only to an address that the Policy allows. The check sits
 //     in the socket's control hook, after the name was resolved, so that a name which
 //     resolves to another address the second time gains nothing. There are no

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -213,14 +215,14 @@ func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
 	return false
 }
 
-// settle ends what choose began. answer and f are nil for an attempt whose Check
-// panicked: the endpoint did answer.
-func (g *Group) settle(e *endpoint, probe bool, answer *Answer, f *failure) {
+// settle ends what choose began for a request with body. answer and f are nil for an
+// attempt whose Check panicked: the endpoint did answer.
+func (g *Group) settle(e *endpoint, probe bool, body []byte, answer *Answer, f *failure) {
 	health := alive
 	if answer != nil && answer.Status >= 500 { // The caller wanted it; it is no sign of health.
 		health = ill
 	}
-	last := ""
+	last, suspect := "", g.suspect(body, answer, f)
 	if f != nil {
 		health, last = f.health, g.secrets.redact(f.text)
 	}
@@ -235,8 +237,20 @@ func (g *Group) settle(e *endpoint, probe bool, answer *Answer, f *failure) {
 			e.busyUntil = now.Add(f.after.wait)
 		}
 	}
-	if e.breaker.end(probe, health, now) {
+	if e.breaker.end(probe, health, suspect, now) {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
+}
+
+// suspect names a request that was answered with 500, by its body: a server says 500
+// of itself and of a request it chokes on alike, unlike 502, 503 and 504. 0: another
+// answer, or nothing to tell requests apart by.
+func (g *Group) suspect(body []byte, answer *Answer, f *failure) uint64 {
+	failed := answer != nil && answer.Status == http.StatusInternalServerError ||
+		f != nil && f.status == http.StatusInternalServerError
+	if !failed || len(body) == 0 {
+		return 0
+	}
+	return maphash.Bytes(g.seed, body)
 }

@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"net/url"
 	"sync"
@@ -23,6 +24,7 @@ type Group struct {
 	cfg     GroupConfig
 	id      string
 	trip    http.RoundTripper
+	seed    maphash.Seed // Of the hashes that tell requests apart.
 	secrets *secrets
 	budget  *budget
 	rate    *rate
@@ -42,7 +44,7 @@ type Group struct {
 func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	now := time.Now()
 	g := &Group{
-		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg.Concurrency),
+		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg.Concurrency), seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
 		slots: semaphore.NewWeighted(int64(cfg.Concurrency)), changed: make(chan struct{}),
 	}
@@ -125,7 +127,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 		return nil, f
 	}
 	// Deferred, because Check is the caller's code and may panic.
-	defer func() { g.settle(e, probe, answer, f) }()
+	defer func() { g.settle(e, probe, t.call.Body, answer, f) }()
 	t.sent++
 	t.tried = append(t.tried, e)
 	answer, f = t.send(ctx, e)
