@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -27,7 +26,7 @@ func decodePickle(body []byte) (pickle.Value, error) {
 	v, err := pickle.Decode(body, pickle.Limits{MaxBytes: maxAnswer, MaxExpandedBytes: 4 * maxAnswer})
 	switch {
 	case errors.Is(err, pickle.ErrMalformed), errors.Is(err, pickle.ErrProtocol0):
-		return nil, fmt.Errorf("%w: the answer is no whole pickle: %w; it begins %s", rewards.Unavailable, err, quote(body))
+		return nil, fmt.Errorf("%w: the answer is no whole pickle: %w; it begins %s", rewards.Unavailable, err, service.Quote(body))
 	case err != nil:
 		return nil, fmt.Errorf("%w: the answer: %w", rewards.Internal, err)
 	}
@@ -38,7 +37,7 @@ func decodePickle(body []byte) (pickle.Value, error) {
 func decodeJSON(body []byte) (pickle.Value, error) {
 	v, err := parseJSON(withNaN(body))
 	if err != nil {
-		return nil, fmt.Errorf("%w: the answer: %w; it begins %s", rewards.Unavailable, err, quote(body))
+		return nil, fmt.Errorf("%w: the answer: %w; it begins %s", rewards.Unavailable, err, service.Quote(body))
 	}
 	return v, nil
 }
@@ -109,7 +108,7 @@ func bodyReason(body []byte) string {
 			}
 		}
 	}
-	return quote(body)
+	return service.Quote(body)
 }
 
 // reason returns what an error object says.
@@ -118,73 +117,14 @@ func reason(d *pickle.Dict) string {
 		switch v, _ := d.Get(key); v := v.(type) {
 		case nil:
 		case string:
-			return quote([]byte(v))
+			return service.Quote([]byte(v))
 		case *pickle.Dict:
 			return reason(v)
 		default:
-			return quote(appendJSON(nil, v))
+			return service.Quote(appendJSON(nil, v))
 		}
 	}
-	return quote(appendJSON(nil, d))
-}
-
-// Bounds of what is quoted of an answer, in bytes. Of a long text the end is worth
-// more than the beginning: a traceback has its cause there.
-const (
-	quotedHead = 100
-	quotedTail = 200
-)
-
-// quote returns the beginning and the end of a text on one line, without control
-// characters.
-func quote(body []byte) string {
-	const window = 4 * (quotedHead + quotedTail) // before white space is squeezed
-	text := string(body[:min(len(body), window)])
-	if len(body) > window {
-		text += string(body[max(window, len(body)-window):])
-	}
-	text = plain(text)
-	if len(text) > quotedHead+quotedTail {
-		text = clip(text, quotedHead) + " " + ending(text, quotedTail)
-	}
-	if text == "" {
-		return "nothing"
-	}
-	return "\"" + text + "\""
-}
-
-// plain squeezes white space and drops what is not printable.
-func plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case r == utf8.RuneError || !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
-
-// clip cuts a text at a character, n bytes at most before the mark.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
-
-// ending is the last n bytes of a text, or a little less, never within a character.
-func ending(s string, n int) string {
-	at := max(0, len(s)-n)
-	for at < len(s) && !utf8.RuneStart(s[at]) {
-		at++
-	}
-	return s[at:]
+	return service.Quote(appendJSON(nil, d))
 }
 
 // listOf finds the list under a key: it must have n elements, one per sample. A
@@ -209,13 +149,13 @@ func names(d *pickle.Dict) string {
 	var out []string
 	for _, p := range d.Items {
 		if name, ok := p.Key.(string); ok && len(out) < 10 {
-			out = append(out, clip(name, 40))
+			out = append(out, service.Clip(name, 40))
 		}
 	}
 	if len(out) == 0 {
 		return "no keys"
 	}
-	return plain(strings.Join(out, ", "))
+	return service.Plain(strings.Join(out, ", "))
 }
 
 // verdict is what an answer says of one sample: a score, or why there is none.

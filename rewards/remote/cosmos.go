@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -41,7 +42,7 @@ type cosmosProtocol struct {
 }
 
 func newCosmos(o *Options) *cosmosProtocol {
-	c := &cosmosProtocol{reward: o.Reward, video: o.Video, extras: columns(o.Extras), header: o.header("")}
+	c := &cosmosProtocol{reward: o.Reward, video: o.Video, extras: columns(o.Extras), header: o.RequestHeader("")}
 	c.prompt, _ = parseSource(o.Prompt) // validate has read it
 	if o.ScoreKey != "" {
 		c.keys = strings.Split(o.ScoreKey, "+")
@@ -125,11 +126,11 @@ func readTicket(body []byte) (ticket, replica string, err error) {
 	v, _ := d.Get("uuid")
 	ticket, _ = v.(string)
 	if ticket == "" || len(ticket) > 256 {
-		return "", "", fmt.Errorf("%w: the answer to enqueue has no uuid: %s", rewards.InvalidScore, quote(body))
+		return "", "", fmt.Errorf("%w: the answer to enqueue has no uuid: %s", rewards.InvalidScore, service.Quote(body))
 	}
 	if v, _ := d.Get("replica_id"); v != nil {
 		replica, _ = v.(string)
-		if err := checkHeader(cosmosReplica, replica); err != nil {
+		if err := service.CheckHeader(cosmosReplica, replica); err != nil {
 			return "", "", fmt.Errorf("%w: replica_id: %w", rewards.InvalidScore, err)
 		}
 	}
@@ -162,7 +163,7 @@ func (c *cosmosProtocol) pull(ctx context.Context, doer outbound.Doer, ticket, r
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s has not scored %s: %w", a.Endpoint, clip(ticket, 64), ctx.Err())
+			return nil, fmt.Errorf("%s has not scored %s: %w", a.Endpoint, service.Clip(ticket, 64), ctx.Err())
 		}
 	}
 }

@@ -18,7 +18,7 @@ type anyJSON struct {
 }
 
 func newAnyJSON(o *Options) *anyJSON {
-	a := &anyJSON{pictures: newPictures(o), extras: columns(o.Extras), header: o.header("application/json")}
+	a := &anyJSON{pictures: newPictures(o), extras: columns(o.Extras), header: o.RequestHeader("application/json")}
 	a.template, _ = parseTemplate(o.Request) // validate has read both
 	a.at, _ = parsePath(o.ScorePath)
 	if a.template.frames {

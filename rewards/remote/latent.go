@@ -27,7 +27,7 @@ type drm struct {
 }
 
 func newDRM(o *Options) *drm {
-	d := &drm{noiseLevel: float32(o.NoiseLevel), seed: o.NoiseSeed, header: o.header("application/octet-stream")}
+	d := &drm{noiseLevel: float32(o.NoiseLevel), seed: o.NoiseSeed, header: o.RequestHeader("application/octet-stream")}
 	d.header.Set("X-Drm-Protocol-Version", drmVersion)
 	return d
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -45,7 +46,7 @@ type factory struct {
 }
 
 func newFactory(o *Options) *factory {
-	f := &factory{pictures: newPictures(o), header: o.header("application/json")}
+	f := &factory{pictures: newPictures(o), header: o.RequestHeader("application/json")}
 	f.prompt, _ = parseSource(o.Prompt) // validate has read it
 	return f
 }
@@ -124,7 +125,7 @@ type rlhf struct {
 }
 
 func newRLHF(o *Options) *rlhf {
-	return &rlhf{extras: columns(o.Extras), header: o.header("application/json")}
+	return &rlhf{extras: columns(o.Extras), header: o.RequestHeader("application/json")}
 }
 
 func (r *rlhf) item(_ context.Context, s *rewards.Sample) (item, error) { return textItem(s) }
@@ -162,7 +163,7 @@ type slimeProtocol struct {
 }
 
 func newSlime(o *Options) *slimeProtocol {
-	p := &slimeProtocol{extras: columns(o.Extras), header: o.header("application/json")}
+	p := &slimeProtocol{extras: columns(o.Extras), header: o.RequestHeader("application/json")}
 	if o.RewardKey != "" {
 		p.key = path{o.RewardKey}
 	}
@@ -193,11 +194,11 @@ func readOne(body []byte, at path, extras []column) ([]verdict, error) {
 	}
 	found, ok := at.look(v)
 	if !ok {
-		return nil, fmt.Errorf("%w: the answer has nothing at %q: %s", rewards.InvalidScore, at, quote(body))
+		return nil, fmt.Errorf("%w: the answer has nothing at %q: %s", rewards.InvalidScore, at, service.Quote(body))
 	}
 	var out verdict
 	if out.score.Value, err = number(found); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, quote(body))
+		return nil, fmt.Errorf("%w: %s", err, service.Quote(body))
 	}
 	columnsOf(v, extras, &out.score)
 	return []verdict{out}, nil

@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -39,14 +36,14 @@ func protocols() []string {
 // defaults that depend on it, stand in the README.
 type Options struct {
 	Protocol string `json:"protocol"`
-	Addresses
+	service.Addresses
 	// Scale and Bias make the value of what the scorer says: raw·scale + bias.
 	Scale float64 `json:"score_scale"`
 	Bias  float64 `json:"score_bias"`
 	// Batch is the most samples of one request; BatchWait how long a sample waits for
 	// others, 0: not at all.
-	Batch     int      `json:"batch"`
-	BatchWait duration `json:"batch_wait"`
+	Batch     int              `json:"batch"`
+	BatchWait service.Duration `json:"batch_wait"`
 	// Extras are fields of the answer that become columns.
 	Extras []Extra `json:"extras"`
 
@@ -74,73 +71,12 @@ type Options struct {
 	ScorePath string          `json:"score_path"`
 }
 
-// Addresses are where a scorer's endpoints are and how they are asked.
-type Addresses struct {
-	URL            string            `json:"url"`
-	URLs           []string          `json:"urls"`
-	KeyFile        string            `json:"key_file"`
-	Headers        map[string]string `json:"headers"`
-	Attempts       int               `json:"attempts"`
-	AttemptTimeout duration          `json:"attempt_timeout"`
-	Concurrency    int               `json:"concurrency"`
-	RPM            float64           `json:"rpm"`
-}
-
 // Extra declares a field of the answer as a column.
 type Extra struct {
 	Name string `json:"name"`
 	// Path is where it stands; empty: under its name.
 	Path string            `json:"path"`
 	Kind rewards.FieldKind `json:"kind"`
-}
-
-// duration is "30s", or a number of seconds.
-type duration time.Duration
-
-// maxWait is the longest time an option may name, rewards.MaxTermTimeout.
-const maxWait = rewards.MaxTermTimeout
-
-// UnmarshalJSON reads a duration.
-func (d *duration) UnmarshalJSON(raw []byte) error {
-	if string(raw) == "null" {
-		return nil // the default stays
-	}
-	text := strings.Trim(string(raw), `"`)
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		seconds, numErr := strconv.ParseFloat(text, 64)
-		if numErr != nil || math.IsNaN(seconds) || math.Abs(seconds) > maxWait.Seconds() {
-			return fmt.Errorf("want a duration such as 30s or a number of seconds, got %s", clip(string(raw), 40))
-		}
-		parsed = time.Duration(seconds * float64(time.Second))
-	}
-	*d = duration(parsed)
-	return nil
-}
-
-// decodeOptions reads the options one by one, so that every wrong one is named:
-// those that are unknown, those that the protocol does not take, and those of a
-// wrong type.
-func decodeOptions(raw json.RawMessage, into any, takes func(name string) error) error {
-	var given map[string]json.RawMessage
-	if err := rewards.DecodeOptions(raw, &given); err != nil {
-		return err
-	}
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if err := takes(name); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-			continue
-		}
-		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
-		if err == nil {
-			err = json.Unmarshal(one, into)
-		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // parseOptions reads the options of http over the defaults of their protocol.
@@ -151,7 +87,7 @@ func parseOptions(raw json.RawMessage) (Options, error) {
 	_ = json.Unmarshal(raw, &head) // what is wrong with it is said below
 	o := defaults(head.Protocol)
 	known := slices.Contains(protocols(), head.Protocol)
-	err := decodeOptions(raw, &o, func(name string) error {
+	err := service.Decode(raw, &o, func(name string) error {
 		i := slices.IndexFunc(optionTable(), func(e optionEntry) bool { return e.Name == name })
 		switch {
 		case i < 0:
@@ -223,7 +159,7 @@ func optionTable() []optionEntry {
 	lists := slices.Concat(pickled, []string{uniRL, flowFactory, openRLHF})
 	encoded := slices.Concat(pickled, []string{uniRL, flowFactory, generic})
 	table := []optionEntry{{rewards.Option{Name: "protocol", Type: "string", Default: "required", Doc: "one of " + strings.Join(protocols(), ", ")}, nil}}
-	for _, o := range addressOptions() {
+	for _, o := range service.AddressOptions() {
 		table = append(table, optionEntry{o, nil})
 	}
 	return append(table,
@@ -264,18 +200,4 @@ func optionTable() []optionEntry {
 		optionEntry{rewards.Option{Name: "request", Type: "object", Default: "required", Doc: "the request, with placeholders such as {prompt} and {image_b64} in its texts"}, []string{generic}},
 		optionEntry{rewards.Option{Name: "score_path", Type: "string", Default: "the answer itself", Doc: "where the number stands: rewards.0.score"}, []string{generic}},
 	)
-}
-
-// addressOptions are those that http and sandbox_fusion share.
-func addressOptions() []rewards.Option {
-	return []rewards.Option{
-		{Name: "url", Type: "string", Default: "required", Doc: "the service's address"},
-		{Name: "urls", Type: "list", Default: "none", Doc: "further addresses that do equal work; each request goes to one"},
-		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
-		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
-		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},
-		{Name: "attempt_timeout", Type: "duration", Default: "the group's", Doc: "the longest one request may take"},
-		{Name: "concurrency", Type: "int", Default: "the group's", Doc: "requests at a time over all scorers that use these addresses"},
-		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
-	}
 }

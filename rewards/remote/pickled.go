@@ -28,7 +28,7 @@ func newPickled(o *Options) *pickled {
 	p := &pickled{
 		dialect: o.Protocol, pictures: newPictures(o), strict: o.OnlyStrict, extras: columns(o.Extras),
 		// The clients send none, and requests none at all; the services look at the body.
-		header: o.header("application/octet-stream"),
+		header: o.RequestHeader("application/octet-stream"),
 	}
 	p.prompt, _ = parseSource(o.Prompt) // validate has read them
 	if o.Metadata != "" {

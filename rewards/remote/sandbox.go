@@ -14,17 +14,18 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // SandboxOptions are those of the scorer sandbox_fusion.
 type SandboxOptions struct {
-	Addresses
+	service.Addresses
 	// MaxConcurrent is the most cases that run at a time, over all samples.
 	MaxConcurrent int `json:"max_concurrent"`
 	MemoryLimitMB int `json:"memory_limit_mb"`
 	// Timeout is that of compiling and of running a case, each.
-	Timeout duration `json:"run_timeout"`
+	Timeout service.Duration `json:"run_timeout"`
 	// Continuous looks at the first ten cases only.
 	Continuous bool   `json:"continuous"`
 	Language   string `json:"language"`
@@ -41,7 +42,7 @@ type SandboxOptions struct {
 // sandboxDefaults are verl's (SandboxFusionConfig, default_compute_score).
 func sandboxDefaults() SandboxOptions {
 	return SandboxOptions{
-		MaxConcurrent: 64, MemoryLimitMB: 1024, Timeout: duration(10 * time.Second), Continuous: true, Language: "python",
+		MaxConcurrent: 64, MemoryLimitMB: 1024, Timeout: service.Duration(10 * time.Second), Continuous: true, Language: "python",
 		SandboxError: "fail", TestCases: "ground_truth", MaxCases: 1000, MaxCaseBytes: 1 << 20, MaxCodeBytes: 256 << 10,
 	}
 }
@@ -50,7 +51,7 @@ func sandboxDefaults() SandboxOptions {
 const transferTime = 10 * time.Second
 
 func sandboxDocumentation() []rewards.Option {
-	out := slices.DeleteFunc(addressOptions(), func(o rewards.Option) bool { return o.Name == "concurrency" || o.Name == "attempt_timeout" })
+	out := slices.DeleteFunc(service.AddressOptions(), func(o rewards.Option) bool { return o.Name == "concurrency" || o.Name == "attempt_timeout" })
 	return append(out,
 		rewards.Option{Name: "max_concurrent", Type: "int", Default: "64", Doc: "the most cases that run at a time, over all samples and scorers at these addresses"},
 		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "memory of one run"},
@@ -68,7 +69,7 @@ func sandboxDocumentation() []rewards.Option {
 func parseSandboxOptions(raw json.RawMessage) (SandboxOptions, error) {
 	o := sandboxDefaults()
 	known := sandboxDocumentation()
-	err := decodeOptions(raw, &o, func(name string) error {
+	err := service.Decode(raw, &o, func(name string) error {
 		if slices.ContainsFunc(known, func(k rewards.Option) bool { return k.Name == name }) {
 			return nil
 		}
@@ -82,20 +83,20 @@ func parseSandboxOptions(raw json.RawMessage) (SandboxOptions, error) {
 }
 
 func (o *SandboxOptions) validate() error {
-	var f faults
-	o.Addresses.validate(&f)
-	between := func(name string, n, most int) { f.add(n < 1 || n > most, name, "is %d, want 1 to %d", n, most) }
+	var f service.Faults
+	o.Validate(&f)
+	between := func(name string, n, most int) { f.Add(n < 1 || n > most, name, "is %d, want 1 to %d", n, most) }
 	between("max_concurrent", o.MaxConcurrent, 1<<16)
 	between("memory_limit_mb", o.MemoryLimitMB, 1<<20)
 	between("max_cases", o.MaxCases, 1<<16)
 	between("max_case_bytes", o.MaxCaseBytes, 64<<20)
 	between("max_code_bytes", o.MaxCodeBytes, 64<<20)
-	f.add(time.Duration(o.Timeout) < time.Second || time.Duration(o.Timeout) > time.Hour, "run_timeout", "is %v, want 1s to 1h", time.Duration(o.Timeout))
-	f.oneOf("language", o.Language, languages()...)
-	f.oneOf("sandbox_error", o.SandboxError, "fail", "not_passed")
+	f.Add(time.Duration(o.Timeout) < time.Second || time.Duration(o.Timeout) > time.Hour, "run_timeout", "is %v, want 1s to 1h", time.Duration(o.Timeout))
+	f.OneOf("language", o.Language, languages()...)
+	f.OneOf("sandbox_error", o.SandboxError, "fail", "not_passed")
 	_, err := parseSource(o.TestCases)
-	f.check("test_cases", err)
-	return f.err()
+	f.Check("test_cases", err)
+	return f.Err()
 }
 
 // languages are those that SandboxFusion runs (its API's documentation).
@@ -125,8 +126,8 @@ func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Concurrency, o.AttemptTimeout = o.MaxConcurrent, 2*o.Timeout+duration(transferTime)
-	doer, err := o.group(groups, "")
+	o.Concurrency, o.AttemptTimeout = o.MaxConcurrent, 2*o.Timeout+service.Duration(transferTime)
+	doer, err := o.Group(groups, "")
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (s *Sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	code, ok := extractCode(sample.Response, s.options.Language)
+	code, ok := service.ExtractCode(sample.Response, s.options.Language)
 	if !ok {
 		return total(make([]caseResult, len(cs)), "no_code"), nil
 	}
@@ -213,7 +214,7 @@ func (s *Sandbox) run(ctx context.Context, code string, c testCase) (caseResult,
 		program = callFunction(program, c.function)
 	}
 	seconds := time.Duration(s.options.Timeout).Seconds()
-	h := s.options.header("application/json")
+	h := s.options.RequestHeader("application/json")
 	h.Set("Accept", "application/json")
 	call := jsonCall(h, dict(
 		"compile_timeout", seconds, "run_timeout", seconds, "code", program, "stdin", c.stdin,
@@ -233,11 +234,11 @@ func (s *Sandbox) run(ctx context.Context, code string, c testCase) (caseResult,
 		return r, err
 	case s.options.SandboxError == "not_passed":
 		if err != nil {
-			r = caseResult{code: codeUnknown, status: "api_error", stderr: clip(err.Error(), maxOutput)}
+			r = caseResult{code: codeUnknown, status: "api_error", stderr: service.Clip(err.Error(), maxOutput)}
 		}
 		return r, nil
 	case err == nil:
-		err = fmt.Errorf("%w: the server could not judge it: %s %s", rewards.Unavailable, r.status, quote([]byte(r.stderr)))
+		err = fmt.Errorf("%w: the server could not judge it: %s %s", rewards.Unavailable, r.status, service.Quote([]byte(r.stderr)))
 	}
 	return r, err
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -160,36 +161,12 @@ func asText(v pickle.Value) (*string, error) {
 	case json.Number:
 		text = v.String()
 		if strings.ContainsAny(text, "eE") {
-			return nil, fmt.Errorf("%w: the number %s has an exponent; write it as text", rewards.BadInput, clip(text, 40))
+			return nil, fmt.Errorf("%w: the number %s has an exponent; write it as text", rewards.BadInput, service.Clip(text, 40))
 		}
 	default:
 		return nil, fmt.Errorf("%w: %s, want text", rewards.BadInput, typeName(v))
 	}
 	return &text, nil
-}
-
-// extractCode finds the code of a response: what follows the last fence with the
-// language's name, else what is between the first two fences, without a first line
-// that is a word of letters.
-func extractCode(response, language string) (code string, ok bool) {
-	const fence = "```"
-	if i := strings.LastIndex(response, fence+language); i >= 0 {
-		code, _, _ = strings.Cut(response[i+len(fence+language):], fence)
-		return code, true
-	}
-	_, after, ok := strings.Cut(response, fence)
-	if !ok {
-		return "", false
-	}
-	code, _, _ = strings.Cut(after, fence)
-	if first, rest, found := strings.Cut(code, "\n"); found && isWord(strings.TrimSpace(first)) {
-		code = rest
-	}
-	return code, true
-}
-
-func isWord(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) < 0
 }
 
 // judge reads the server's answer on a case.
@@ -203,7 +180,7 @@ func judge(body []byte, c testCase) (caseResult, error) {
 		return caseResult{}, fmt.Errorf("%w: the answer is %s, want an object", rewards.InvalidScore, typeName(v))
 	}
 	compile, run := commandOf(d, "compile_result"), commandOf(d, "run_result")
-	r := caseResult{stdout: clip(run.stdout, maxOutput), stderr: clip(run.stderr, maxOutput), seconds: run.seconds}
+	r := caseResult{stdout: service.Clip(run.stdout, maxOutput), stderr: service.Clip(run.stderr, maxOutput), seconds: run.seconds}
 	status, _ := d.Get("status")
 	switch status {
 	case "Success":
@@ -217,14 +194,14 @@ func judge(body []byte, c testCase) (caseResult, error) {
 	case "Failed":
 		r.code, r.status = failedBecause(compile, run)
 		if r.code == codeCompile {
-			r.stderr, r.seconds = clip(compile.stderr, maxOutput), compile.seconds
+			r.stderr, r.seconds = service.Clip(compile.stderr, maxOutput), compile.seconds
 		}
 	case "SandboxError":
 		message, _ := d.Get("message")
 		text, _ := message.(string)
-		r.code, r.status, r.stderr = codeUnknown, "sandbox_error", clip(text, maxOutput)
+		r.code, r.status, r.stderr = codeUnknown, "sandbox_error", service.Clip(text, maxOutput)
 	default:
-		return caseResult{}, fmt.Errorf("%w: the answer has no status of Success, Failed or SandboxError: %s", rewards.InvalidScore, quote(body))
+		return caseResult{}, fmt.Errorf("%w: the answer has no status of Success, Failed or SandboxError: %s", rewards.InvalidScore, service.Quote(body))
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -86,7 +87,7 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	score.Value = score.Value*s.scale + s.bias
-	if !finite(score.Value) {
+	if !service.Finite(score.Value) {
 		return rewards.Score{}, fmt.Errorf("%w: sample %q: score_scale and score_bias carry the score beyond what a float holds", rewards.InvalidScore, sample.ID)
 	}
 	return score, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -93,7 +94,7 @@ func (t *template) parse(s string) (*text, error) {
 		}
 		end := strings.IndexByte(s, '}')
 		if s[0] == '}' || end < 0 {
-			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", clip(s, 40))
+			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", service.Clip(s, 40))
 		}
 		p, err := t.placeholder(s[1:end])
 		if err != nil {
@@ -121,7 +122,7 @@ func (t *template) placeholder(name string) (piece, error) {
 	}
 	src, err := parseSource(name)
 	if err != nil {
-		return piece{}, fmt.Errorf("the placeholder {%s}: %w, or one of %s; write {{ for a brace", clip(name, 40), err, strings.Join(pictureNames(), ", "))
+		return piece{}, fmt.Errorf("the placeholder {%s}: %w, or one of %s; write {{ for a brace", service.Clip(name, 40), err, strings.Join(pictureNames(), ", "))
 	}
 	return piece{source: src}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -229,7 +230,7 @@ func scalar(v pickle.Value, kind rewards.FieldKind) (out any, ok bool) {
 	case rewards.String:
 		var text string
 		if text, ok = v.(string); ok {
-			out = clip(text, maxExtraText)
+			out = service.Clip(text, maxExtraText)
 		}
 	default:
 		f, err := number(v)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -25,7 +26,7 @@ type uni struct {
 func newUni(o *Options) *uni {
 	u := &uni{
 		pictures: newPictures(o), reward: o.Reward, reduce: o.Reduce, extras: columns(o.Extras),
-		header: o.header("application/json"),
+		header: o.RequestHeader("application/json"),
 	}
 	u.prompt, _ = parseSource(o.Prompt) // validate has read them
 	if o.Metadata != "" {
@@ -88,9 +89,9 @@ func (u *uni) read(body []byte, its []item) ([]verdict, error) {
 func (u *uni) one(result, complaint pickle.Value) (rewards.Score, error) {
 	var score rewards.Score
 	if e, ok := (path{u.reward}).look(complaint); ok && e != nil {
-		text := quote(appendJSON(nil, e))
+		text := service.Quote(appendJSON(nil, e))
 		if s, ok := e.(string); ok {
-			text = quote([]byte(s))
+			text = service.Quote([]byte(s))
 		}
 		return score, fmt.Errorf("%w: the service says of %s: %s", rewards.Internal, u.reward, text)
 	}

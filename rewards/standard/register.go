@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/compare"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
@@ -42,14 +41,6 @@ func comparing(d judge.Deps) compare.Clients {
 	})
 }
 
-// verifyGroups are the same groups in the words of package verify.
-type verifyGroups struct{ groups remote.Groups }
-
-// Group implements verify.Groups.
-func (g verifyGroups) Group(urls []string, o verify.GroupOptions) (outbound.Doer, error) {
-	return g.groups.Group(urls, remote.GroupOptions(o))
-}
-
 // Register adds every scorer that ships to reg. It panics if one of the names is
 // taken, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
@@ -58,11 +49,9 @@ func Register(reg *rewards.Registry, deps Deps) {
 		deps.Python = python.NewFunctions(python.Config{})
 	}
 	reg.Register(deps.Python.Spec())
-	var groups verify.Groups
-	if deps.Groups != nil {
-		groups = verifyGroups{deps.Groups}
+	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) {
+		return verify.New(kind, raw, deps.Groups)
 	}
-	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) { return verify.New(kind, raw, groups) }
 	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(comparing(deps.Judges)), remote.Specs(deps.Groups)) {
 		reg.Register(s)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -135,7 +136,7 @@ func (f *failure) Error() string { return fmt.Sprintf("verifier %q: %s", f.key, 
 func (f *failure) Unwrap() []error { return []error{f.class, f.cause} }
 
 func (n *Named) failure(err error) *failure {
-	return &failure{n.Key, clip(err.Error(), maxMessage), rewards.ClassOf(err), err}
+	return &failure{n.Key, service.Clip(err.Error(), maxMessage), rewards.ClassOf(err), err}
 }
 
 // round is one run of all verifiers; only the goroutine of Apply uses it.

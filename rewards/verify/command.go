@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -27,7 +28,7 @@ type CommandOptions struct {
 	// Env names the variables of the server that the program gets.
 	Env []string `json:"env"`
 	// RunTimeout bounds a run, besides the verifier's own timeout.
-	RunTimeout duration `json:"run_timeout"`
+	RunTimeout service.Duration `json:"run_timeout"`
 	// MaxConcurrent is the most runs at a time.
 	MaxConcurrent int `json:"max_concurrent"`
 	// The limits of each process: address space, CPU time in seconds, open files, size
@@ -41,7 +42,7 @@ type CommandOptions struct {
 
 func commandDefaults() CommandOptions {
 	return CommandOptions{
-		Output: "json", Env: []string{"PATH"}, RunTimeout: duration(DefaultTimeout), MaxConcurrent: runtime.NumCPU(),
+		Output: "json", Env: []string{"PATH"}, RunTimeout: service.Duration(DefaultTimeout), MaxConcurrent: runtime.NumCPU(),
 		MemoryMB: 4096, Files: 256, FileMB: 64, Processes: 256,
 	}
 }
@@ -64,50 +65,50 @@ func commandDocumentation() []rewards.Option {
 // parseCommandOptions reads the options and finds the program.
 func parseCommandOptions(raw json.RawMessage) (o CommandOptions, program string, err error) {
 	o = commandDefaults()
-	err = decodeOptions(raw, &o, commandDocumentation())
-	var f faults
+	err = decode(raw, &o, commandDocumentation())
+	var f service.Faults
 	if len(o.Argv) == 0 {
-		f.add(true, "argv", "is missing: give the program and its arguments as a list")
+		f.Add(true, "argv", "is missing: give the program and its arguments as a list")
 	} else {
 		var wrong error
 		program, wrong = findProgram(o.Argv[0])
-		f.check("argv[0]", wrong)
+		f.Check("argv[0]", wrong)
 	}
 	for i, arg := range o.Argv {
-		f.add(strings.ContainsRune(arg, 0), fmt.Sprintf("argv[%d]", i), "holds a zero byte")
+		f.Add(strings.ContainsRune(arg, 0), fmt.Sprintf("argv[%d]", i), "holds a zero byte")
 	}
-	f.add(o.Output != "json" && o.Output != "text", "output", "%q is unknown, want json or text", clip(o.Output, 40))
+	f.Add(o.Output != "json" && o.Output != "text", "output", "%q is unknown, want json or text", service.Clip(o.Output, 40))
 	for i, name := range o.Env {
 		at := fmt.Sprintf("env[%d]", i)
 		_, set := os.LookupEnv(name)
-		f.add(name == "" || strings.ContainsAny(name, "=\x00"), at, "%q is no name of a variable; values are the server's own", clip(name, 40))
-		f.add(!set && name != "PATH" && name != "", at, "%s is not set in the server's environment", clip(name, 40))
+		f.Add(name == "" || strings.ContainsAny(name, "=\x00"), at, "%q is no name of a variable; values are the server's own", service.Clip(name, 40))
+		f.Add(!set && name != "PATH" && name != "", at, "%s is not set in the server's environment", service.Clip(name, 40))
 	}
-	f.time("run_timeout", o.RunTimeout)
-	f.between("max_concurrent", o.MaxConcurrent, 1, 4096)
-	f.between("memory_mb", o.MemoryMB, 1, 1<<24)
+	f.Time("run_timeout", o.RunTimeout)
+	f.Between("max_concurrent", o.MaxConcurrent, 1, 4096)
+	f.Between("memory_mb", o.MemoryMB, 1, 1<<24)
 	if o.CPUSeconds == 0 {
 		o.CPUSeconds = int(math.Ceil(time.Duration(o.RunTimeout).Seconds())) * runtime.NumCPU()
 	}
-	f.between("cpu_seconds", o.CPUSeconds, 1, 1<<30)
-	f.between("files", o.Files, 3, 1<<20)
-	f.between("file_mb", o.FileMB, 0, 1<<24)
-	f.between("processes", o.Processes, 1, 1<<20)
-	return o, program, errors.Join(err, f.err())
+	f.Between("cpu_seconds", o.CPUSeconds, 1, 1<<30)
+	f.Between("files", o.Files, 3, 1<<20)
+	f.Between("file_mb", o.FileMB, 0, 1<<24)
+	f.Between("processes", o.Processes, 1, 1<<20)
+	return o, program, errors.Join(err, f.Err())
 }
 
 // findProgram returns the full path of a program. A path relative to some folder is
 // refused: the program runs in a folder of its own.
 func findProgram(name string) (string, error) {
 	if !filepath.IsAbs(name) && strings.ContainsRune(name, filepath.Separator) {
-		return "", fmt.Errorf("%q: give the full path", clip(name, 200))
+		return "", fmt.Errorf("%q: give the full path", service.Clip(name, 200))
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("no such program: %w", err)
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return "", fmt.Errorf("%q: %w", clip(name, 200), err)
+		return "", fmt.Errorf("%q: %w", service.Clip(name, 200), err)
 	}
 	return path, nil
 }
@@ -227,7 +228,7 @@ type ending struct {
 func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage, error) {
 	told := ""
 	if e.stderr != "" {
-		told = "; it said " + quote([]byte(e.stderr))
+		told = "; it said " + service.Quote([]byte(e.stderr))
 	}
 	fail := func(class rewards.Class, format string, args ...any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: %s %s%s", class, c.program, fmt.Sprintf(format, args...), told)
@@ -250,7 +251,7 @@ func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage,
 	}
 	result := bytes.TrimSpace(e.stdout)
 	if !json.Valid(result) {
-		return fail(rewards.Internal, "wrote %s on stdout, want JSON", quote(result))
+		return fail(rewards.Internal, "wrote %s on stdout, want JSON", service.Quote(result))
 	}
 	return result, nil
 }

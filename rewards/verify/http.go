@@ -9,18 +9,19 @@ import (
 	"net/http"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // HTTPOptions are those of the kind http.
 type HTTPOptions struct {
-	Addresses
+	service.Addresses
 	// Request is an object with placeholders in its texts.
 	Request json.RawMessage `json:"request"`
 }
 
 func httpDocumentation() []rewards.Option {
-	return append(addressOptions(), rewards.Option{
+	return append(service.AddressOptions(), rewards.Option{
 		Name: "request", Type: "object", Default: "required",
 		Doc: "the body of the POST, with placeholders such as {response} and {extra_info.key} in its texts",
 	})
@@ -35,20 +36,20 @@ type httpVerifier struct {
 
 func newHTTP(raw json.RawMessage, groups Groups) (Verifier, error) {
 	var o HTTPOptions
-	err := decodeOptions(raw, &o, httpDocumentation())
-	var f faults
-	o.validate(&f)
-	f.add(len(o.Request) == 0, "request", "is missing: give the request as an object")
-	h := &httpVerifier{header: o.header()}
+	err := decode(raw, &o, httpDocumentation())
+	var f service.Faults
+	o.Validate(&f)
+	f.Add(len(o.Request) == 0, "request", "is missing: give the request as an object")
+	h := &httpVerifier{header: header(&o.Addresses)}
 	if len(o.Request) > 0 {
 		var wrong error
 		h.template, wrong = parseTemplate(o.Request)
-		f.check("request", wrong)
+		f.Check("request", wrong)
 	}
-	if err := errors.Join(err, f.err()); err != nil {
+	if err := errors.Join(err, f.Err()); err != nil {
 		return nil, err
 	}
-	h.doer, err = o.group(groups)
+	h.doer, err = o.Group(groups, "")
 	return h, err
 }
 
@@ -63,7 +64,7 @@ func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawM
 		Header: h.header, Body: body, MaxBytes: MaxResult,
 		Check: func(a *outbound.Answer) error {
 			if !json.Valid(a.Body) {
-				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, quote(a.Body))
+				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
 			}
 			return nil
 		},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -104,7 +105,7 @@ func checked(result json.RawMessage) (json.RawMessage, error) {
 	case len(result) > MaxResult:
 		return nil, fmt.Errorf("%w: the result has %d bytes, at most %d", rewards.Internal, len(result), MaxResult)
 	case !json.Valid(result):
-		return nil, fmt.Errorf("%w: the result is not JSON: %s", rewards.Internal, quote(result))
+		return nil, fmt.Errorf("%w: the result is not JSON: %s", rewards.Internal, service.Quote(result))
 	}
 	return bytes.ToValidUTF8(result, []byte("\uFFFD")), nil
 }

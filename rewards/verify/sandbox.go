@@ -11,27 +11,28 @@ import (
 	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // SandboxOptions are those of the kind sandbox_fusion.
 type SandboxOptions struct {
-	Addresses
+	service.Addresses
 	Language string `json:"language"`
 	// RunTimeout is that of compiling and of running, each.
-	RunTimeout    duration `json:"run_timeout"`
-	MemoryLimitMB int      `json:"memory_limit_mb"`
-	MaxCodeBytes  int      `json:"max_code_bytes"`
+	RunTimeout    service.Duration `json:"run_timeout"`
+	MemoryLimitMB int              `json:"memory_limit_mb"`
+	MaxCodeBytes  int              `json:"max_code_bytes"`
 }
 
 // sandboxDefaults are those of the scorer sandbox_fusion.
 func sandboxDefaults() SandboxOptions {
-	return SandboxOptions{Language: "python", RunTimeout: duration(10 * time.Second), MemoryLimitMB: 1024, MaxCodeBytes: 256 << 10}
+	return SandboxOptions{Language: "python", RunTimeout: service.Duration(10 * time.Second), MemoryLimitMB: 1024, MaxCodeBytes: 256 << 10}
 }
 
 func sandboxDocumentation() []rewards.Option {
 	var out []rewards.Option
-	for _, o := range addressOptions() {
+	for _, o := range service.AddressOptions() {
 		if o.Name != "attempt_timeout" { // follows from run_timeout
 			out = append(out, o)
 		}
@@ -56,19 +57,19 @@ type sandboxVerifier struct {
 
 func newSandbox(raw json.RawMessage, groups Groups) (Verifier, error) {
 	o := sandboxDefaults()
-	err := decodeOptions(raw, &o, sandboxDocumentation())
-	var f faults
-	o.validate(&f)
-	f.add(o.Language == "" || strings.ContainsFunc(o.Language, unicode.IsSpace), "language", "%q is no name of a language", clip(o.Language, 40))
-	f.time("run_timeout", o.RunTimeout)
-	f.between("memory_limit_mb", o.MemoryLimitMB, 1, 1<<20)
-	f.between("max_code_bytes", o.MaxCodeBytes, 1, 16<<20)
-	if err := errors.Join(err, f.err()); err != nil {
+	err := decode(raw, &o, sandboxDocumentation())
+	var f service.Faults
+	o.Validate(&f)
+	f.Add(o.Language == "" || strings.ContainsFunc(o.Language, unicode.IsSpace), "language", "%q is no name of a language", service.Clip(o.Language, 40))
+	f.Time("run_timeout", o.RunTimeout)
+	f.Between("memory_limit_mb", o.MemoryLimitMB, 1, 1<<20)
+	f.Between("max_code_bytes", o.MaxCodeBytes, 1, 16<<20)
+	if err := errors.Join(err, f.Err()); err != nil {
 		return nil, err
 	}
-	o.AttemptTimeout = 2*o.RunTimeout + duration(transferTime)
-	v := &sandboxVerifier{header: o.header(), options: o}
-	v.doer, err = o.group(groups)
+	o.AttemptTimeout = 2*o.RunTimeout + service.Duration(transferTime)
+	v := &sandboxVerifier{header: header(&o.Addresses), options: o}
+	v.doer, err = o.Group(groups, "")
 	return v, err
 }
 
@@ -92,7 +93,7 @@ type Run struct {
 // Verify runs the code of the response. A response without a code block is a result,
 // no_code; a server that could not run the code is Unavailable.
 func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {
-	code, ok := extractCode(s.Response, v.options.Language)
+	code, ok := service.ExtractCode(s.Response, v.options.Language)
 	if !ok {
 		return (&Run{Status: "no_code"}).result()
 	}
@@ -112,7 +113,7 @@ func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		Header: v.header, Body: body, MaxBytes: maxSandboxAnswer,
 		Check: func(a *outbound.Answer) error {
 			if !json.Valid(a.Body) {
-				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, quote(a.Body))
+				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
 			}
 			return nil
 		},
@@ -125,30 +126,6 @@ func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		return nil, fmt.Errorf("%w; from %s", err, a.Endpoint)
 	}
 	return run.result()
-}
-
-// extractCode finds the code of a response: what follows the last fence with the
-// language's name, else what is between the first two fences, without a first line
-// that is a word of letters (verl's sandbox_fusion).
-func extractCode(response, language string) (code string, ok bool) {
-	const fence = "```"
-	if i := strings.LastIndex(response, fence+language); i >= 0 {
-		code, _, _ = strings.Cut(response[i+len(fence+language):], fence)
-		return code, true
-	}
-	_, after, ok := strings.Cut(response, fence)
-	if !ok {
-		return "", false
-	}
-	code, _, _ = strings.Cut(after, fence)
-	if first, rest, found := strings.Cut(code, "\n"); found && isWord(strings.TrimSpace(first)) {
-		code = rest
-	}
-	return code, true
-}
-
-func isWord(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) < 0
 }
 
 // phase is the server's report of compiling or running.
@@ -181,9 +158,9 @@ func readRun(body []byte) (*Run, error) {
 	case a.Status == "Success" && a.Run != nil && a.Run.Status == "Finished":
 		return a.Run.as("success"), nil
 	case a.Status == "SandboxError", a.Status == "Success":
-		return nil, fmt.Errorf("%w: the server could not run the code: %s %s", rewards.Unavailable, a.Status, quote([]byte(a.Message)))
+		return nil, fmt.Errorf("%w: the server could not run the code: %s %s", rewards.Unavailable, a.Status, service.Quote([]byte(a.Message)))
 	case a.Status != "Failed":
-		return nil, fmt.Errorf("%w: the answer has no status of Success, Failed or SandboxError: %s", rewards.Internal, quote(body))
+		return nil, fmt.Errorf("%w: the answer has no status of Success, Failed or SandboxError: %s", rewards.Internal, service.Quote(body))
 	case a.Compile.late():
 		return a.Compile.as("compile_timeout"), nil
 	case a.Compile.failed():
@@ -209,7 +186,7 @@ const maxOutput = 16 << 10
 func (r *Run) result() (json.RawMessage, error) {
 	for most := maxOutput; ; most /= 2 {
 		cut := *r
-		cut.Stdout, cut.Stderr = prefix(r.Stdout, most), prefix(r.Stderr, most)
+		cut.Stdout, cut.Stderr = service.Prefix(r.Stdout, most), service.Prefix(r.Stderr, most)
 		cut.Truncated = len(cut.Stdout) < len(r.Stdout) || len(cut.Stderr) < len(r.Stderr)
 		out, err := encode(cut)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -27,17 +28,17 @@ func parseSource(text string) (source, error) {
 	field, rest, deeper := strings.Cut(text, ".")
 	if !slices.Contains(sourceFields(), field) {
 		return source{}, fmt.Errorf("%q is no field of a sample: want one of %s, or a path below the last two, such as extra_info.caption",
-			clip(text, 40), strings.Join(sourceFields(), ", "))
+			service.Clip(text, 40), strings.Join(sourceFields(), ", "))
 	}
 	if !deeper {
 		return source{field: field}, nil
 	}
 	if field != "ground_truth" && field != "extra_info" {
-		return source{}, fmt.Errorf("%q: %s is text and has nothing below it", clip(text, 40), field)
+		return source{}, fmt.Errorf("%q: %s is text and has nothing below it", service.Clip(text, 40), field)
 	}
 	below := strings.Split(rest, ".")
 	if slices.Contains(below, "") {
-		return source{}, fmt.Errorf("%q: two dots in a row, or one at the end", clip(text, 40))
+		return source{}, fmt.Errorf("%q: two dots in a row, or one at the end", service.Clip(text, 40))
 	}
 	return source{field, below}, nil
 }

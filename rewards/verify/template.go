@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -82,11 +83,11 @@ func parseText(s string) (text, error) {
 		}
 		end := strings.IndexByte(s, '}')
 		if s[0] == '}' || end < 0 {
-			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", clip(s, 40))
+			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", service.Clip(s, 40))
 		}
 		src, err := parseSource(s[1:end])
 		if err != nil {
-			return nil, fmt.Errorf("the placeholder %s: %w; write {{ for a brace", clip(s[:end+1], 40), err)
+			return nil, fmt.Errorf("the placeholder %s: %w; write {{ for a brace", service.Clip(s[:end+1], 40), err)
 		}
 		if literal != "" {
 			out = append(out, piece{literal: literal})

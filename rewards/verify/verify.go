@@ -3,13 +3,10 @@ package verify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
-	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -26,25 +23,11 @@ type Verifier interface {
 // scorer, an HTTP request or a frame to a Python host.
 const MaxResult = 64 << 10
 
-// Groups gives the endpoints behind addresses. Group must not connect. Verifiers
-// and scorers that name the same addresses and key should be given the same Doer, so
-// that its limits hold for all of them.
-type Groups interface {
-	Group(urls []string, o GroupOptions) (outbound.Doer, error)
-}
+// Groups gives the endpoints behind addresses.
+type Groups = service.Groups
 
-// GroupOptions are what a verifier's options say of its endpoints; zero: the group's
-// own default.
-type GroupOptions struct {
-	// KeyFile holds the bearer token; empty: none is sent.
-	KeyFile string
-	// Concurrency is the most requests at a time, RPM the most in a minute.
-	Concurrency int
-	RPM         float64
-	// Timeout bounds one request, Attempts counts those of one call.
-	Timeout  time.Duration
-	Attempts int
-}
+// GroupOptions are what options say of the endpoints.
+type GroupOptions = service.GroupOptions
 
 // The kinds of verifiers.
 const (
@@ -96,23 +79,6 @@ func kinds() []string {
 		out = append(out, s.Name)
 	}
 	return out
-}
-
-var errNoGroups = errors.New("no HTTP goes out from here: the program was built without endpoint groups")
-
-// group asks for the endpoints.
-func (a *Addresses) group(groups Groups) (outbound.Doer, error) {
-	if groups == nil {
-		return nil, errNoGroups
-	}
-	doer, err := groups.Group(slices.Clone(a.all()), GroupOptions{
-		KeyFile: a.KeyFile, Concurrency: a.Concurrency, RPM: a.RPM,
-		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("addresses: %w", err)
-	}
-	return doer, nil
 }
 
 // ended is the failure of a wait that a context ended.

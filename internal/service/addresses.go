@@ -1,0 +1,180 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Bounds of addresses that have no natural one.
+const (
+	MaxAttempts = 20
+	MaxURLs     = 256
+)
+
+// Groups gives the endpoints behind addresses. Group must not connect. Scorers
+// that name the same addresses and key should be given the same Doer, so that its
+// limits hold for all of them.
+type Groups interface {
+	Group(urls []string, o GroupOptions) (outbound.Doer, error)
+}
+
+// GroupOptions are what a scorer's options say of its endpoints; zero: the group's
+// own default.
+type GroupOptions struct {
+	// KeyFile holds the bearer token; empty: none is sent.
+	KeyFile string
+	// Concurrency is the most requests at a time, RPM the most in a minute.
+	Concurrency int
+	RPM         float64
+	// Timeout bounds one request, Attempts counts those of one call.
+	Timeout  time.Duration
+	Attempts int
+}
+
+// Addresses are where a scorer's endpoints are and how they are asked.
+type Addresses struct {
+	URL            string            `json:"url"`
+	URLs           []string          `json:"urls"`
+	KeyFile        string            `json:"key_file"`
+	Headers        map[string]string `json:"headers"`
+	Attempts       int               `json:"attempts"`
+	AttemptTimeout Duration          `json:"attempt_timeout"`
+	Concurrency    int               `json:"concurrency"`
+	RPM            float64           `json:"rpm"`
+}
+
+// AddressOptions documents the options of Addresses.
+func AddressOptions() []rewards.Option {
+	return []rewards.Option{
+		{Name: "url", Type: "string", Default: "required", Doc: "the service's address"},
+		{Name: "urls", Type: "list", Default: "none", Doc: "further addresses that do equal work; each request goes to one"},
+		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
+		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
+		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},
+		{Name: "attempt_timeout", Type: "duration", Default: "the group's", Doc: "the longest one request may take"},
+		{Name: "concurrency", Type: "int", Default: "the group's", Doc: "requests at a time over all that use these addresses"},
+		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
+	}
+}
+
+// All are the addresses, url and urls together.
+func (a *Addresses) All() []string {
+	if a.URL == "" {
+		return a.URLs
+	}
+	return append([]string{a.URL}, a.URLs...)
+}
+
+// Validate names everything that is wrong with the addresses.
+func (a *Addresses) Validate(f *Faults) {
+	f.Add(a.URL == "" && len(a.URLs) == 0, "url", "is missing")
+	f.Add(len(a.URLs) > MaxURLs, "urls", "are %d, at most %d", len(a.URLs), MaxURLs)
+	seen := map[string]bool{}
+	for i, u := range a.All() {
+		name := fmt.Sprintf("urls[%d]", i-min(len(a.URL), 1))
+		if a.URL != "" && i == 0 {
+			name = "url"
+		}
+		f.Check(name, checkURL(u))
+		parsed, err := url.Parse(u)
+		f.Add(err == nil && parsed.User != nil && a.KeyFile != "", name, "names a user beside key_file; only one can be sent")
+		f.Add(seen[u], name, "is there twice")
+		seen[u] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+		f.Check("headers", CheckHeader(name, a.Headers[name]))
+	}
+	f.Add(a.Attempts < 0 || a.Attempts > MaxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, MaxAttempts)
+	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxTermTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxTermTimeout)
+	f.Add(a.Concurrency < 0 || a.Concurrency > 1<<16, "concurrency", "is %d, want 1 to %d", a.Concurrency, 1<<16)
+	f.Add(!Finite(a.RPM) || a.RPM < 0, "rpm", "is %v, want a positive number", a.RPM)
+}
+
+// checkURL says what is wrong with an address. It does not repeat it: it may hold
+// a secret.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return errors.New("is no URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must begin with http:// or https://")
+	case u.Hostname() == "":
+		return errors.New("names no host")
+	case u.Fragment != "":
+		return errors.New("has a part after #, which no server sees")
+	}
+	return nil
+}
+
+// CheckHeader says what is wrong with a header, without its value.
+func CheckHeader(name, value string) error {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	switch canonical := http.CanonicalHeaderKey(name); {
+	case name == "" || strings.Trim(name, token) != "":
+		return fmt.Errorf("%q is no name of a header", Clip(name, 40))
+	case canonical == "Authorization":
+		return errors.New("Authorization is made from key_file") //nolint:staticcheck // the header's own name
+	case slices.Contains([]string{"Content-Type", "Content-Length", "Content-Encoding", "Host", "Connection", "Transfer-Encoding"}, canonical):
+		return fmt.Errorf("%s is the request's own", canonical)
+	case strings.ContainsAny(value, "\r\n\x00"):
+		return fmt.Errorf("the value of %s holds a line break", canonical)
+	}
+	return nil
+}
+
+var errNoGroups = errors.New("no HTTP goes out from here: the program was built without endpoint groups")
+
+// Group asks for the endpoints. path is the one at which the service listens: an address
+// may be written with it or without; empty: addresses are taken as they are.
+func (a *Addresses) Group(groups Groups, path string) (outbound.Doer, error) {
+	if groups == nil {
+		return nil, errNoGroups
+	}
+	urls := make([]string, len(a.All()))
+	for i, u := range a.All() {
+		urls[i] = withoutPath(u, path)
+	}
+	doer, err := groups.Group(urls, GroupOptions{
+		KeyFile: a.KeyFile, Concurrency: a.Concurrency, RPM: a.RPM,
+		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("addresses: %w", err)
+	}
+	return doer, nil
+}
+
+// withoutPath takes the path at which the service listens off an address: it may be
+// written with it or without.
+func withoutPath(address, path string) string {
+	u, err := url.Parse(address)
+	if err != nil || path == "" {
+		return address
+	}
+	u.RawPath = ""
+	u.Path = strings.TrimRight(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), path), "/")
+	return u.String()
+}
+
+// RequestHeader is what every request of the addresses carries; an empty contentType
+// leaves that out.
+func (a *Addresses) RequestHeader(contentType string) http.Header {
+	h := http.Header{}
+	for name, value := range a.Headers {
+		h.Set(name, value)
+	}
+	if contentType != "" {
+		h.Set("Content-Type", contentType)
+	}
+	return h
+}
