@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// memoryKeep is what a child's memory may keep between requests. A single huge
+// picture must not pin its bytes for the life of the child.
+const memoryKeep = 64 << 20
+
 // Inline has the methods of a Pool and no processes: handlers run in this one.
 // It is for debugging and measuring. A handler that hangs keeps its slot, one
 // that crashes in C takes the process down; only a Go panic is caught. A fatal

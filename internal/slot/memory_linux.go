@@ -11,10 +11,6 @@ import (
 // needs 768 KiB, so most children are sized once.
 const memoryStep = 1 << 20
 
-// memoryKeep is what a child's memory may keep between requests. A single huge
-// picture must not pin its bytes for the life of the child.
-const memoryKeep = 64 << 20
-
 // memory is the parent's side of the memory shared with one child. It is owned
 // by whoever holds the child and is written only while the child is idle.
 type memory struct {
