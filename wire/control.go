@@ -59,6 +59,15 @@ type Step struct {
 	// Total says that Expected counts the whole run's samples; without it the
 	// counts of the run's clients add up.
 	Total bool `json:"total,omitempty"`
+	// IDs are names of samples to come, so that one that never does can be named;
+	// further messages add to them.
+	IDs []string `json:"ids,omitempty"`
+	// DeadlineMS is when the step ends, from this message on, whatever is missing;
+	// absent: the server's step_timeout after the first word of the step. OnDeadline is
+	// what its rewards are then: DeadlineMask, DeadlineFail or DeadlineShortfall; empty:
+	// the server's on_step_deadline.
+	DeadlineMS int64  `json:"deadline_ms,omitempty"`
+	OnDeadline string `json:"on_deadline,omitempty"`
 }
 
 // EndOfStep says that this client sends no more samples of the step.
@@ -135,6 +144,8 @@ type Error struct {
 	Code    rewards.Class `json:"code"`
 	Message string        `json:"message"`
 	ID      string        `json:"id,omitempty"`
+	// Req is that of a Take that was refused.
+	Req uint64 `json:"req,omitempty"`
 }
 
 // Draining says that the server accepts nothing new and finishes what it has.
@@ -153,6 +164,10 @@ func kindOf(v any) string {
 		return "cancel"
 	case *Got:
 		return "got"
+	case *Take:
+		return "take"
+	case *Rewards:
+		return "rewards"
 	case *Welcome:
 		return "welcome"
 	case *Credit:
@@ -182,6 +197,10 @@ func newControl(kind string) any {
 		return new(Cancel)
 	case "got":
 		return new(Got)
+	case "take":
+		return new(Take)
+	case "rewards":
+		return new(Rewards)
 	case "welcome":
 		return new(Welcome)
 	case "credit":
@@ -201,7 +220,7 @@ func newControl(kind string) any {
 // maxControl returns the most bytes a message of a kind may have.
 func maxControl(kind string) int {
 	switch kind {
-	case "hello", "step", "end_of_step", "cancel", "got":
+	case "hello", "step", "end_of_step", "cancel", "got", "take":
 		return MaxClientControlBytes
 	}
 	return MaxServerControlBytes
@@ -444,6 +463,28 @@ func checkControl(v any) error {
 	case *Step:
 		splits(m.Split)
 		need(m.Expected >= 0 && m.Expected <= 1<<31-1, "expected is %d, want 0 to %d", m.Expected, 1<<31-1)
+		need(m.DeadlineMS >= 0 && m.DeadlineMS <= MaxDeadline.Milliseconds(), "deadline_ms is %d, want 0 to %d", m.DeadlineMS, MaxDeadline.Milliseconds())
+		need(slices.Contains([]string{"", DeadlineMask, DeadlineFail, DeadlineShortfall}, m.OnDeadline),
+			"on_deadline %q, want %s, %s or %s", m.OnDeadline, DeadlineMask, DeadlineFail, DeadlineShortfall)
+		if m.IDs != nil {
+			ids(m.IDs)
+		}
+	case *Take:
+		splits(m.Split)
+		need(m.Req > 0, "req must be 1 or more")
+		need(m.Chunk >= 0 && m.Groups >= 0, "chunk %d and groups %d must not be negative", m.Chunk, m.Groups)
+		need(m.WaitMS >= 0 && m.WaitMS <= MaxTakeWaitMS, "wait_ms is %d, want 0 to %d", m.WaitMS, MaxTakeWaitMS)
+		need(slices.Contains([]string{"", ByCompletion, ByIndex}, m.Order), "order %q, want %s or %s", m.Order, ByCompletion, ByIndex)
+	case *Rewards:
+		splits(m.Split)
+		n := len(m.IDs)
+		need(len(m.Indices) == n && len(m.UIDs) == n && len(m.Scores) == n && len(m.Valid) == n && len(m.Outcomes) == n,
+			"columns of %d ids, %d indices, %d uids, %d rm_scores, %d rm_valid and %d outcomes are not equally long",
+			n, len(m.Indices), len(m.UIDs), len(m.Scores), len(m.Valid), len(m.Outcomes))
+		need(len(m.StepScores) == 0 || len(m.StepScores) == n, "%d step_scores for %d rows", len(m.StepScores), n)
+		for name, column := range m.Components {
+			need(len(column) == n, "component %q has %d values for %d rows", name, len(column), n)
+		}
 	case *EndOfStep:
 		splits(m.Split)
 	case *Cancel:

@@ -18,9 +18,24 @@ func controls() map[string]any {
 			Run: "r", Client: "c", Lane: 2, Reward: "ocr", Epoch: 3, OnSampleFailure: "value:-1", Resume: &wire.Resume{Session: "s", Got: 7},
 		},
 		`{"type":"step","split":"val","step":3,"expected":512,"total":true}`: &wire.Step{Split: rewards.Val, Step: 3, Expected: 512, Total: true},
-		`{"type":"end_of_step","step":3}`:                                    &wire.EndOfStep{Step: 3},
-		`{"type":"cancel","ids":["a","b <&>"]}`:                              &wire.Cancel{IDs: []string{"a", "b <&>"}},
-		`{"type":"got","seq":9}`:                                             &wire.Got{Seq: 9},
+		`{"type":"step","step":3,"expected":2,"ids":["a","b"],"deadline_ms":1500,"on_deadline":"mask"}`: &wire.Step{
+			Step: 3, Expected: 2, IDs: []string{"a", "b"}, DeadlineMS: 1500, OnDeadline: wire.DeadlineMask,
+		},
+		`{"type":"take","req":1,"split":"val","step":3,"chunk":2,"groups":16,"order":"index","wait_ms":500}`: &wire.Take{
+			Req: 1, Split: rewards.Val, Step: 3, Chunk: 2, Groups: 16, Order: wire.ByIndex, WaitMS: 500,
+		},
+		`{"type":"rewards","req":1,"split":"train","step":3,"state":"open","chunk":0,"ready":true,"done":false,"groups":1,"expected":4,"arrived":2,"scored":1,"failed":1,` +
+			`"pending":0,"missing":2,"ids":["a","b"],"indices":[0,null],"uids":["u","u"],"rm_scores":[0.5,null],"rm_valid":[true,false],"outcomes":["scored","failed"],` +
+			`"components":{"reward/ocr":[0.5,null]},"without":[{"id":"c","stage":"not arrived"}]}`: &wire.Rewards{
+			Req: 1, Split: rewards.Train, Step: 3, State: wire.StepOpen, Ready: true, Groups: 1, Expected: 4, Arrived: 2, Scored: 1, Failed: 1, Missing: 2,
+			IDs: []string{"a", "b"}, Indices: []*int64{new(int64(0)), nil}, UIDs: []string{"u", "u"}, Scores: []*float64{new(0.5), nil}, Valid: []bool{true, false},
+			Outcomes:   []rewards.Outcome{rewards.Scored, rewards.Failed},
+			Components: map[string][]*float64{"reward/ocr": {new(0.5), nil}}, Without: []wire.Missing{{ID: "c", Stage: "not arrived"}},
+		},
+		`{"type":"error","code":"expired","message":"m","req":4}`: &wire.Error{Code: rewards.Expired, Message: "m", Req: 4},
+		`{"type":"end_of_step","step":3}`:                         &wire.EndOfStep{Step: 3},
+		`{"type":"cancel","ids":["a","b <&>"]}`:                   &wire.Cancel{IDs: []string{"a", "b <&>"}},
+		`{"type":"got","seq":9}`:                                  &wire.Got{Seq: 9},
 		`{"type":"welcome","session":"s","epoch":1,"resumed":false,"protocol":"rewardloop.v1","credit":{"samples":8,"bytes":1024},` +
 			`"limits":{"message_bytes":1,"header_bytes":2,"control_bytes":3,"in_flight":4},"rewards":[{"name":"default","extra":[{"name":"acc","kind":"number"}]}]}`: &wire.Welcome{
 			Session: "s", Epoch: 1, Protocol: wire.Protocol, Credit: wire.CreditTotals{Samples: 8, Bytes: 1024},
@@ -99,6 +114,14 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"step","step":1}`, wire.ErrMissing},
 		{`{"type":"step","step":1,"expected":-1}`, wire.ErrValue},
 		{`{"type":"step","step":1,"expected":1,"split":"test"}`, wire.ErrValue},
+		{`{"type":"step","step":1,"expected":1,"deadline_ms":-1}`, wire.ErrValue},
+		{`{"type":"step","step":1,"expected":1,"on_deadline":"zero"}`, wire.ErrValue},
+		{`{"type":"step","step":1,"expected":1,"ids":[""]}`, wire.ErrValue},
+		{`{"type":"take","step":1,"chunk":0}`, wire.ErrMissing},
+		{`{"type":"take","req":0,"step":1,"chunk":0}`, wire.ErrValue},
+		{`{"type":"take","req":1,"step":1,"chunk":-1}`, wire.ErrValue},
+		{`{"type":"take","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
+		{`{"type":"take","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
 		{`{"type":"end_of_step"}`, wire.ErrMissing},
 		{`{"type":"got"}`, wire.ErrMissing},
 		{`{"type":"got","seq":-1}`, wire.ErrValue},
