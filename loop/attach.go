@@ -83,7 +83,7 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn
 	}
 	if r.epoch == 0 || (h.Epoch == 0 && h.Resume == nil && !m.live(r)) {
 		m.epochs++
-		fx = m.core.newEpoch(r, m.epochs)
+		fx = m.core.newEpoch(now, r, m.epochs)
 		clear(r.sessions)
 	}
 	s = &Session{m: m, run: r, id: id, token: randomName() + randomName(), epoch: r.epoch}
@@ -196,7 +196,7 @@ func (m *Manager) spend(s *Session, h *wire.Header) error {
 }
 
 // accept admits a sample that has arrived whole and acknowledges it.
-func (m *Manager) accept(s *Session, f *wire.Frame) error {
+func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 	h := f.Header()
 	sample := h.Sample
 	if sample.Run != "" && sample.Run != s.run.name {
@@ -228,7 +228,7 @@ func (m *Manager) accept(s *Session, f *wire.Frame) error {
 	s.run.lastUse = now
 	taken, fx, err := m.core.admit(now, admission{
 		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
-		shut:     m.draining,
+		shut: m.draining, received: received,
 		deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
 	})
 	m.mu.Unlock()
@@ -253,36 +253,32 @@ func (m *Manager) cancel(s *Session, ids []string) {
 	m.apply(fx)
 }
 
-// declare notes how many samples a step will have.
-func (m *Manager) declare(s *Session, msg wire.Step) {
+// declare takes a client's word about a step.
+func (m *Manager) declare(s *Session, msg *wire.Step) error {
 	m.mu.Lock()
-	st := s.declare(msg, m.cfg.StepTimeout)
-	fx := effects{whole: st.arrived > 0 && st.whole()}
+	if s.epoch != s.run.epoch {
+		m.mu.Unlock()
+		return errEpoch(s.run.name)
+	}
+	fx, err := m.core.declare(time.Now(), s.run, s.id, msg)
 	m.mu.Unlock()
 	m.apply(fx)
+	return err
 }
 
-// declare is the manager's, with its mutex held.
-func (s *Session) declare(msg wire.Step, timeout time.Duration) *step {
-	split := msg.Split
-	if split == "" {
-		split = rewards.Train
+// endStep takes a client's word that it sends no more of a step.
+func (m *Manager) endStep(s *Session, msg *wire.EndOfStep) error {
+	m.mu.Lock()
+	if s.epoch != s.run.epoch {
+		m.mu.Unlock()
+		return errEpoch(s.run.name)
 	}
-	st := s.run.stepOf(stepKey{split, msg.Step}, time.Now(), timeout)
-	switch {
-	case msg.Expected == 0: // end_of_step: what has arrived is all
-		st.ended = true
-	case msg.Total:
-		st.expected = int(msg.Expected)
-	default:
-		if st.declared == nil {
-			st.declared = map[sessionID]int{}
-		}
-		st.declared[s.id] = int(msg.Expected)
-		st.expected = 0
-		for _, n := range st.declared {
-			st.expected += n
-		}
-	}
-	return st
+	fx := m.core.endStep(time.Now(), s.run, msg)
+	m.mu.Unlock()
+	m.apply(fx)
+	return nil
+}
+
+func errEpoch(run string) error {
+	return fmt.Errorf("%w: run %q has begun a new epoch on another connection", rewards.Malformed, run)
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // Config bounds a gateway. The zero value of a field takes its default.
@@ -30,8 +32,18 @@ type Config struct {
 	SampleTimeout time.Duration
 	// MaxSampleTimeout bounds what a client may ask for. Defaults to 1 h.
 	MaxSampleTimeout time.Duration
-	// StepTimeout orders the steps: the one that closes first goes first. Defaults to 1800 s.
+	// StepTimeout is how long a step may take from its first word or sample on. The step
+	// that closes first goes first; one that was declared ends then, with whatever is
+	// missing, by OnStepDeadline. Defaults to 1800 s.
 	StepTimeout time.Duration
+	// OnStepDeadline is wire.DeadlineMask, DeadlineFail or DeadlineShortfall, for steps
+	// whose client names none. Defaults to DeadlineMask.
+	OnStepDeadline string
+	// StepBytes and StepAge bound what is kept of the samples of steps for trainers that
+	// read them as a whole, all runs together; the oldest goes first. Default to 256 MiB
+	// and 30 min.
+	StepBytes int64
+	StepAge   time.Duration
 	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
@@ -72,6 +84,9 @@ func (c Config) WithDefaults() Config {
 	c.SampleTimeout = cmp.Or(c.SampleTimeout, 900*time.Second)
 	c.MaxSampleTimeout = cmp.Or(c.MaxSampleTimeout, time.Hour)
 	c.StepTimeout = cmp.Or(c.StepTimeout, 1800*time.Second)
+	c.OnStepDeadline = cmp.Or(c.OnStepDeadline, wire.DeadlineMask)
+	c.StepBytes = cmp.Or(c.StepBytes, 256<<20)
+	c.StepAge = cmp.Or(c.StepAge, 30*time.Minute)
 	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
 	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, 600*time.Second)
 	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
@@ -98,6 +113,11 @@ func (c Config) Validate() error {
 	positive("max_attempts", int64(c.MaxAttempts))
 	positive("sample_timeout", int64(c.SampleTimeout))
 	positive("step_timeout", int64(c.StepTimeout))
+	positive("step_bytes", c.StepBytes)
+	positive("step_age", int64(c.StepAge))
+	if !slices.Contains([]string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}, c.OnStepDeadline) {
+		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
+	}
 	positive("keep_results", int64(c.KeepResults))
 	if c.MessageBytes > c.MaxBytes {
 		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))

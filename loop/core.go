@@ -28,7 +28,9 @@ type core struct {
 	metrics   *metrics
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
-	columns map[string]map[string]any
+	columns   map[string]map[string]any
+	slots     int   // live ones, at the last look
+	stepBytes int64 // of all rows that are kept
 }
 
 // effects are what the caller does after it has left the mutex.
@@ -39,7 +41,8 @@ type effects struct {
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
 	examined []Examined
-	parked   bool // a sample has begun to wait for its group, and its credit is free
+	parked   bool    // a sample has begun to wait for its group, and its credit is free
+	over     []*step // steps that have just ended
 }
 
 func newCore(cfg Config, m *metrics) *core {
@@ -75,7 +78,8 @@ type admission struct {
 	deadline time.Time
 	profile  string
 	policy   rewards.SamplePolicy
-	shut     bool // the gateway drains or has stopped: only what it knows is answered
+	shut     bool      // the gateway drains or has stopped: only what it knows is answered
+	received time.Time // when its first byte came; zero: at once
 }
 
 // admit takes a sample in, attaches a known one to its new owner, or answers one
@@ -110,6 +114,9 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		return false, fx, refuse(rewards.TooLarge, key.id, "the %d members of group %q, %d bytes each, do not fit into three quarters of loop.max_bytes = %d, "+
 			"where all of them wait for the last", g, a.sample.UID, a.frame.Size(), c.cfg.MaxBytes)
 	}
+	if st := a.run.steps[stepKeyOf(a.sample)]; st != nil && st.closed {
+		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before it came", st.key.step, st.key.split, now.Sub(st.closes).Round(time.Millisecond))
+	}
 	if a.shut { // since its bytes were booked
 		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
 	}
@@ -142,12 +149,9 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		state: queued, attempt: 1, heapIndex: -1, alarm: alarm{index: -1},
 	}
 	e.alarm.entry = e
-	split := s.Split
-	if split == "" {
-		split = rewards.Train
-	}
-	e.step = a.run.stepOf(stepKey{split, s.Step}, now, c.cfg.StepTimeout)
+	e.step = c.stepOf(a.run, stepKeyOf(s), now)
 	e.step.arrived++
+	c.assemble(e, s, a.received)
 	e.step.inflight++
 	e.step.last = now
 	if s.HasGroup() {
@@ -179,7 +183,8 @@ func (c *core) enqueue(e *entry) {
 // next picks the sample whose ticket is to be published, or none if the engine
 // holds as many unclaimed tickets as there are live slots.
 func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
-	if c.unclaimed >= liveSlots(workers) {
+	c.slots = liveSlots(workers)
+	if c.unclaimed >= c.slots {
 		return wire.Ticket{}, false
 	}
 	var best *run
@@ -323,6 +328,10 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		e.holders = append(e.holders, h)
 		held = false
 	}
+	if held {
+		e.tried(h, now, string(res.Outcome))
+		e.counted(h, now)
+	}
 	if held && res.Outcome != rewards.OutcomeCancelled {
 		took := now.Sub(h.since)
 		if e.unit == nil && (res.Outcome == rewards.Scored || res.Partial != nil) { // how fast a broken worker fails says nothing
@@ -383,7 +392,7 @@ func (c *core) again(e *entry, fx *effects) {
 // its prompt group.
 func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	c.examine(e, res)
-	c.withdraw(e, fx)
+	c.withdraw(now, e, fx)
 	c.complete(e, res)
 	e.result = res
 	g := e.group
@@ -454,11 +463,11 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 }
 
 // withdraw takes the entry out of wherever it is, and lets its frame go.
-func (c *core) withdraw(e *entry, fx *effects) {
+func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 	if e.state == gathered {
-		c.leave(e, fx)
+		c.leave(now, e, fx)
 	}
-	c.recall(e, fx)
+	c.recall(now, e, fx)
 	if e.frame != nil {
 		fx.released = append(fx.released, e.frame)
 		e.frame = nil
@@ -466,7 +475,7 @@ func (c *core) withdraw(e *entry, fx *effects) {
 }
 
 // recall takes the entry out of the queue, the engine and the workers' hands.
-func (c *core) recall(e *entry, fx *effects) {
+func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	switch e.state {
 	case queued:
 		e.run.queue.remove(e)
@@ -478,6 +487,9 @@ func (c *core) recall(e *entry, fx *effects) {
 		if len(e.holders) > 0 {
 			fx.revoked = append(fx.revoked, e.key4(e.attempt))
 		}
+	}
+	for _, h := range e.holders {
+		e.tried(h, now, string(rewards.OutcomeCancelled))
 	}
 	e.holders = nil
 	fx.wake = true
@@ -529,6 +541,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	e.step.counts[res.Outcome]++
 	e.step.finished = now
 	e.run.noteResult(e.step, res)
+	c.assembled(now, e, res, fx)
 	queue := now.Sub(e.arrived)
 	if !e.claimed.IsZero() {
 		queue = e.claimed.Sub(e.arrived)
@@ -615,11 +628,11 @@ func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effect
 
 // newEpoch forgets everything of a run: its trainer started anew and may use its
 // ids again.
-func (c *core) newEpoch(r *run, epoch uint64) effects {
+func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	var fx effects
 	for key, e := range c.entries {
 		if key.run == r.name {
-			c.withdraw(e, &fx)
+			c.withdraw(now, e, &fx)
 			e.owner.expects(-1)
 			c.alarms.clear(&e.alarm)
 			delete(c.entries, key)
@@ -630,7 +643,11 @@ func (c *core) newEpoch(r *run, epoch uint64) effects {
 		c.alarms.clear(&g.alarm)
 	}
 	r.epoch, r.inflight, r.done = epoch, 0, newMemory()
+	for _, st := range r.stepLog {
+		c.forgetStep(st, "the run began anew")
+	}
 	r.steps, r.stepLog = map[stepKey]*step{}, nil
+	r.progress()
 	r.groups, r.groupLog = map[groupKey]*group{}, nil
 	return fx
 }
@@ -641,6 +658,10 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		a := c.alarms[0]
 		if a.group != nil {
 			c.lookAtGroup(now, a.group, &fx)
+			continue
+		}
+		if a.step != nil {
+			c.closeStep(now, a.step, &fx)
 			continue
 		}
 		if t, republish := c.look(now, a.entry, workers, &fx); republish {
@@ -679,13 +700,16 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}}, fx)
 	case !now.Before(e.deadline):
 		where := "it was " + string(e.state)
+		if n := len(e.holders); n > 0 {
+			where += " on " + e.holders[n-1].worker
+		}
 		if e.state == gathered {
 			where = e.awaited()
 		}
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.OutcomeExpired,
 			Errors: []rewards.TermError{{
-				Class: rewards.Expired, Message: fmt.Sprintf("no result within %v; %s", e.deadline.Sub(e.arrived), where),
+				Class: rewards.Expired, Message: e.lateness() + where,
 			}},
 		}, fx)
 		if e.state == held { // its group may outlive it, its deadline does not
@@ -700,6 +724,9 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 	case e.state == running: // nobody answered for so long: let another try
 		e.avoid = append(e.avoid, e.holders[len(e.holders)-1].worker)
 		fx.revoked = append(fx.revoked, e.key4(e.attempt))
+		for _, h := range e.holders {
+			e.tried(h, now, string(rewards.OutcomeWorkerLost))
+		}
 		e.holders = nil
 		c.again(e, fx)
 	default:
@@ -766,11 +793,11 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 		return
 	}
 	if e.unit != nil {
-		c.drop(e.unit, fx)
+		c.drop(now, e.unit, fx)
 		return
 	}
 	if e.state == gathered {
-		c.leave(e, fx)
+		c.leave(now, e, fx)
 		e.state = running // without holders: out of everybody's hands
 	}
 	e.group = nil // nobody waits any more

@@ -68,6 +68,9 @@ type entry struct {
 
 	unit *group // of a group's own entry; nil for a sample
 
+	row     *row      // nil where nobody reads the step's rewards as a whole
+	handout *rowGroup // of the row
+
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }
 
@@ -77,6 +80,7 @@ type holder struct {
 	attempt int
 	since   time.Time
 	lapsed  bool // another worker has claimed the same ticket since
+	backup  bool // it was asked because another one takes long
 }
 
 // owner takes the final result of a sample.

@@ -23,7 +23,13 @@ func (m *Manager) Receive(s *Session, r io.Reader) error {
 }
 
 // Declare declares how many samples a step will have; with 0 it has all.
-func (m *Manager) Declare(s *Session, msg wire.Step) { m.declare(s, msg) }
+func (m *Manager) Declare(s *Session, msg wire.Step) {
+	if msg.Expected == 0 {
+		_ = m.endStep(s, &wire.EndOfStep{Split: msg.Split, Step: msg.Step})
+		return
+	}
+	_ = m.declare(s, &msg)
+}
 
 // Confirm confirms results.
 func (s *Session) Confirm(seq uint64) { s.confirm(seq) }

@@ -49,7 +49,7 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		refused(rewards.BadInput, "group %q is scored by the reward %q, and this member asks for %q", g.key.uid, g.profile, e.profile)
 		return
 	}
-	c.recall(e, fx)
+	c.recall(now, e, fx)
 	e.state, e.partial, e.gathered = gathered, res, now
 	e.parked = e.owner
 	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
@@ -166,7 +166,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 	}
 	// In the order of their arrival, so that results go out in it.
 	waiting := slices.SortedFunc(maps.Values(g.waiting), func(a, b *entry) int { return int(a.order) - int(b.order) }) //nolint:gosec // counts
-	c.drop(g, fx)
+	c.drop(now, g, fx)
 	for _, e := range waiting {
 		m := answers[e.key.id]
 		if m == nil {
@@ -194,25 +194,28 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 		own.Errors = append(slices.Clip(own.Errors), unit.errors...)
 	}
 	c.examine(e, &own)
-	c.withdraw(e, fx)
+	c.withdraw(now, e, fx)
 	c.complete(e, &own)
 	e.claims += unit.claims
 	own.Attempts = e.claims
 	e.result = &own
 	e.state = held
+	if e.row != nil {
+		e.row.scored = now
+	}
 	c.alarms.set(&e.alarm, e.deadline)
 	e.group.settle(e.key.id, member{values: own.Values, held: e})
 }
 
 // drop ends a group's own entry.
-func (c *core) drop(g *group, fx *effects) {
+func (c *core) drop(now time.Time, g *group, fx *effects) {
 	unit := g.unit
 	if unit == nil {
 		return
 	}
 	g.unit = nil
 	c.units--
-	c.recall(unit, fx)
+	c.recall(now, unit, fx)
 	unit.state = final
 	c.alarms.clear(&unit.alarm)
 	delete(c.entries, unit.key)
@@ -220,7 +223,7 @@ func (c *core) drop(g *group, fx *effects) {
 
 // leave takes a member that has ended out of those who wait, and ends a group's entry
 // for which nobody waits any more.
-func (c *core) leave(e *entry, fx *effects) {
+func (c *core) leave(now time.Time, e *entry, fx *effects) {
 	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
 	e.parked = nil
 	g := e.group
@@ -229,7 +232,7 @@ func (c *core) leave(e *entry, fx *effects) {
 	}
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
-		c.drop(g, fx)
+		c.drop(now, g, fx)
 		c.alarms.set(&g.alarm, g.deadline) // nobody answers for the group any more
 	}
 }

@@ -150,6 +150,9 @@ func (m *Manager) Stop() {
 		return
 	}
 	m.closed, m.draining = true, true
+	for _, r := range m.core.runs {
+		r.progress() // whoever waits for rewards sees that there will be none
+	}
 	var fx effects
 	now := time.Now()
 	for _, e := range m.core.entries {
@@ -288,6 +291,9 @@ func (m *Manager) apply(fx effects) {
 		m.mu.Lock()
 		m.noteDrained()
 		m.mu.Unlock()
+	}
+	for _, st := range fx.over {
+		m.report(st)
 	}
 	if m.examine != nil {
 		for _, x := range fx.examined {
@@ -451,6 +457,7 @@ func (m *Manager) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.core.runs {
+		m.core.ageSteps(now, r)
 		if n := r.done.trim(&m.cfg, now); n > 0 {
 			m.metrics.forgotten.Add(float64(n))
 		}
@@ -463,6 +470,9 @@ func (m *Manager) sweep(now time.Time) {
 			}
 		}
 		if r.inflight == 0 && len(r.sessions) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
+			for _, st := range r.stepLog {
+				m.core.forgetStep(st, "nobody has used the run for too long")
+			}
 			delete(m.core.runs, name)
 		}
 	}

@@ -17,6 +17,12 @@ type metrics struct {
 	republished prometheus.Counter
 	publishErrs prometheus.Counter
 	forgotten   prometheus.Counter
+
+	stepsShort     prometheus.Counter
+	stepsForgotten prometheus.Counter
+	stepExposed    prometheus.Histogram
+	stepRatio      prometheus.Histogram
+	stepOverlap    prometheus.Histogram
 }
 
 func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
@@ -41,6 +47,21 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a slot was free."),
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
+
+		stepsShort:     counter("steps_short_total", "Steps that their deadline ended."),
+		stepsForgotten: counter("steps_forgotten_total", "Steps whose rows were dropped: too old, or too many."),
+		stepExposed: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "step_exposed_seconds", Help: "From the arrival of a step's last sample to its last result: what nothing hid.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 18),
+		}),
+		stepRatio: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "step_over_ideal_ratio", Help: "A step's time over that of an ideal queue with the same arrivals and service times.",
+			Buckets: []float64{1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 5},
+		}),
+		stepOverlap: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "step_overlap_efficiency", Help: "1 - exposed time over that of scoring after the rollout: 1 is fully hidden.",
+			Buckets: []float64{-1, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1},
+		}),
 	}
 	for _, o := range []rewards.Outcome{
 		rewards.Scored, rewards.Failed, rewards.Rejected, rewards.OutcomeExpired, rewards.OutcomeCancelled, rewards.OutcomeWorkerLost,
@@ -56,8 +77,10 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	reg.MustRegister(
 		newRewardGauges(m),
 		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten,
+		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("samples_in_flight", "Samples accepted and not answered.", func() float64 { return float64(m.InFlight()) }),
 		gauge("held_bytes", "Bytes of all frames held.", func() float64 { h, _ := m.Bytes(); return float64(h) }),
+		gauge("step_rows_bytes", "Bytes of the rows of steps that are kept for their trainers.", func() float64 { return float64(m.stepBytes()) }),
 		gauge("granted_bytes", "Credit granted and not yet used, in bytes.", func() float64 { _, g := m.Bytes(); return float64(g) }),
 	)
 	return x

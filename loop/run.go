@@ -30,6 +30,15 @@ type run struct {
 
 	counts  map[string]uint64 // final results by outcome
 	lastUse time.Time
+	news    chan struct{} // closed when a step has got further; nil: nobody waits
+}
+
+// progress tells whoever waits for rewards that there may be more.
+func (r *run) progress() {
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
 }
 
 // defaultService is what a run's first tickets are charged before it has a mean.
@@ -98,11 +107,12 @@ func (q *runQueue) take() *entry {
 	return e
 }
 
-// alarm is a moment at which an entry or a group needs a look.
+// alarm is a moment at which an entry, a group or a step needs a look.
 type alarm struct {
 	at    time.Time
 	entry *entry // or
-	group *group
+	group *group // or
+	step  *step
 	index int // in the heap; -1 outside
 }
 

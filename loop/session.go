@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
@@ -185,16 +186,20 @@ type stream struct {
 	conn    *wsconn.Conn
 	session *Session // nil until hello
 	greeted chan struct{}
+	ctx     context.Context //nolint:containedctx // of Serve; the takes that wait end with it
+	takes   sync.WaitGroup  // goroutines that wait for rewards
+	open    atomic.Int32    // how many of them
 }
 
 // Serve speaks the stream protocol on a connection until it ends. It returns nil
 // when the client left in order.
 func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
-	st := &stream{m: m, conn: c, greeted: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	st := &stream{m: m, conn: c, greeted: make(chan struct{}), ctx: ctx}
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer st.takes.Wait()
 	wg.Go(func() { // closes a connection that never says hello
 		t := time.NewTimer(helloTimeout)
 		defer t.Stop()
@@ -231,9 +236,15 @@ func (st *stream) Text(msg []byte) error {
 	case *wire.Cancel:
 		st.m.cancel(st.session, msg.IDs)
 	case *wire.Step:
-		st.m.declare(st.session, *msg)
+		if err := st.m.declare(st.session, msg); err != nil {
+			return st.complain(err)
+		}
 	case *wire.EndOfStep:
-		st.m.declare(st.session, wire.Step{Split: msg.Split, Step: msg.Step})
+		if err := st.m.endStep(st.session, msg); err != nil {
+			return st.complain(err)
+		}
+	case *wire.Take:
+		return st.take(msg)
 	default:
 		return st.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
 	}
@@ -283,7 +294,7 @@ func (st *stream) Binary(r io.Reader) error {
 	if err := st.m.spend(st.session, h); err != nil {
 		return st.reject(err)
 	}
-	size := h.Size
+	size, received := h.Size, time.Now()
 	frame, err := h.ReadBody(r, st.m.buffers)
 	if err != nil {
 		st.m.released(st.session, size)
@@ -291,7 +302,7 @@ func (st *stream) Binary(r io.Reader) error {
 	}
 	session := st.session
 	frame.OnRelease(func() { session.m.released(session, size) })
-	if err := st.m.accept(session, frame); err != nil {
+	if err := st.m.accept(session, frame, received); err != nil {
 		return st.reject(err)
 	}
 	return nil
