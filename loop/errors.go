@@ -11,6 +11,8 @@ var (
 	// ErrRefused is wrapped by everything that Submit refuses; the wrapped
 	// rewards.Class says why.
 	ErrRefused = errors.New("sample refused")
+	// ErrUnknown is wrapped where a run or a step is asked for that is not known.
+	ErrUnknown = errors.New("not known here")
 	// ErrStopped is returned after the manager has stopped.
 	ErrStopped = errors.New("loop manager is stopped")
 )

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -104,3 +105,13 @@ func (m *Manager) Audit(over int64) error {
 	}
 	return nil
 }
+
+// Asks lets a test ask as a client does over its socket; wait returns when nothing of it
+// runs any more.
+func (m *Manager) Asks(ctx context.Context, s *Session, c Conn) (ask func(wire.Take), wait func()) {
+	st := &stream{m: m, session: s, ctx: ctx, conn: c}
+	return func(t wire.Take) { _ = st.take(&t) }, st.takes.Wait
+}
+
+// StepBytes is what is kept of steps.
+func (m *Manager) StepBytes() int64 { return m.stepBytes() }

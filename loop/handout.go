@@ -21,8 +21,8 @@ const NextChunk = -1
 // handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
 // with Ready false where the chunk is not there yet, and earlier if ctx ends.
 //
-// The error wraps rewards.Malformed for a run nobody knows or a chunk too far ahead,
-// rewards.Expired where the step's rows were forgotten, and ErrStopped.
+// The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
+// chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
 func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error) {
 	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxTakeWaitMS)) * time.Millisecond)
 	defer timer.Stop()
@@ -41,6 +41,10 @@ func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.
 	}
 }
 
+func unknownRun(run string) error {
+	return fmt.Errorf("%w: %w: run %q", rewards.Malformed, ErrUnknown, run)
+}
+
 // take is one look. Without an answer it returns what to wait for.
 func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
 	now := time.Now()
@@ -52,7 +56,7 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	r := m.core.runs[run]
 	switch {
 	case r == nil:
-		return nil, nil, fmt.Errorf("%w: no run named %q is known here", rewards.Malformed, run)
+		return nil, nil, unknownRun(run)
 	case epoch != 0 && epoch != r.epoch:
 		return nil, nil, errEpoch(run)
 	}
@@ -94,7 +98,7 @@ func (st *step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 		return nil, fmt.Errorf("%w: chunk %d of step %d (%s): the next one is %d", rewards.Malformed, at, st.key.step, st.key.split, len(a.chunks))
 	}
 	if st.closed && st.policy == wire.DeadlineFail && st.short() {
-		res := st.answer(now, t, at)
+		res := st.answer(t, at)
 		res.State, res.Ready, res.Done = wire.StepFailed, true, true
 		res.Without = st.without(now)
 		return res, nil
@@ -103,7 +107,7 @@ func (st *step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 		return nil, nil
 	}
 	ch := a.chunks[at]
-	res := st.answer(now, t, at)
+	res := st.answer(t, at)
 	res.Ready, res.Done, res.Groups = true, ch.done, int64(ch.groups)
 	fill(res, ch.rows)
 	if ch.done {
@@ -149,10 +153,10 @@ func byRow(a, b *row) int {
 }
 
 // answer says how the step is.
-func (st *step) answer(now time.Time, t wire.Take, at int) *wire.Rewards {
+func (st *step) answer(t wire.Take, at int) *wire.Rewards {
 	c := st.tally()
 	return &wire.Rewards{
-		Req: t.Req, Split: st.key.split, Step: st.key.step, State: st.state3(), Chunk: int64(at),
+		Req: t.Req, Split: st.key.split, Step: st.key.step, State: st.assemblyState(), Chunk: int64(at),
 		Expected: int64(st.expected), Arrived: int64(st.arrived), Scored: c.scored, Failed: c.failed,
 		Pending: int64(st.inflight), Missing: int64(max(st.expected-st.arrived, 0)),
 	}
@@ -168,13 +172,13 @@ func unready(now time.Time, st *step, t wire.Take) *wire.Rewards {
 	if t.Chunk == NextChunk && st.assembly != nil {
 		at = len(st.assembly.chunks)
 	}
-	res := st.answer(now, t, max(at, 0))
+	res := st.answer(t, max(at, 0))
 	res.Without = st.without(now)
 	return res
 }
 
-// state3 is open, complete or short.
-func (st *step) state3() string {
+// assemblyState is open, complete or short.
+func (st *step) assemblyState() string {
 	switch {
 	case st.short():
 		return wire.StepShort

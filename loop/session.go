@@ -183,7 +183,7 @@ func (s *Session) confirm(seq uint64) {
 // one reader goroutine.
 type stream struct {
 	m       *Manager
-	conn    *wsconn.Conn
+	conn    conn
 	session *Session // nil until hello
 	greeted chan struct{}
 	ctx     context.Context //nolint:containedctx // of Serve; the takes that wait end with it

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -59,6 +60,56 @@ type StepState struct {
 	// says that there are columns beyond the 16 that are kept.
 	Stats       []ColumnStats `json:"stats,omitempty"`
 	MoreColumns bool          `json:"more_columns,omitempty"`
+}
+
+// StepDetail is one step, and who it waits for.
+type StepDetail struct {
+	StepState
+
+	Run string `json:"run"`
+	// State is open, complete or short; Forgotten says why the rows are gone.
+	State     string `json:"state"`
+	Forgotten string `json:"forgotten,omitempty"`
+	// Deadline is when a declared step ends, and OnDeadline what its rewards are then.
+	Deadline   *time.Time `json:"deadline,omitempty"`
+	OnDeadline string     `json:"on_deadline"`
+	Missing    int        `json:"missing"`
+	// Without names samples without a result, those longest here first.
+	Without []wire.Missing `json:"without"`
+	// GroupsReady are complete and not handed out; Chunks were.
+	GroupsReady int `json:"groups_ready"`
+	Chunks      int `json:"chunks"`
+	// RowsBytes is what is kept of it.
+	RowsBytes int64 `json:"rows_bytes"`
+	// Report holds the step against what was possible, once it is over.
+	Report *sim.Report `json:"report,omitempty"`
+}
+
+// Step returns one step in full. The error wraps ErrUnknown.
+func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, error) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, err := m.known(run, split, n)
+	if err != nil && st == nil {
+		return StepDetail{}, err
+	}
+	d := StepDetail{
+		StepState: st.state(), Run: run, State: st.assemblyState(), Forgotten: st.forgotten, OnDeadline: st.policy,
+		Missing: max(st.expected-st.arrived, 0), Without: st.without(now), Report: st.report,
+	}
+	if st.expected > 0 {
+		d.Deadline = &st.closes
+	}
+	if a := st.assembly; a != nil {
+		for _, g := range a.ready {
+			if !g.given {
+				d.GroupsReady++
+			}
+		}
+		d.Chunks, d.RowsBytes = len(a.chunks), a.bytes
+	}
+	return d, nil
 }
 
 // GroupState is one prompt group, open or closed.

@@ -23,19 +23,20 @@ func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, er
 	return st.trace(run), nil
 }
 
-// known finds a step whose rows are kept. The caller holds the mutex.
+// known finds a step; one whose rows were dropped comes with an error. The caller holds
+// the mutex.
 func (m *Manager) known(run string, split rewards.Split, n int64) (*step, error) {
 	r := m.core.runs[run]
 	if r == nil {
-		return nil, fmt.Errorf("%w: no run named %q is known here", rewards.Malformed, run)
+		return nil, unknownRun(run)
 	}
 	key := keyOfStep(split, n)
 	st := r.steps[key]
 	switch {
 	case st == nil:
-		return nil, fmt.Errorf("%w: no step %d (%s) of run %q is known here", rewards.Malformed, n, key.split, run)
+		return nil, fmt.Errorf("%w: %w: step %d (%s) of run %q", rewards.Malformed, ErrUnknown, n, key.split, run)
 	case st.forgotten != "":
-		return nil, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, n, key.split, st.forgotten)
+		return st, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, n, key.split, st.forgotten)
 	}
 	return st, nil
 }

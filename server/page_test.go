@@ -22,8 +22,9 @@ import (
 
 // picture is a loop with a fixed state, for the page.
 type picture struct {
-	pending []loop.PendingSample
-	runs    []loop.RunState
+	server.Steps // not asked for
+	pending      []loop.PendingSample
+	runs         []loop.RunState
 }
 
 func (*picture) Submit(context.Context, loop.Submission) (*loop.Future, error) {

@@ -27,6 +27,7 @@ func (s *Server) routes() http.Handler {
 	r.RedirectTrailingSlash = false // a redirected POST loses its body with some clients
 	r.HandleMethodNotAllowed = true
 	r.ForwardedByClientIP = false
+	r.UseRawPath = true // a run's name may hold a slash, written as %2F
 	r.Use(s.observe, s.guard)
 
 	// The stream.
@@ -61,6 +62,9 @@ func (s *Server) routes() http.Handler {
 	r.GET("/v1/pending", s.pending)
 	r.GET("/v1/workers", s.workers)
 	r.GET("/v1/runs", s.runs)
+	r.GET("/v1/runs/:run/steps/:step", s.step)
+	r.GET("/v1/runs/:run/steps/:step/rewards", s.stepRewards)
+	r.GET("/v1/runs/:run/steps/:step/trace", s.stepTrace)
 	r.GET("/v1/scorers", s.scorers)
 	r.GET(routeRoot, s.page)
 

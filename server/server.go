@@ -16,8 +16,10 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -50,6 +52,14 @@ type Loop interface {
 	Submitter
 	Streamer
 	State
+	Steps
+}
+
+// Steps hands out the rewards of whole steps.
+type Steps interface {
+	Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error)
+	Step(run string, split rewards.Split, step int64) (loop.StepDetail, error)
+	Trace(run string, split rewards.Split, step int64) (sim.Trace, error)
 }
 
 var _ Loop = (*loop.Manager)(nil)

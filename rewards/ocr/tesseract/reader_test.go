@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -305,4 +306,23 @@ func BenchmarkReadText(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestManyMayAskAtOnceWhatTesseractThereIs(t *testing.T) {
+	t.Parallel()
+	want, err := tesseract.Available()
+	if err != nil {
+		t.Skip("no Tesseract here: ", err)
+	}
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 20 {
+				got, err := tesseract.Available()
+				assert.NoError(t, err)
+				assert.Equal(t, want, got)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/otiai10/gosseract/v2"
 
@@ -121,9 +122,16 @@ func parse(body []byte) ([]ocr.Line, error) {
 	return lines, nil
 }
 
+// listing keeps callers of Available apart: gosseract 2.4.1 asks one static TessBaseAPI
+// for the folder of the languages, and while another caller initialises it anew that is
+// no folder at all.
+var listing sync.Mutex //nolint:gochecknoglobals // as the object it guards
+
 // Available says which Tesseract this build uses, or what is missing.
 func Available() (detail string, err error) {
+	listing.Lock()
 	langs, err := gosseract.GetAvailableLanguages()
+	listing.Unlock()
 	if err != nil {
 		return "", fmt.Errorf("tesseract %s is linked in, but its languages cannot be listed: %w", gosseract.Version(), err)
 	}
