@@ -108,6 +108,7 @@ func (d *device) kick() {
 		}
 		ctx, cancel := d.bounded(d.cfg.BatchTimeout)
 		b.cancel = cancel
+		b.begin(time.Now())
 		d.idle--
 		d.runs.Go(func() {
 			defer cancel()

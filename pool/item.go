@@ -20,6 +20,7 @@ type item struct {
 
 	state      state
 	at         time.Time // when it came into its lane
+	began      time.Time // when its latest batch was handed out
 	due        time.Time // by which its place in the lane is chosen
 	seq        uint64    // order of arrival
 	lane       *lane     // nil until there was room
@@ -73,6 +74,16 @@ func (b *batch) release() {
 	for _, it := range b.items {
 		if it.state == settled { // its caller left during the run
 			close(it.done)
+		}
+	}
+}
+
+// begin notes when the batch was handed out. A caller that has left may be reading its
+// item.
+func (b *batch) begin(now time.Time) {
+	for _, it := range b.items {
+		if it.state != settled {
+			it.began = now
 		}
 	}
 }

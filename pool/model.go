@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/obs"
 )
 
 // Model is a handle on a model of a pool. It is safe for use by several goroutines.
@@ -65,12 +66,17 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 	}
 	it := &item{req: req, account: m.account, key: req.Key(), bytes: req.Bytes(), done: make(chan struct{})}
 	it.deadline, _ = ctx.Deadline()
+	asked := time.Now()
 	m.device.submit(it)
 	select {
 	case <-it.done:
 	case <-ctx.Done():
 		m.device.cancel(it, gaveUp(ctx))
 		<-it.done // at once, unless a run still reads its tensors, which has been ended
+	}
+	if !it.began.IsZero() {
+		obs.Spent(ctx, obs.BatchWait, it.began.Sub(asked))
+		obs.Spent(ctx, obs.Infer, time.Since(it.began))
 	}
 	return it.out, it.err
 }

@@ -27,7 +27,8 @@ type Result struct {
 	// Substitute is what the profile or the client asked to put in place of a
 	// missing score; the score itself stays null.
 	Substitute *Substitute `json:"substitute,omitempty"`
-	// TimingMS holds milliseconds by stage: queue, claim, score, total and term/<key>.
+	// TimingMS holds milliseconds by stage: queue, claim, score, total, term/<key>, and
+	// where there were any decode, batch_wait and infer, which add up over the terms.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
 	Worker   string             `json:"worker,omitempty"`
 	Attempts int                `json:"attempts"`

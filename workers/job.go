@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/obs"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -129,34 +130,59 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 		}}})
 		return res, closed
 	}
+	ctx, stages := obs.WithStages(ctx)
 	if p.group != nil {
-		return w.runGroup(ctx, j, manager, p.group)
+		res, done := w.runGroup(ctx, j, manager, p.group, stages)
+		note(res, stages)
+		return res, done
 	}
-	run := manager.Run(ctx, w.sample(j, p.frame))
+	run := manager.Run(ctx, w.sample(j, p.frame, stages))
 	res := w.result(j, &run.Result)
 	for _, t := range run.Result.Terms {
 		res.TimingMS["term/"+t.Key] = millis(t.Took)
 		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
 	}
+	note(res, stages)
 	return res, run.Done()
 }
 
+// note puts what the stages took beside the result.
+func note(res *wire.Result, stages *obs.Stages) {
+	for stage, took := range stages.Took() {
+		res.TimingMS[stage] = millis(took)
+	}
+}
+
+// timed is a decoder whose time is told.
+type timed struct {
+	rewards.Decoder
+	stages *obs.Stages
+}
+
+// Decode implements rewards.Decoder.
+func (d timed) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
+	start := time.Now()
+	px, err := d.Decoder.Decode(ctx, m)
+	d.stages.Add(obs.Decode, time.Since(start))
+	return px, err
+}
+
 // sample is the sample of a frame, ready to be scored.
-func (w *Worker) sample(j *job, frame *wire.Frame) *rewards.Sample {
+func (w *Worker) sample(j *job, frame *wire.Frame, stages *obs.Stages) *rewards.Sample {
 	s := frame.Sample()
 	s.Run, s.Reward = j.ticket.Run, j.ticket.Reward
 	for _, m := range s.Media {
-		m.SetDecoder(w.decoder)
+		m.SetDecoder(timed{w.decoder, stages})
 	}
 	return s
 }
 
 // runGroup scores a whole prompt group. Its result has those of the members; its
 // outcome is scored if that of any member is.
-func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group) (*wire.Result, <-chan struct{}) {
+func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *obs.Stages) (*wire.Result, <-chan struct{}) {
 	members := make([]rewards.GroupMember, len(g.Members))
 	for i, m := range g.Members {
-		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame), Terms: m.Partial}
+		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}
 	}
 	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd)
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
