@@ -77,15 +77,20 @@ type Client struct {
 	wake   chan struct{} // capacity 1: something to send, or credit to send it
 
 	mu       sync.Mutex
-	link     *link              // the live connection; guarded by mu
-	welcome  wire.Welcome       // of the latest connection; guarded by mu
-	calls    map[string]*Future // without a result; guarded by mu
-	queue    []*Future          // to be sent, in order; guarded by mu
-	results  chan *wire.Result  // nil until Results is asked for; guarded by mu
-	seq      uint64             // of the latest result; guarded by mu
-	pending  int                // results since the last confirmation; guarded by mu
-	problems []error            // the latest messages of type error; guarded by mu
-	err      error              // why everything failed; guarded by mu
+	link     *link                 // the live connection; guarded by mu
+	welcome  wire.Welcome          // of the latest connection; guarded by mu
+	calls    map[string]*Future    // without a result; guarded by mu
+	queue    []*Future             // to be sent, in order; guarded by mu
+	results  chan *wire.Result     // nil until Results is asked for; guarded by mu
+	seq      uint64                // of the latest result; guarded by mu
+	pending  int                   // results since the last confirmation; guarded by mu
+	problems []error               // the latest messages of type error; guarded by mu
+	grace    time.Duration         // answerGrace, but in tests; guarded by mu
+	steps    map[stepKey]*stepNote // the latest of them; guarded by mu
+	stepLog  []stepKey             // the keys of steps, oldest first; guarded by mu
+	takes    map[uint64]*take      // questions without an answer, by number; guarded by mu
+	req      uint64                // of the latest question; guarded by mu
+	err      error                 // why everything failed; guarded by mu
 }
 
 // Future is the result of one sample, once there is one.
@@ -93,6 +98,7 @@ type Future struct {
 	// ID is the sample's.
 	ID string
 
+	step stepKey
 	msg  *wire.Message
 	done chan struct{}
 	res  *wire.Result // set before done is closed
@@ -127,7 +133,10 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if scheme, rest, ok := strings.Cut(cfg.URL, "://"); ok && !strings.Contains(rest, "/") {
 		cfg.URL = scheme + "://" + rest + path
 	}
-	c := &Client{cfg: cfg, token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{}}
+	c := &Client{
+		cfg: cfg, token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{},
+		steps: map[stepKey]*stepNote{}, takes: map[uint64]*take{}, grace: answerGrace,
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l, err := c.connect(ctx)
 	if err != nil {
@@ -158,7 +167,7 @@ func (c *Client) Submit(ctx context.Context, s *rewards.Sample, deadline time.Du
 	if err != nil {
 		return nil, err
 	}
-	f := &Future{ID: s.ID, msg: msg, done: make(chan struct{})}
+	f := &Future{ID: s.ID, step: keyOf(s.Split, s.Step), msg: msg, done: make(chan struct{})}
 	for {
 		c.mu.Lock()
 		if c.err != nil {
@@ -171,6 +180,7 @@ func (c *Client) Submit(ctx context.Context, s *rewards.Sample, deadline time.Du
 		}
 		if len(c.queue) < maxQueue {
 			c.calls[s.ID] = f
+			c.touch(f.step)
 			c.queue = append(c.queue, f)
 			c.mu.Unlock()
 			c.stir()
@@ -197,9 +207,9 @@ func (c *Client) limits() wire.Limits {
 }
 
 // Step announces how many samples of a step this client will send, so that the
-// server knows when the last one has come.
+// server knows when the last one has come. Declare can say more.
 func (c *Client) Step(split rewards.Split, step, expected int64) error {
-	return c.control(&wire.Step{Split: split, Step: step, Expected: expected})
+	return c.Declare(wire.Step{Split: split, Step: step, Expected: expected})
 }
 
 // EndOfStep says that this client sends no more samples of a step.
@@ -296,6 +306,9 @@ func (c *Client) fail(err error) {
 		delete(c.calls, id)
 		f.err = fmt.Errorf("sample %q: %w", id, err)
 		close(f.done)
+	}
+	for _, q := range c.takes {
+		c.answer(q, nil, err)
 	}
 	c.queue = nil
 }

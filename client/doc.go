@@ -9,6 +9,12 @@
 // forgotten the session (it was restarted), all of it. Each Future resolves once.
 // Close gives up what is not answered.
 //
+// Who trains on a whole step, or on mini-batches of it, declares it and asks for its
+// rewards: Declare, then Chunks or Rewards. The gateway assembles prompt groups and hands
+// each out once; a chunk keeps its number, so that a question whose connection was lost is
+// asked again and has the same rows. The record of a step is the gateway's: with it the
+// step is lost (ErrStepLost), while every Future still gets its result.
+//
 // A Client has two goroutines while connected: one reads, one sends; both end with
 // Close. Pixels given to Submit must not change until the Future has resolved.
 package client

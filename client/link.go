@@ -183,13 +183,21 @@ func (l *link) Text(msg []byte) error {
 		return nil // a sample is kept until its result, acknowledged or not
 	}
 	v, err := wire.DecodeControl(msg)
+	if err != nil && l.c.garbled(msg, err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("the server sent what is no message of %s: %w", protocol, err)
 	}
 	c := l.c
 	switch m := v.(type) {
 	case *wire.Welcome:
-		l.greet(m)
+		select {
+		case <-l.greeted:
+			return fmt.Errorf("the server sent a second welcome, which %s has not", protocol)
+		default:
+			l.greet(m)
+		}
 	case *wire.Credit:
 		c.mu.Lock()
 		l.credit.Samples, l.credit.Bytes = max(l.credit.Samples, m.Samples), max(l.credit.Bytes, m.Bytes)
@@ -201,6 +209,8 @@ func (l *link) Text(msg []byte) error {
 			return nil
 		}
 		c.resolve(m)
+	case *wire.Rewards:
+		c.rewards(m)
 	case *wire.Error:
 		l.complaint(m)
 	}
@@ -229,6 +239,8 @@ func (l *link) greet(w *wire.Welcome) {
 	}
 	slices.SortFunc(again, func(a, b *Future) int { return int(a.msg.Size() - b.msg.Size()) })
 	c.queue = append(again, c.queue...)
+	c.restate(l, w.Resumed)
+	c.askAgain(l)
 	close(l.greeted)
 	c.stir()
 }
@@ -269,6 +281,7 @@ func (c *Client) resolve(r *wire.Result) {
 		return // answered before: a repeat after a lost connection
 	}
 	delete(c.calls, r.ID)
+	c.settled(f.step)
 	if i := slices.Index(c.queue, f); i >= 0 { // answered by the resumed session before it was sent again
 		c.queue = slices.Delete(c.queue, i, i+1)
 	}
@@ -303,7 +316,7 @@ func (c *Client) confirm() {
 }
 
 // complaint takes a message of type error: before the welcome it is the refusal of
-// the hello, with an id it ends that sample.
+// the hello, with an id it ends that sample, with a number that question.
 func (l *link) complaint(m *wire.Error) {
 	err := fmt.Errorf("%w: %s", m.Code, m.Message)
 	select {
@@ -322,10 +335,11 @@ func (l *link) complaint(m *wire.Error) {
 		})
 		return
 	}
+	if m.Req != 0 {
+		l.c.refused(m.Req, err)
+		return
+	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.c.problems = append(l.c.problems, err)
-	if len(l.c.problems) > 16 {
-		l.c.problems = l.c.problems[1:]
-	}
+	l.c.problem(err)
 }

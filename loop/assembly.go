@@ -137,6 +137,7 @@ func (a *assembly) take(n int, order string, over bool) (groups []*rowGroup, ok 
 		}
 		groups = slices.Clone(a.ready[:n])
 	}
+	groups = fitting(groups)
 	for _, g := range groups {
 		g.given = true
 		for _, r := range g.rows {
@@ -147,6 +148,24 @@ func (a *assembly) take(n int, order string, over bool) (groups []*rowGroup, ok 
 	}
 	a.left = slices.DeleteFunc(a.left, func(g *rowGroup) bool { return g.given })
 	return groups, true
+}
+
+// maxChunkBytes bounds what an answer with a chunk's rows takes as JSON, about; a
+// connection's outbox holds 8 MiB.
+const maxChunkBytes = 4 << 20
+
+// fitting are the first groups that fit into one answer, one at least.
+func fitting(groups []*rowGroup) []*rowGroup {
+	var size int
+	for i, g := range groups {
+		for _, r := range g.rows {
+			size += 96 + 2*len(r.id) + 2*len(r.uid) + 24*(len(r.extra)+len(r.steps))
+		}
+		if size > maxChunkBytes && i > 0 {
+			return groups[:i]
+		}
+	}
+	return groups
 }
 
 // remaining are all groups of a step that is over: those that are complete first, in

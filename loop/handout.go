@@ -312,6 +312,9 @@ func (a *assembly) incomplete() []wire.Missing {
 	return out
 }
 
+// maxAnswerBytes is what goes into a connection's outbox, of 8 MiB, beside results.
+const maxAnswerBytes = 6 << 20
+
 // maxTakes bounds the questions that one connection may have open.
 const maxTakes = 64
 
@@ -328,6 +331,9 @@ func (st *stream) take(t *wire.Take) error {
 		var b []byte
 		if err == nil {
 			b, err = wire.EncodeControl(res)
+		}
+		if len(b) > maxAnswerBytes { // one group alone is as large
+			err = fmt.Errorf("%w: chunk %d has %d bytes and an answer holds %d: read it over HTTP", rewards.TooLarge, t.Chunk, len(b), maxAnswerBytes)
 		}
 		if err != nil {
 			if st.ctx.Err() == nil {

@@ -426,3 +426,36 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	o.Loop.CreditSamples = 10_000
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		defer p.drop()
+		const n = 5000
+		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: n})
+		for i := range n {
+			sample := rowOf(1, i)
+			sample.ID += strings.Repeat("x", 500-len(sample.ID))
+			p.send(t, sample)
+		}
+		rows, chunks := 0, int64(0)
+		for done := false; !done; {
+			res := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: chunks, WaitMS: 60_000})
+			if !res.Ready {
+				continue
+			}
+			chunks++
+			b, err := wire.EncodeControl(res)
+			require.NoError(t, err)
+			require.Less(t, len(b), 5<<20)
+			rows += len(res.IDs)
+			done = res.Done
+		}
+		assert.Equal(t, n, rows)
+		assert.EqualValues(t, 2, chunks)
+	})
+}

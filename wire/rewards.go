@@ -12,8 +12,8 @@ type Take struct {
 	// Chunk is the number of the chunk, from 0. One that was handed out is answered with
 	// the same rows again; the one after the last is made when enough groups are complete.
 	Chunk int64 `json:"chunk"`
-	// Groups is how many groups make a chunk; fewer come only in the last one. 0: all that
-	// are left, once the step is over.
+	// Groups is how many groups make a chunk; fewer come in the last one, and where an
+	// answer would exceed about 4 MiB. 0: all that are left, once the step is over.
 	Groups int64 `json:"groups,omitempty"`
 	// Order is "completion" (whichever groups are complete first; the default) or "index"
 	// (the groups with the lowest rows, in this order, whichever are complete first).

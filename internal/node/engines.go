@@ -141,6 +141,7 @@ func (e *Engines) Engine(at judge.Endpoint) (outbound.Doer, string, error) {
 func (e *Engines) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
 	return e.transport.Group(outbound.GroupConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
+		IdleTimeout: o.IdleTimeout,
 	})
 }
 

@@ -38,6 +38,12 @@ type GroupConfig struct {
 	// Timeout bounds one attempt besides the caller's context; default 120 s. It
 	// leaves room for another attempt only where the caller waits longer.
 	Timeout time.Duration
+	// IdleTimeout closes a connection that nobody uses; default 4 s. It must be less
+	// than the endpoints' own, or a request meets the closing, which is a failed attempt:
+	// uvicorn closes after 5 s. Where they keep connections longer, more spares a burst
+	// of calls that comes once a step the opening of as many connections. An idle
+	// connection costs some 15 KB.
+	IdleTimeout time.Duration
 	// Attempts is how often a call is sent at most; default 3.
 	Attempts int
 	// MaxBytes bounds an answer's body; default 8 MiB.
@@ -66,6 +72,7 @@ func (c GroupConfig) WithDefaults() GroupConfig {
 	def(&c.Concurrency, 256)
 	def(&c.MaxWaiting, 16_384)
 	def(&c.Timeout, 2*time.Minute)
+	def(&c.IdleTimeout, 4*time.Second)
 	def(&c.Attempts, 3)
 	def(&c.MaxBytes, 8<<20)
 	def(&c.BackoffMin, 500*time.Millisecond)
@@ -118,6 +125,7 @@ func (c GroupConfig) Validate() error {
 	bad(!(c.RPM >= 0) || math.IsInf(c.RPM, 1), "%v requests a minute, want 0 (no limit) or more", c.RPM)
 	bad(!(c.TPM >= 0) || math.IsInf(c.TPM, 1), "%v tokens a minute, want 0 (no limit) or more", c.TPM)
 	bad(c.Timeout < 0 || c.Timeout > 24*time.Hour, "timeout of %v, want up to 24h", c.Timeout)
+	bad(c.IdleTimeout < 0 || c.IdleTimeout > time.Hour, "idle timeout of %v, want up to 1h", c.IdleTimeout)
 	bad(c.Attempts < 1 || c.Attempts > 20, "%d attempts, want 1 to 20", c.Attempts)
 	bad(c.MaxBytes < 1 || c.MaxBytes > 1<<30, "max bytes of %d, want 1 to 1073741824", c.MaxBytes)
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)

@@ -44,7 +44,7 @@ type Group struct {
 func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	now := time.Now()
 	g := &Group{
-		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg.Concurrency), seed: maphash.MakeSeed(),
+		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
 		slots: semaphore.NewWeighted(int64(cfg.Concurrency)), changed: make(chan struct{}),
 	}

@@ -10,24 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
-const (
-	// headerBytes bounds the headers of an answer; net/http's own bound is 10 MB.
-	headerBytes = 64 << 10
-	// idleTimeout closes a connection before its server does: uvicorn closes after
-	// 5 s, and a request that meets the closing is a failed attempt. It also
-	// returns the some 15 KB of each idle connection between two steps.
-	idleTimeout = 4 * time.Second
-)
+// headerBytes bounds the headers of an answer; net/http's own bound is 10 MB.
+const headerBytes = 64 << 10
 
 // Transport makes groups that share a policy, and knows them all. Its methods may be
 // called from any goroutine.
 type Transport struct {
 	dial    *dialer
 	proxy   *url.URL // Nil: none.
-	newTrip func(concurrency int) http.RoundTripper
+	newTrip func(cfg GroupConfig) http.RoundTripper
 
 	mu     sync.Mutex
 	groups map[string]*Group // By identity.
@@ -44,7 +37,7 @@ func NewTransport(p Policy) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{dial: newDialer(allowed), proxy: proxy, groups: map[string]*Group{}}
-	t.newTrip = func(concurrency int) http.RoundTripper {
+	t.newTrip = func(cfg GroupConfig) http.RoundTripper {
 		var only1 http.Protocols
 		only1.SetHTTP1(true)
 		return &http.Transport{
@@ -53,8 +46,8 @@ func NewTransport(p Policy) (*Transport, error) {
 			TLSClientConfig:        trust.Clone(),
 			TLSHandshakeTimeout:    dialTimeout,
 			DisableCompression:     true,
-			MaxIdleConnsPerHost:    concurrency, // net/http's default of 2 would dial for nearly every call.
-			IdleConnTimeout:        idleTimeout,
+			MaxIdleConnsPerHost:    cfg.Concurrency, // net/http's default of 2 would dial for nearly every call.
+			IdleConnTimeout:        cfg.IdleTimeout,
 			MaxResponseHeaderBytes: headerBytes,
 			Protocols:              &only1,
 		}

@@ -38,6 +38,8 @@ type GroupOptions struct {
 	// Timeout bounds one request, Attempts counts those of one call.
 	Timeout  time.Duration
 	Attempts int
+	// IdleTimeout is how long an unused connection stays open.
+	IdleTimeout time.Duration
 }
 
 // Addresses are where a scorer's endpoints are and how they are asked.
@@ -50,6 +52,7 @@ type Addresses struct {
 	AttemptTimeout Duration          `json:"attempt_timeout"`
 	Concurrency    int               `json:"concurrency"`
 	RPM            float64           `json:"rpm"`
+	IdleTimeout    Duration          `json:"idle_timeout"`
 }
 
 // AddressOptions documents the options of Addresses.
@@ -62,6 +65,7 @@ func AddressOptions() []rewards.Option {
 		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},
 		{Name: "attempt_timeout", Type: "duration", Default: "the group's", Doc: "the longest one request may take"},
 		{Name: "concurrency", Type: "int", Default: "the group's", Doc: "requests at a time over all that use these addresses"},
+		{Name: "idle_timeout", Type: "duration", Default: "4s", Doc: "how long a connection that nobody uses stays open; less than the service keeps it"},
 		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
 	}
 }
@@ -95,6 +99,7 @@ func (a *Addresses) Validate(f *Faults) {
 	}
 	f.Add(a.Attempts < 0 || a.Attempts > MaxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, MaxAttempts)
 	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxTermTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxTermTimeout)
+	f.Add(a.IdleTimeout < 0 || time.Duration(a.IdleTimeout) > time.Hour, "idle_timeout", "is %v, want up to 1h", time.Duration(a.IdleTimeout))
 	f.Add(a.Concurrency < 0 || a.Concurrency > 1<<16, "concurrency", "is %d, want 1 to %d", a.Concurrency, 1<<16)
 	f.Add(!Finite(a.RPM) || a.RPM < 0, "rpm", "is %v, want a positive number", a.RPM)
 }
@@ -146,7 +151,7 @@ func (a *Addresses) Group(groups Groups, path string) (outbound.Doer, error) {
 	}
 	doer, err := groups.Group(urls, GroupOptions{
 		KeyFile: a.KeyFile, Concurrency: a.Concurrency, RPM: a.RPM,
-		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts,
+		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts, IdleTimeout: time.Duration(a.IdleTimeout),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("addresses: %w", err)

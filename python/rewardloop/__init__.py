@@ -19,10 +19,14 @@ from .errors import (
     InFlightError,
     InputError,
     LostError,
+    NoAnswerError,
     QueueFullError,
     RewardloopError,
     SampleFailedError,
+    StepFailedError,
+    StepLostError,
     TakenOverError,
+    TakeRefusedError,
     TooLargeError,
     UnreadError,
 )
@@ -32,6 +36,7 @@ from .media import Media, audio, encode, frames, image, latent, video
 from .result import GroupStats, Outcome, Result, Substitute, TermError
 from .sample import Sample
 from .scores import RmScores, rm_scores, step_mask
+from .steps import Missing, Rewards
 
 __version__ = "0.1.0"
 
@@ -49,16 +54,22 @@ __all__ = [
     "Loop",
     "LostError",
     "Media",
+    "Missing",
+    "NoAnswerError",
     "Outcome",
     "Pending",
     "QueueFullError",
     "Result",
+    "Rewards",
     "RewardloopError",
     "RmScores",
     "Sample",
     "SampleFailedError",
     "Server",
+    "StepFailedError",
+    "StepLostError",
     "Substitute",
+    "TakeRefusedError",
     "TakenOverError",
     "TermError",
     "TooLargeError",

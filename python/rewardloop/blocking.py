@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import itertools
 import os
 import threading
 import time
@@ -26,6 +27,8 @@ from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, U
 from .loop import MAX_UNREAD
 from .result import Result
 from .sample import Sample
+from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
+from .takes import ANSWER_GRACE
 
 _T = TypeVar("_T")
 
@@ -157,13 +160,83 @@ class Client:
             yield result
             count += 1
 
-    def step(self, step: int, expected: int, *, split: str = "train", total: bool = False) -> None:
+    def step(
+        self,
+        step: int,
+        expected: int,
+        *,
+        split: str = "train",
+        total: bool = False,
+        ids: Iterable[str] | None = None,
+        deadline: float | None = None,
+        on_deadline: OnDeadline | None = None,
+    ) -> None:
         """As Loop.step."""
-        self._call(lambda engine: engine.declare(step, expected, split, total))
+        self._call(lambda engine: engine.declare(step, expected, split, total, ids, deadline, on_deadline))
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
         """As Loop.end_of_step."""
         self._call(lambda engine: engine.end_of_step(step, split))
+
+    def rewards(
+        self,
+        step: int,
+        groups: int = 0,
+        *,
+        chunk: int = 0,
+        order: Order = "completion",
+        split: str = "train",
+        wait: float | None = 30.0,
+    ) -> Rewards:
+        """As Loop.rewards."""
+        question = Question(step, split, chunk, groups, order)
+        for piece in waits(wait):
+            asked = time.monotonic()
+            answer = self._ask(question, piece)
+            if answer.ready or answer.done or answer.state == "failed":
+                break
+            if early(asked, piece):
+                time.sleep(PAUSE)
+        return checked(answer)
+
+    def chunks(
+        self, step: int, groups: int = 0, *, chunk: int = 0, order: Order = "completion", split: str = "train"
+    ) -> Iterator[Rewards]:
+        """As Loop.chunks."""
+        for number in itertools.count(chunk):
+            answer = self.rewards(step, groups, chunk=number, order=order, split=split, wait=None)
+            yield answer
+            if answer.done:
+                return
+
+    def _ask(self, question: Question, wait: float) -> Rewards:
+        answered: concurrent.futures.Future[Rewards] = concurrent.futures.Future()
+        asked: list[int] = []  # touched by the client's thread alone
+
+        def done(outcome: Rewards | RewardloopError) -> None:
+            if isinstance(outcome, Rewards):
+                answered.set_result(outcome)
+            else:
+                answered.set_exception(outcome)
+
+        def ask(engine: Engine) -> None:
+            try:
+                asked.append(engine.ask(question, wait, done))
+            except RewardloopError as err:
+                done(err)
+
+        def drop(engine: Engine) -> None:
+            for req in asked:
+                engine.drop(req)
+
+        self._post(ask)
+        try:
+            # The engine answers in any case: the connection comes back, or is lost for good.
+            return answered.result(wait + ANSWER_GRACE + self._cfg.reconnect_for + _CALL_TIMEOUT)
+        except BaseException:
+            if not answered.done() and self._ended is None:
+                self._post(drop)
+            raise
 
     def cancel(self, *ids: str) -> None:
         """As Loop.cancel: each sample still gets its one result."""

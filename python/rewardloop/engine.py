@@ -42,6 +42,8 @@ from .jsontext import parse
 from .link import Call, Done, Lane, Link
 from .result import Outcome, Result, from_wire, refused
 from .sample import Sample
+from .steps import Question
+from .takes import Answered, Steps
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -54,7 +56,6 @@ DEADLINE_GRACE = 5.0
 _TICK = 1.0
 _SILENCE = 3 * PING_EVERY
 _MAX_PROBLEMS = 16
-_MAX_STEPS = 64
 _CANCEL_BYTES = 48 << 10
 #: Messages written in a row before the reader gets a turn.
 _BURST = 16
@@ -79,7 +80,6 @@ class Engine:
         self._numbers = itertools.count()
         self._small: deque[Call] = deque()
         self._large: deque[Call] = deque()
-        self._steps: dict[tuple[str, int], list[int]] = {}  # expected, total, answered
         self._closing = False
         self._message_bytes = DEFAULT_MESSAGE_BYTES
         self._header_bytes = MAX_HEADER_BYTES
@@ -91,6 +91,7 @@ class Engine:
         self.profiles: tuple[str, ...] = ()
         #: The server's latest complaints that named no sample.
         self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
+        self._steps = Steps(self.problems)
         #: Whether the server takes nothing new.
         self.draining = False
         #: Why everything failed.
@@ -130,6 +131,11 @@ class Engine:
         return self._lanes[0].link is not None
 
     @property
+    def _linked(self) -> bool:
+        """Whether any lane has a live connection: a server may hear of what is sent now."""
+        return any(lane.link is not None for lane in self._lanes)
+
+    @property
     def full(self) -> bool:
         """Whether max_pending samples are without a result."""
         return len(self.calls) >= self._cfg.max_pending
@@ -143,6 +149,7 @@ class Engine:
             raise QueueFullError(f"{len(self.calls)} samples are without a result (max_pending): await room() before the next")
         call = Call(next(self._numbers), sample.id, frame, (sample.split or "train", int(sample.step)), done)
         self.calls[sample.id] = call
+        self._steps.touch(call.step, self._linked)
         if sample.deadline is not None:
             call.timer = self._loop.call_later(float(sample.deadline), self._overdue, call, float(sample.deadline))
         queue = self._queue_of(call)
@@ -153,30 +160,33 @@ class Engine:
                     self._begin(lane, None)
         self._stir()
 
-    def declare(self, step: int, expected: int, split: str, total: bool) -> None:
+    def declare(
+        self,
+        step: int,
+        expected: int,
+        split: str,
+        total: bool,
+        ids: Iterable[str] | None = None,
+        deadline: float | None = None,
+        on_deadline: str | None = None,
+    ) -> None:
         """Says how many samples a step will have."""
         self.check()
-        _check_step(step, split)
-        if not isinstance(expected, int) or not 0 <= expected < 1 << 31:
-            raise InputError(f"{expected!r}, want an integer from 0 to {(1 << 31) - 1}", field="expected")
-        self._steps.pop((split, step), None)
-        self._steps[split, step] = [expected, int(total), 0]
-        while len(self._steps) > _MAX_STEPS:
-            del self._steps[next(iter(self._steps))]
-        link = self._lanes[0].link
-        if link is not None:  # otherwise the next welcome has it declared
-            link.say(_step_message(split, step, expected, total))
+        self._steps.declare(self._lanes[0].link, self._linked, (split, step), expected, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, split: str) -> None:
         """Says that no more samples of a step come from here."""
         self.check()
-        _check_step(step, split)
-        self._steps.pop((split, step), None)
-        link = self._lanes[0].link
-        if link is not None:
-            link.say({"type": "end_of_step", "split": split, "step": step})
-        else:
-            self._steps[split, step] = [0, 0, 0]  # said after the next welcome
+        self._steps.end(self._lanes[0].link, self._linked, (split, step))
+
+    def ask(self, question: Question, wait: float, done: Answered) -> int:
+        """Asks for a chunk of a step's rewards; done is called once. Returns the number, for drop()."""
+        self.check()
+        return self._steps.ask(self._lanes[0].link, self._linked, question, wait, done)
+
+    def drop(self, req: int) -> None:
+        """Nobody waits for that answer any more."""
+        self._steps.drop(req)
 
     def take_back(self, ids: Iterable[str]) -> None:
         """Asks for samples back: those that were never sent are cancelled here, others by the server."""
@@ -239,6 +249,7 @@ class Engine:
         self._large.clear()
         for call in calls.values():
             self._settle(call, type(err)(f"sample {call.id!r}: {err}"))
+        self._steps.fail(err)
         if first:
             self._on_end(self.err)
 
@@ -265,16 +276,8 @@ class Engine:
         self.draining = False
         link = Link(lane, ws, welcome["credit"])
         if lane.number == 0:
-            self._redeclare(link, bool(welcome["resumed"]))
+            self._steps.greet(link, bool(welcome["resumed"]))
         return link
-
-    def _redeclare(self, link: Link, resumed: bool) -> None:
-        """Declares the open steps again. A server that does not know the session has seen nothing of
-        what is answered, so it is not told to expect it."""
-        for (split, step), (expected, total, answered) in list(self._steps.items()):
-            link.say(_step_message(split, step, expected if resumed else max(expected - answered, 0), bool(total)))
-            if expected == 0:
-                del self._steps[split, step]
 
     async def _run(self, lane: Lane, link: Link | None) -> None:
         """Keeps a lane connected until the client is closed or its connection cannot be had again."""
@@ -349,6 +352,8 @@ class Engine:
 
     def _requeue(self, link: Link) -> None:
         """Queues what a lost link leaves unanswered, before everything that was never sent."""
+        if link.lane.number == 0:
+            self._steps.unlink()
         again = sorted(link.open.values(), key=lambda c: c.number)
         link.open.clear()
         for call in reversed(again):
@@ -466,6 +471,8 @@ class Engine:
                 link.credit_bytes = max(link.credit_bytes, int(m["bytes"]))
                 link.over = False
                 link.wake.set()
+            elif kind == "rewards":
+                self._steps.answer(m)
             elif kind == "error":
                 self._complaint(link, m)
             elif kind == "draining":
@@ -477,6 +484,7 @@ class Engine:
         """A message that breaks the protocol: it must not leave a sample without an answer."""
         reason = f"the server sent a message that breaks the protocol: {type(err).__name__}: {err}"
         self.problems.append(reason)
+        self._steps.garbled(m, reason)
         sample_id = m.get("id") if isinstance(m, dict) else None
         if isinstance(sample_id, str) and sample_id in self.calls:
             self._resolve(refused(sample_id, Outcome.FAILED, "malformed", reason), link)
@@ -517,7 +525,7 @@ class Engine:
         call = self.calls.pop(r.id, None)
         if call is None:
             return  # answered before: a repeat after a lost connection
-        self._count(call.step)
+        self._steps.count(call.step)
         self._on_result(r)
         self._settle(call, r)
 
@@ -530,13 +538,6 @@ class Engine:
             call.link = None
         call.done(outcome)
 
-    def _count(self, step: tuple[str, int]) -> None:
-        counts = self._steps.get(step)
-        if counts is not None:
-            counts[2] += 1
-            if counts[2] >= counts[0]:
-                del self._steps[step]
-
     def _confirm(self, link: Link) -> None:
         """Lets the server forget the results that came."""
         lane = link.lane
@@ -548,20 +549,6 @@ class Engine:
         code, message = str(m["code"]), str(m["message"])
         if m.get("id"):
             self._resolve(refused(str(m["id"]), Outcome.REJECTED, code, message), link)
-        else:
+        elif not self._steps.refuse(m):
             self.problems.append(f"{code}: {message}")
             _LOG.warning("the server complains: %s: %s", code, message)
-
-
-def _check_step(step: int, split: str) -> None:
-    if not isinstance(step, int) or isinstance(step, bool) or not -(1 << 63) <= step < 1 << 63:
-        raise InputError(f"{step!r}, want an integer", field="step")
-    if split not in ("train", "val"):
-        raise InputError(f"{split!r}, want train or val", field="split")
-
-
-def _step_message(split: str, step: int, expected: int, total: bool) -> dict[str, Any]:
-    m: dict[str, Any] = {"type": "step", "split": split, "step": step, "expected": expected}
-    if total:
-        m["total"] = True
-    return m

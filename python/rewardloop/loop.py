@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable
 from types import TracebackType
@@ -14,6 +15,7 @@ from .engine import Engine
 from .errors import ClosedError, RewardloopError, UnreadError
 from .result import Result
 from .sample import Sample
+from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
 
 #: Results kept for a reader of results().
 MAX_UNREAD = 4096
@@ -101,18 +103,94 @@ class Loop:
         self._check()
         return self._read_results(n)
 
-    def step(self, step: int, expected: int, *, split: str = "train", total: bool = False) -> None:
+    def step(
+        self,
+        step: int,
+        expected: int,
+        *,
+        split: str = "train",
+        total: bool = False,
+        ids: Iterable[str] | None = None,
+        deadline: float | None = None,
+        on_deadline: OnDeadline | None = None,
+    ) -> None:
         """Declares how many samples of a step this client will send, so that the loop knows the last one.
 
-        The counts of a run's clients add up; ``total`` says that this one counts them all.
+        The counts of a run's clients add up; ``total`` says that this one counts them all. ``ids``, in order
+        of the batch, lets the loop name a sample that never came; those of several calls add up. The step ends
+        after ``deadline`` seconds from now, whatever is missing (None: the server's loop.step_timeout), and
+        ``on_deadline`` says what its rewards are then (None: the server's): ``mask``: a row for every sample,
+        rm_valid False where there is no score; ``fail``: StepFailedError; ``proceed_with_shortfall``: only the
+        rows that have a score, or one in its place.
         """
         self._check()
-        self._engine.declare(step, expected, split, total)
+        self._engine.declare(step, expected, split, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
         """Says that this client sends no more samples of the step."""
         self._check()
         self._engine.end_of_step(step, split)
+
+    async def rewards(
+        self,
+        step: int,
+        groups: int = 0,
+        *,
+        chunk: int = 0,
+        order: Order = "completion",
+        split: str = "train",
+        wait: float | None = 30.0,
+    ) -> Rewards:
+        """Waits for one chunk of a step's rewards: ``groups`` complete prompt groups that no chunk before has.
+
+        ``groups`` 0: all that are left, once the step is over. ``order``: whichever are complete first, or those
+        with the lowest rows, in this order. Chunks count from 0; one that was handed out has the same rows again.
+        After ``wait`` seconds the answer has ``ready`` False; None waits for the chunk, or the end of the step,
+        which its deadline bounds. A lost connection is waited out.
+
+        Raises StepFailedError, naming who is missing; StepLostError where the server was started anew;
+        TakeRefusedError where it has forgotten the rows or the chunk is too far ahead.
+        """
+        self._check()
+        question = Question(step, split, chunk, groups, order)
+        for piece in waits(wait):
+            asked = time.monotonic()
+            answer = await self._ask(question, piece)
+            if answer.ready or answer.done or answer.state == "failed":
+                break
+            if early(asked, piece):
+                await asyncio.sleep(PAUSE)
+        return checked(answer)
+
+    async def chunks(
+        self, step: int, groups: int = 0, *, chunk: int = 0, order: Order = "completion", split: str = "train"
+    ) -> AsyncIterator[Rewards]:
+        """Yields the chunks of a step, from ``chunk`` on until the last, each as soon as it is complete.
+
+        The last one of a step that ended short may have no rows. Raises what rewards() does.
+        """
+        for number in itertools.count(chunk):
+            answer = await self.rewards(step, groups, chunk=number, order=order, split=split, wait=None)
+            yield answer
+            if answer.done:
+                return
+
+    async def _ask(self, question: Question, wait: float) -> Rewards:
+        answered: asyncio.Future[Rewards] = self._loop.create_future()
+
+        def done(outcome: Rewards | RewardloopError) -> None:
+            if answered.done():
+                return  # cancelled
+            if isinstance(outcome, Rewards):
+                answered.set_result(outcome)
+            else:
+                answered.set_exception(outcome)
+
+        req = self._engine.ask(question, wait, done)
+        try:
+            return await answered
+        finally:
+            self._engine.drop(req)
 
     def cancel(self, *ids: str) -> None:
         """Takes samples back. Each still gets its one result: cancelled, or what it had become by then."""

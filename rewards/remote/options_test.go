@@ -97,11 +97,11 @@ func TestTheGroupIsAskedForByAddressesWithoutTheProtocolsPath(t *testing.T) {
 	} {
 		g := &groups{}
 		_, err := buildNamed(t, "http", g, options{
-			"protocol": "unirl", "reward": "r", "urls": []string{url}, "key_file": "/k", "attempts": 2, "attempt_timeout": 2.5, "concurrency": 7, "rpm": 60,
+			"protocol": "unirl", "reward": "r", "urls": []string{url}, "key_file": "/k", "attempts": 2, "attempt_timeout": 2.5, "concurrency": 7, "idle_timeout": "1m", "rpm": 60,
 		})
 		require.NoError(t, err)
 		assert.Equal(t, []string{want}, g.urls)
-		assert.Equal(t, remote.GroupOptions{KeyFile: "/k", Attempts: 2, Timeout: 2500 * time.Millisecond, Concurrency: 7, RPM: 60}, g.options)
+		assert.Equal(t, remote.GroupOptions{KeyFile: "/k", Attempts: 2, Timeout: 2500 * time.Millisecond, Concurrency: 7, RPM: 60, IdleTimeout: time.Minute}, g.options)
 	}
 }
 

@@ -1,0 +1,161 @@
+package client_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// fakeGateway greets, notes what it is told, and answers questions as the test says.
+type fakeGateway struct {
+	url  string
+	took chan *wire.Take // questions, in order
+	told chan *wire.Step // declarations, in order
+
+	mu     sync.Mutex
+	forget bool                            // it knows no session; guarded by mu
+	answer func(c *fakeConn, t *wire.Take) // nil: nothing; guarded by mu
+	conns  map[*fakeConn]bool              // guarded by mu
+}
+
+// fakeConn is one connection to it.
+type fakeConn struct {
+	g    *fakeGateway
+	conn *wsconn.Conn
+	seq  uint64 // of the reader
+}
+
+func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGateway {
+	t.Helper()
+	g := &fakeGateway{took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), answer: answer, conns: map[*fakeConn]bool{}}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		conn, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		if err != nil {
+			return
+		}
+		c := &fakeConn{g: g, conn: conn}
+		g.mu.Lock()
+		g.conns[c] = true
+		g.mu.Unlock()
+		_ = conn.Run(req.Context(), c) // ends with the client, or is cut
+		g.mu.Lock()
+		delete(g.conns, c)
+		g.mu.Unlock()
+	}))
+	g.url = "ws" + strings.TrimPrefix(srv.URL, "http")
+	t.Cleanup(func() {
+		g.cut(false)
+		srv.Close()
+	})
+	return g
+}
+
+// cut ends every connection; forget is what a gateway does that was started anew.
+func (g *fakeGateway) cut(forget bool) {
+	g.mu.Lock()
+	g.forget = forget
+	conns := g.conns
+	g.conns = map[*fakeConn]bool{}
+	g.mu.Unlock()
+	for c := range conns {
+		_ = c.conn.Close(wsconn.CloseGoingAway, "")
+	}
+}
+
+// answers says how questions are answered from now on.
+func (g *fakeGateway) answers(answer func(*fakeConn, *wire.Take)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answer = answer
+}
+
+// Text implements wsconn.Handler.
+func (c *fakeConn) Text(b []byte) error {
+	v, err := wire.DecodeControl(b)
+	if err != nil {
+		return err
+	}
+	c.g.mu.Lock()
+	answer, forget := c.g.answer, c.g.forget
+	c.g.mu.Unlock()
+	switch m := v.(type) {
+	case *wire.Hello:
+		c.say(&wire.Welcome{
+			Session: "s", Epoch: 1, Resumed: m.Resume != nil && !forget, Protocol: loop.Protocol,
+			Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
+		})
+	case *wire.Step:
+		c.g.told <- m
+	case *wire.Take:
+		c.g.took <- m
+		if answer != nil {
+			answer(c, m)
+		}
+	}
+	return nil
+}
+
+// Binary implements wsconn.Handler: every sample is scored at once.
+func (c *fakeConn) Binary(b io.Reader) error {
+	h, err := wire.ReadHeader(b, wire.Limits{})
+	if err != nil {
+		return err
+	}
+	c.seq++
+	c.say(&wire.Result{Type: "result", ID: h.Sample.ID, Seq: c.seq, Outcome: rewards.Scored, RewardScore: new(1.0)})
+	return nil
+}
+
+// say sends a message; a connection that has ended does not hear it.
+func (c *fakeConn) say(v any) {
+	if b, err := wire.EncodeControl(v); err == nil {
+		_ = c.conn.Send(b)
+	}
+}
+
+// rows is an answer with n rows, each a group of its own.
+func rows(t *wire.Take, n int, done bool) *wire.Rewards {
+	r := &wire.Rewards{
+		Req: t.Req, Split: rewards.Train, Step: t.Step, State: wire.StepOpen, Chunk: t.Chunk, Ready: true, Done: done, Groups: int64(n), Expected: 100,
+	}
+	for i := range int64(n) {
+		at := t.Chunk*int64(n) + i
+		r.IDs = append(r.IDs, string(rune('a'+at)))
+		r.Indices, r.UIDs = append(r.Indices, &at), append(r.UIDs, "")
+		r.Scores, r.Valid = append(r.Scores, new(float64(at))), append(r.Valid, true)
+		r.Outcomes = append(r.Outcomes, rewards.Scored)
+	}
+	return r
+}
+
+func dialFake(t *testing.T, g *fakeGateway) *client.Client {
+	t.Helper()
+	c, err := client.Dial(t.Context(), client.Config{URL: g.url, Run: "r"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// within takes the next of a channel.
+func within[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "nothing came for 20 s")
+		panic("unreachable")
+	}
+}

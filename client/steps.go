@@ -1,0 +1,224 @@
+package client
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// stepKey names a step within the run.
+type stepKey struct {
+	split rewards.Split
+	step  int64
+}
+
+func keyOf(split rewards.Split, step int64) stepKey {
+	return stepKey{cmp.Or(split, rewards.Train), step}
+}
+
+func (k stepKey) String() string { return fmt.Sprintf("step %d (%s)", k.step, k.split) }
+
+// stepNote is what the client remembers of a step that it has declared, submitted to or
+// asked about. Guarded by Client.mu.
+type stepNote struct {
+	declared *wire.Step // said again over each resumed link; nil: nobody declared it here, or it has ended
+	until    time.Time  // the deadline of the declaration; zero: the server's
+	answered int64      // results since the declaration
+	said     bool       // a server has heard of the step
+	lost     bool       // that server is gone, and its record with it
+}
+
+// maxSteps bounds the steps that are remembered, maxDeclared those that are declared
+// again after a lost connection. A trainer has two or three at a time.
+const (
+	maxSteps    = 256
+	maxDeclared = 64
+)
+
+// declareBytes is the most that a message with ids may have: half of what the wire
+// allows a client, so that no message is long on its way before a small sample.
+const declareBytes = 32 << 10
+
+// Declare announces a step: how many samples this client will send, or with Total how
+// many the whole run will, and as far as they are given their ids, in order of the
+// batch, its deadline and what its rewards are then. Expected 0 with ids means as many as
+// there are ids. A long list goes in several messages. While the connection is down the
+// step is declared over the next one. Of several declarations the latest counts, but for
+// the ids, which add up.
+func (c *Client) Declare(s wire.Step) error {
+	if s.Expected == 0 {
+		s.Expected = int64(len(s.IDs))
+	}
+	if n := int64(len(s.IDs)); n > s.Expected {
+		return fmt.Errorf("client: step %d: %d ids for %d expected samples", s.Step, n, s.Expected)
+	}
+	messages, err := declarations(s)
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	note := c.touch(keyOf(s.Split, s.Step))
+	if note.lost {
+		*note = stepNote{said: c.link != nil}
+	}
+	var known []string
+	if note.declared != nil {
+		known = note.declared.IDs
+	}
+	s.IDs = union(known, s.IDs)
+	note.declared, note.until = &s, time.Time{}
+	if s.DeadlineMS > 0 {
+		note.until = time.Now().Add(time.Duration(s.DeadlineMS) * time.Millisecond)
+	}
+	c.forgetDeclared()
+	if c.link != nil {
+		c.link.say(messages) // should it end meanwhile, the next one is told
+	}
+	return nil
+}
+
+// union returns the ids of both lists, each once, in their order, in memory of its own.
+func union(a, b []string) []string {
+	seen := make(map[string]bool, len(a)+len(b))
+	var all []string
+	for _, id := range slices.Concat(a, b) {
+		if !seen[id] {
+			seen[id] = true
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// declarations are the messages of one declaration. Each repeats what is no id: the
+// server takes the latest, and every one of them may be the only one that comes.
+func declarations(s wire.Step) ([][]byte, error) {
+	var messages [][]byte
+	for ids := s.IDs; ; {
+		n, room := 0, declareBytes-256 // what stands around the ids
+		for ; n < len(ids); n++ {
+			b, err := json.Marshal(ids[n])
+			if room -= len(b) + 1; err != nil || room < 0 && n > 0 {
+				break
+			}
+		}
+		s.IDs, ids = ids[:n:n], ids[n:]
+		if n == 0 {
+			s.IDs = nil
+		}
+		b, err := wire.EncodeControl(&s)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, b)
+		if len(ids) == 0 {
+			return messages, nil
+		}
+	}
+}
+
+// say queues messages, and gives up with the connection.
+func (l *link) say(messages [][]byte) {
+	for _, b := range messages {
+		if l.conn.Send(b) != nil {
+			return
+		}
+	}
+}
+
+// touch returns the note of a step, making it if there is none. The oldest notes go. The
+// caller holds mu.
+func (c *Client) touch(key stepKey) *stepNote {
+	note := c.steps[key]
+	if note == nil {
+		if len(c.stepLog) >= maxSteps {
+			delete(c.steps, c.stepLog[0])
+			c.stepLog = c.stepLog[1:]
+		}
+		note = &stepNote{}
+		c.steps[key] = note
+		c.stepLog = append(c.stepLog, key)
+	}
+	note.said = note.said || c.link != nil
+	return note
+}
+
+// forgetDeclared keeps the latest declarations. The caller holds mu.
+func (c *Client) forgetDeclared() {
+	kept := 0
+	for _, key := range slices.Backward(c.stepLog) {
+		if note := c.steps[key]; note.declared != nil {
+			if kept++; kept > maxDeclared {
+				note.declared = nil
+			}
+		}
+	}
+}
+
+// settled counts a result of a step; with the last one there is nothing to declare again.
+// The caller holds mu.
+func (c *Client) settled(key stepKey) {
+	note := c.steps[key]
+	if note == nil {
+		return
+	}
+	if note.answered++; note.declared != nil && note.answered >= note.declared.Expected {
+		note.declared = nil
+	}
+}
+
+// restate tells a new link of the declared steps. A server that does not know the session
+// has no record of a step that its predecessor had heard of: that step is lost. The caller
+// holds mu.
+func (c *Client) restate(l *link, resumed bool) {
+	now := time.Now()
+	for _, key := range c.stepLog {
+		note := c.steps[key]
+		if !resumed && note.said {
+			note.lost, note.declared = true, nil
+		}
+		note.said = true
+		if note.declared == nil || !note.until.IsZero() && !note.until.After(now) {
+			continue
+		}
+		s := *note.declared
+		if !note.until.IsZero() {
+			s.DeadlineMS = max(1, note.until.Sub(now).Milliseconds())
+		}
+		if messages, err := declarations(s); err == nil { // it was encoded before
+			l.say(messages)
+		}
+	}
+}
+
+// RMScoresOf builds the rm_scores of a chunk: [B, 1] in the order of its rows, NaN where
+// there is neither a score nor anything in its place. It fails with ErrScores, naming the
+// sample, where a number does not fit a float32.
+func RMScoresOf(r *wire.Rewards) (*Scores, error) {
+	if len(r.Scores) != len(r.IDs) || len(r.Valid) != len(r.IDs) {
+		return nil, fmt.Errorf("%w: %d ids, %d rm_scores and %d rm_valid are not equally many", ErrScores, len(r.IDs), len(r.Scores), len(r.Valid))
+	}
+	out := &Scores{Values: make([]float32, len(r.Scores)), Rows: len(r.Scores), Columns: 1, Valid: make([]bool, len(r.Scores))}
+	copy(out.Valid, r.Valid)
+	for i, v := range r.Scores {
+		switch {
+		case v == nil:
+			out.Values[i] = float32(math.NaN())
+		case math.Abs(*v) > math.MaxFloat32 || math.IsNaN(*v):
+			return nil, fmt.Errorf("%w: sample %q (row %d): %v is no finite float32", ErrScores, r.IDs[i], i, *v)
+		default:
+			out.Values[i] = float32(*v)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,313 @@
+"""The rewards of a step as a whole: what a trainer is handed, chunk by chunk, as columns."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError, StepFailedError
+from .result import Outcome
+
+#: In which order groups are handed out.
+Order = Literal["completion", "index"]
+#: What a step's rewards are when its deadline comes before its last sample.
+OnDeadline = Literal["mask", "fail", "proceed_with_shortfall"]
+
+ORDERS = ("completion", "index")
+POLICIES = ("mask", "fail", "proceed_with_shortfall")
+_STATES = ("open", "complete", "short", "failed")
+#: The longest wait of one question, in seconds; a longer one is asked again.
+MAX_WAIT = 60.0
+_MAX_COUNT = (1 << 31) - 1
+_MAX_DEADLINE = 7 * 24 * 3600.0
+#: The pause before a server that did not wait as it was asked to is asked again.
+PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A sample without a result. What is not known of it is empty or None."""
+
+    id: str
+    index: int | None
+    uid: str
+    #: Where it was: "not arrived", queued, published, running, gathered, held or expired.
+    stage: str
+    #: Milliseconds since its arrival.
+    age_ms: float = 0.0
+    #: Who had it last.
+    worker: str = ""
+    #: How many members of a group have not come, where their ids are not known.
+    members: int = 0
+
+    def __str__(self) -> str:
+        if self.id:
+            name = repr(self.id)
+        elif self.index is not None:
+            name = f"row {self.index}"
+        elif self.uid:
+            name = f"{max(self.members, 1)} of group {self.uid!r}"
+        else:
+            name = "a sample"
+        return f"{name} ({self.stage})"
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """One chunk of a step's rewards; row i of every column is one sample.
+
+    The rows are in order of their index, those without one last, by id.
+    """
+
+    split: str
+    step: int
+    #: open; complete: every expected sample has its result; short or failed: its deadline came first.
+    state: str
+    chunk: int
+    #: False: the groups were not complete within the wait. There are no rows; the same chunk may be asked for again.
+    ready: bool
+    #: This was the last chunk.
+    done: bool
+    #: Prompt groups in this chunk; a sample without a group is one.
+    groups: int
+
+    #: Of the whole step, now. 0: nobody has said.
+    expected: int
+    arrived: int
+    scored: int
+    failed: int
+    #: Samples that came and have no result, and such as were expected and have not come.
+    pending: int
+    missing: int
+
+    ids: tuple[str, ...] = ()
+    #: None: the sample had none.
+    indices: tuple[int | None, ...] = ()
+    #: Empty outside of a group.
+    uids: tuple[str, ...] = ()
+    #: The reward; of a sample without one what its policy put in its place, or None.
+    rm_scores: tuple[float | None, ...] = ()
+    #: Whether the row is the sample's own reward.
+    rm_valid: tuple[bool, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    #: Process rewards of each row; empty: the reward has none.
+    step_scores: tuple[tuple[float, ...], ...] = ()
+    #: The numeric columns of reward_extra_info; None where a row has none.
+    components: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    #: The first 256 samples without a result, once the step has ended or while ready is False.
+    without: tuple[Missing, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rm_scores_array(self) -> npt.NDArray[np.float32]:
+        """float32 [B, 1], NaN where there is neither a score nor anything in its place."""
+        for i, v in enumerate(self.rm_scores):
+            if v is not None and not abs(v) <= float(np.finfo(np.float32).max):
+                raise InputError(f"{v!r} is no finite float32", field=f"rm_scores[{i}]", sample_id=self.ids[i])
+        values = [math.nan if v is None else v for v in self.rm_scores]
+        return np.array(values, np.float32).reshape(-1, 1)
+
+    def valid_array(self) -> npt.NDArray[np.bool_]:
+        """bool [B, 1]: whether row i is the score of its sample, and not what stands in for one."""
+        return np.array(self.rm_valid, np.bool_).reshape(-1, 1)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One chunk of one step, checked."""
+
+    step: int
+    split: str
+    chunk: int
+    groups: int
+    order: str
+
+    def __post_init__(self) -> None:
+        check_step(self.step, self.split)
+        for name in ("chunk", "groups"):
+            check_count(getattr(self, name), name)
+        if self.order not in ORDERS:
+            raise InputError(f"{self.order!r}, want {' or '.join(ORDERS)}", field="order")
+
+    def message(self, req: int, wait: float) -> dict[str, Any]:
+        """The message of type take."""
+        m: dict[str, Any] = {"type": "take", "req": req, "split": self.split, "step": self.step, "chunk": self.chunk}
+        if self.groups:
+            m["groups"] = self.groups
+        if self.order != "completion":
+            m["order"] = self.order
+        if wait > 0:
+            m["wait_ms"] = math.ceil(wait * 1000)
+        return m
+
+    def __str__(self) -> str:
+        return f"rewards of step {self.step} ({self.split}), chunk {self.chunk}"
+
+
+def check_step(step: int, split: str) -> None:
+    """InputError unless these name a step."""
+    if not isinstance(step, int) or isinstance(step, bool) or not -(1 << 63) <= step < 1 << 63:
+        raise InputError(f"{step!r}, want an integer", field="step")
+    if split not in ("train", "val"):
+        raise InputError(f"{split!r}, want train or val", field="split")
+
+
+def check_count(value: int, name: str) -> None:
+    """InputError unless it is a count that the wire takes."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_COUNT:
+        raise InputError(f"{value!r}, want an integer from 0 to {_MAX_COUNT}", field=name)
+
+
+def check_deadline(deadline: float | None) -> None:
+    """InputError unless it is None or seconds that a deadline may have."""
+    if deadline is None:
+        return
+    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= _MAX_DEADLINE:
+        raise InputError(f"{deadline!r}, want seconds, more than 0 and at most {_MAX_DEADLINE:g}", field="deadline")
+
+
+def check_wait(wait: float | None) -> None:
+    """InputError unless it is None or seconds to wait."""
+    if wait is None:
+        return
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < math.inf:
+        raise InputError(f"{wait!r}, want seconds, or None to wait for the end of the step", field="wait")
+
+
+def waits(wait: float | None) -> Iterator[float]:
+    """The waits of one question after the other, until wait seconds have passed; None: without end."""
+    check_wait(wait)
+    if wait is None:
+        while True:
+            yield MAX_WAIT
+    end = time.monotonic() + wait
+    while True:
+        left = max(end - time.monotonic(), 0.0)
+        yield min(left, MAX_WAIT)
+        if time.monotonic() >= end:
+            return
+
+
+def early(asked: float, wait: float) -> bool:
+    """Whether a server that was asked at that time has answered long before the wait was over."""
+    return time.monotonic() - asked < wait / 2
+
+
+def checked(r: Rewards) -> Rewards:
+    """r, or StepFailedError if its step has failed."""
+    if r.state == "failed":
+        raise StepFailedError(r)
+    return r
+
+
+def from_wire(m: Mapping[str, Any]) -> Rewards:
+    """Reads a message of type rewards; KeyError, TypeError or ValueError if it is none."""
+    if m["state"] not in _STATES or m["split"] not in ("train", "val"):
+        raise ValueError(f"state {m['state']!r} of split {m['split']!r}")
+    ids = tuple(_text(v) for v in _list(m, "ids"))
+    n = len(ids)
+    return Rewards(
+        split=m["split"],
+        step=_integer(m["step"]),
+        state=m["state"],
+        chunk=_integer(m["chunk"]),
+        ready=_boolean(m["ready"]),
+        done=_boolean(m["done"]),
+        groups=_integer(m["groups"]),
+        expected=_integer(m["expected"]),
+        arrived=_integer(m["arrived"]),
+        scored=_integer(m["scored"]),
+        failed=_integer(m["failed"]),
+        pending=_integer(m["pending"]),
+        missing=_integer(m["missing"]),
+        ids=ids,
+        indices=tuple(None if v is None else _integer(v) for v in _column(m, "indices", n)),
+        uids=tuple(_text(v) for v in _column(m, "uids", n)),
+        rm_scores=tuple(_number(v) for v in _column(m, "rm_scores", n)),
+        rm_valid=tuple(_boolean(v) for v in _column(m, "rm_valid", n)),
+        outcomes=tuple(Outcome(v) for v in _column(m, "outcomes", n)),
+        step_scores=_step_scores(m, n),
+        components={k: tuple(_number(v) for v in _fit(k, column, n)) for k, column in _mapping(m, "components").items()},
+        without=tuple(_missing(v) for v in _list(m, "without")),
+    )
+
+
+def _step_scores(m: Mapping[str, Any], rows: int) -> tuple[tuple[float, ...], ...]:
+    if not _list(m, "step_scores"):
+        return ()
+    for row in (column := _column(m, "step_scores", rows)):
+        if not isinstance(row, list):
+            raise TypeError(f"a row of step_scores is a {type(row).__name__}")
+    return tuple(tuple(_finite(v) for v in row) for row in column)
+
+
+def _missing(m: Mapping[str, Any]) -> Missing:
+    index = m.get("index")
+    return Missing(
+        id=_text(m.get("id", "")),
+        index=None if index is None else _integer(index),
+        uid=_text(m.get("uid", "")),
+        stage=_text(m["stage"]),
+        age_ms=_finite(m.get("age_ms", 0.0)),
+        worker=_text(m.get("worker", "")),
+        members=_integer(m.get("members", 0)),
+    )
+
+
+def _list(m: Mapping[str, Any], name: str) -> list[Any]:
+    value = m.get(name, [])
+    if not isinstance(value, list):
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return value
+
+
+def _column(m: Mapping[str, Any], name: str, rows: int) -> list[Any]:
+    return _fit(name, _list(m, name), rows)
+
+
+def _fit(name: str, column: Any, rows: int) -> list[Any]:
+    if not isinstance(column, list) or len(column) != rows:
+        raise ValueError(f"column {name!r} is not one value for each of the {rows} ids")
+    return column
+
+
+def _mapping(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = m.get(name, {})
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no string")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no integer")
+    return value
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no finite number")
+    return float(value)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else _finite(value)
