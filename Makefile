@@ -41,7 +41,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-verl test-clients lint fmt bench bench-ocr bench-python fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-verl test-clients lint fmt bench bench-ocr bench-python bench-step fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,11 @@ bench-ocr: build ort models ## read pictures with PP-OCR here and with RapidOCR 
 bench-python: build ## the figures of the Python client and of reward functions in Python, into docs/results
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite python $(BENCHFLAGS)
+
+bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load, into docs/results (half an hour); BENCHFLAGS="-scale 100" for a quick look
+	@scripts/deps.sh debian go
+	$(GO) run -tags "$(TAGS)" ./bench -suite step -n 1 $(BENCHFLAGS)
+	$(GO) run -tags "$(TAGS)" ./bench -suite dispatch -n 3 $(BENCHFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/deps.sh debian go

@@ -14,7 +14,9 @@ import (
 )
 
 // suites is every area, in the order it is measured.
-func suites() []Suite { return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython()} }
+func suites() []Suite {
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), overSteps(), dispatch()}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -64,6 +66,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
+	f.Float64Var(&s.Scale, "scale", 0, "what the times of whole steps are divided by, 1 for the real ones; default: 10, or more with -quick")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
@@ -80,6 +83,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	if s.Repetitions < 1 || s.Lasting <= 0 {
 		return s, fmt.Errorf("-n is %d and -t %v, both must be above 0", s.Repetitions, s.Lasting)
+	}
+	if !(s.Scale >= 0 && s.Scale <= 10_000) {
+		return s, fmt.Errorf("-scale is %v, want up to 10,000, or 0 for the default", s.Scale)
 	}
 	if s.writeReference && (s.Quick || *rows != "" || s.only != "") {
 		return s, errors.New("-write-reference measures everything: leave -quick, -rows and -suite away")
@@ -201,6 +207,11 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 		if s.out != "" {
 			if err := r.write(s.out); err != nil {
 				return false, err
+			}
+			if suite.Plots != nil {
+				if err := suite.Plots(r, s.out); err != nil {
+					return false, err
+				}
 			}
 		}
 	}

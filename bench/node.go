@@ -33,6 +33,10 @@ type node struct {
 	streams sync.WaitGroup // connections being served
 	clients []*client.Client
 	ids     atomic.Int64
+
+	cfg     nodeConfig
+	decoder rewards.Decoder
+	mortals map[string]*mortal // by worker, with nodeConfig.mortal
 }
 
 // nodeConfig is what experiments vary.
@@ -40,33 +44,37 @@ type nodeConfig struct {
 	workers, slots int
 	lanes          int // clients
 	profile        rewards.ManagerConfig
+	// profileOf gives each worker a profile of its own; nil: profile for all.
+	profileOf func(worker string) rewards.ManagerConfig
+	loop      loop.Config
+	fabric    fabric.Config
+	// mortal says that workers can be killed.
+	mortal bool
 }
 
 // newNode starts everything and connects the clients.
 func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
-	n := &node{served: make(chan struct{})}
+	n := &node{served: make(chan struct{}), cfg: cfg, mortals: map[string]*mortal{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	m, err := rewards.NewManager(cfg.profile)
-	if err != nil {
+	if cfg.profileOf == nil {
+		n.cfg.profileOf = func(string) rewards.ManagerConfig { return cfg.profile }
+	}
+	if n.fabric, err = fabric.Open(ctx, cfg.fabric); err != nil {
 		return nil, err
 	}
-	if n.fabric, err = fabric.Open(ctx, fabric.Config{}); err != nil {
-		return nil, err
-	}
-	if n.loop, err = loop.New(loop.Options{Engine: n.fabric, Presence: n.fabric}); err != nil {
+	if n.loop, err = loop.New(loop.Options{Config: cfg.loop, Engine: n.fabric, Presence: n.fabric}); err != nil {
 		return nil, err
 	}
 	n.loop.Start(ctx)
-	decoder, err := media.New(media.Config{})
-	if err != nil {
+	if n.decoder, err = media.New(media.Config{}); err != nil {
 		return nil, err
 	}
 	for i := range cfg.workers {
-		if err := n.startWorker(ctx, "w"+strconv.Itoa(i), cfg.slots, m, decoder); err != nil {
+		if err := n.startWorker(ctx, "w"+strconv.Itoa(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -85,16 +93,25 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	return n, nil
 }
 
-func (n *node) startWorker(ctx context.Context, id string, slots int, m *rewards.Manager, d rewards.Decoder) error {
+func (n *node) startWorker(ctx context.Context, id string) error {
+	m, err := rewards.NewManager(n.cfg.profileOf(id))
+	if err != nil {
+		return err
+	}
 	source, err := n.fabric.NewSource(id)
 	if err != nil {
 		return err
 	}
 	n.sources = append(n.sources, source)
-	w, err := workers.New(workers.Options{
-		Config: workers.Config{ID: id, Slots: slots}, Source: source, Gateway: n.loop,
-		Managers: map[string]*rewards.Manager{"": m}, Decoder: d,
-	})
+	o := workers.Options{
+		Config: workers.Config{ID: id, Slots: n.cfg.slots}, Source: source, Gateway: n.loop,
+		Managers: map[string]*rewards.Manager{"": m}, Decoder: n.decoder,
+	}
+	if n.cfg.mortal {
+		n.mortals[id] = &mortal{Source: source, Gateway: n.loop}
+		o.Source, o.Gateway = n.mortals[id], n.mortals[id]
+	}
+	w, err := workers.New(o)
 	if err != nil {
 		return err
 	}

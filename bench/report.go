@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Report is one suite's results, as they are written.
@@ -57,7 +58,7 @@ func figure(experiment string, row Row, all []Readings, reference Readings) (Fig
 		if f.Beside == nil {
 			f.Beside = Readings{}
 		}
-		f.Beside[name] = lookup(now, name)
+		f.Beside[strings.TrimPrefix(name, row.Name+" ")] = lookup(now, name) // what is the row's own
 	}
 	for name, v := range f.Beside {
 		if v != v {

@@ -19,6 +19,9 @@ type Suite struct {
 	// or by its rows, because it needs more than Go.
 	Apart       bool
 	Experiments []Experiment
+	// Plots draws the report into the folder where it is written; nil: there is nothing to
+	// draw. Rows may be missing.
+	Plots func(r Report, folder string) error
 }
 
 // Experiment is one set-up whose repetitions give the readings of its rows.
@@ -41,6 +44,8 @@ type Options struct {
 	Repetitions int
 	// Lasting is how long each load lasts.
 	Lasting time.Duration
+	// Scale is what the times of whole steps are divided by; 0: 10, or more with Quick.
+	Scale float64
 	// Calm waits until other processes leave the machine alone; nil: does not wait.
 	Calm func(context.Context)
 	// Profile is the folder for CPU profiles of our side; empty: none.

@@ -31,14 +31,58 @@ func LowerBound(g, r []float64, servers int) (float64, error) {
 	if err := checkLoad(g, r, servers); err != nil {
 		return 0, err
 	}
-	bound, work := 0.0, 0.0
-	order := byRelease(g)
-	for _, i := range slices.Backward(order) {
-		work += r[i]
-		bound = max(bound, g[i]+r[i], g[i]+work/float64(servers))
-	}
-	return bound, nil
+	return bound(g, r, r, byRelease(g), 1, float64(servers)), nil
 }
+
+// LowerBoundSpeeds is F* for servers that are not equally fast: server j does
+// speeds[j] seconds of work per second. With S their sum and s the fastest,
+//
+//	F* = max( maxᵢ (gᵢ + rᵢ/s), maxₖ (gₖ + Σ_{j≥k} rⱼ / S) );
+//
+// the proof is the one above. It is for attempts that take what r says: where
+// stragglers or failures are drawn on top the bound still holds, as they only
+// add work.
+func LowerBoundSpeeds(g, r, speeds []float64) (float64, error) {
+	if err := checkLoad(g, r, len(speeds)); err != nil {
+		return 0, err
+	}
+	if err := checkSpeeds(speeds); err != nil {
+		return 0, err
+	}
+	fastest, total := rate(speeds)
+	return bound(g, r, r, byRelease(g), fastest, total), nil
+}
+
+// bound is F* of the samples in order, which is that of their release: alone a
+// sample takes alone/fastest seconds, and it uses work/total seconds of the pool.
+func bound(g, alone, work []float64, order []int, fastest, total float64) float64 {
+	end, left := 0.0, 0.0
+	for _, i := range slices.Backward(order) {
+		left += work[i]
+		end = max(end, g[i]+alone[i]/fastest, g[i]+left/total)
+	}
+	return end
+}
+
+// rate returns the fastest of the speeds and their sum.
+func rate(speeds []float64) (fastest, total float64) {
+	for _, s := range speeds {
+		total += s
+	}
+	return slices.Max(speeds), total
+}
+
+func checkSpeeds(speeds []float64) error {
+	for i, s := range speeds {
+		if !(s >= minSpeed && s <= 1/minSpeed) { // refuses NaN
+			return fmt.Errorf("%w: server %d has speed %v, must be %v…%v", ErrLoad, i, s, minSpeed, 1/minSpeed)
+		}
+	}
+	return nil
+}
+
+// minSpeed keeps r/s finite and worth a simulation.
+const minSpeed = 1e-6
 
 // BatchBound returns a time that scoring the samples together takes at least:
 // max(max r, Σ r / servers). It is (a) and (b) above with every release at 0.
@@ -51,6 +95,9 @@ func byRelease(g []float64) []int {
 	order := make([]int, len(g))
 	for i := range order {
 		order[i] = i
+	}
+	if slices.IsSorted(g) {
+		return order
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g[a], g[b]) })
 	return order

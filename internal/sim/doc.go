@@ -7,12 +7,20 @@
 // number of servers: an ideal pull queue (IdealQueue) and scoring after the
 // rollout (BatchAfterRollout). Beside them stands F*, a finishing time that no
 // schedule can beat, clairvoyant or not (LowerBound). The Report holds the
-// measured step against all three. A Trace is JSON and holds everything the
-// Report is made of, so a printed figure can be computed again by anybody.
-// RandomBlind, the dispatch of verl, is there to be compared with.
+// measured step against all three, says where the samples' time went and who was
+// last; Summarize puts the reports of several steps together. A Trace is JSON and
+// holds everything the Report is made of, so a printed figure can be computed
+// again by anybody; WriteChrome draws it.
+//
+// What has not been run yet is simulated in virtual time, event by event.
+// Dispatch plays one step on a pool whose servers have speeds, stragglers,
+// failures and deaths, under a policy. Trainer plays several steps of a training
+// loop around such a pool, in six modes of overlap, and TrainerBound is what no
+// pool beats there. RandomBlind, the dispatch of verl, is there to be compared
+// with.
 //
 // A server is one place where one sample is scored at a time; a worker with c
-// slots counts as c servers. All servers are equally fast.
+// slots counts as c servers. Unless speeds are named all are equally fast.
 //
 // Everything here is a pure function; there is no clock, no goroutine and no
 // state.

@@ -16,6 +16,8 @@ type Report struct {
 	Samples  int `json:"samples"`
 	Unscored int `json:"unscored"`
 	Servers  int `json:"servers"`
+	// Missing is how many samples were declared and have no span: they never arrived.
+	Missing int `json:"missing"`
 	// Rollout is T, Makespan is max fᵢ.
 	Rollout  float64 `json:"rollout_s"`
 	Makespan float64 `json:"makespan_s"`
@@ -51,15 +53,44 @@ type Report struct {
 	// trace contradicts itself and the bound does not hold.
 	Peak int `json:"peak_in_service"`
 
-	// Accept is Queued − Gᵢ, Wait from there (or from Gᵢ where Queued was not
-	// recorded) to Started, Return is Returned − Scored. Stages without a single
-	// recorded sample are nil.
+	// The stages a sample goes through, whose sum is fᵢ − gᵢ: Accept is
+	// Queued − Gᵢ, Wait from there (or from Gᵢ where Queued was not recorded) to
+	// Started, Score is Scored − Started, Return is Returned − Scored. Stages
+	// without a single recorded sample are nil.
 	Accept *Quantiles `json:"accept_s,omitempty"`
 	Wait   *Quantiles `json:"wait_s,omitempty"`
 	Score  *Quantiles `json:"score_s,omitempty"`
 	Return *Quantiles `json:"return_s,omitempty"`
 	// Overhead is (fᵢ − gᵢ) − rᵢ, everything that is not the scorer.
 	Overhead *Quantiles `json:"overhead_s,omitempty"`
+	// Stages holds what spans recorded of parts of those (see Span.Stages), by
+	// name: claim, decode, batch_wait, term/<key>.
+	Stages map[string]Quantiles `json:"stages_s,omitempty"`
+
+	// Retries is how many attempts followed one that had failed, Backups how many
+	// were sent beside one that still ran, BackupsWon how many of those were first.
+	// BackupWasted is the seconds that servers spent on the other attempts of the
+	// samples that had a backup.
+	Retries      int     `json:"retries"`
+	Backups      int     `json:"backups"`
+	BackupsWon   int     `json:"backups_won"`
+	BackupWasted float64 `json:"backups_wasted_s"`
+
+	// Tail is the samples that finished last, the last one first; at most 5.
+	Tail []Late `json:"tail,omitempty"`
+}
+
+// Late is one of the samples that finished last. Stages that were not recorded
+// are absent.
+type Late struct {
+	ID       string  `json:"id"`
+	UID      string  `json:"uid,omitempty"`
+	Worker   string  `json:"worker,omitempty"`
+	Finished float64 `json:"finished_s"`
+	Attempts int     `json:"attempts,omitempty"`
+	// Stages is seconds by name: accept, wait, score, return, and those of
+	// Span.Stages.
+	Stages map[string]float64 `json:"stages_s"`
 }
 
 // Quantiles summarises one duration over the samples that recorded it.
@@ -78,17 +109,17 @@ func Measure(t Trace) (Report, error) {
 	if err := t.Validate(); err != nil {
 		return Report{}, err
 	}
-	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return s.Scored == nil })
+	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return !s.HasScore() })
 	if len(spans) == 0 {
 		return Report{}, fmt.Errorf("%w: none of its %d samples was scored", ErrTrace, len(t.Spans))
 	}
 	rep := Report{
 		Samples: len(t.Spans), Unscored: len(t.Spans) - len(spans), Servers: t.Servers, Update: t.Update,
-		Peak: peak(spans), Imbalance: imbalance(spans),
+		Peak: peak(spans), Imbalance: imbalance(spans), Missing: max(0, t.Expected-len(t.Spans)),
 	}
 	g, r, work := make([]float64, len(spans)), make([]float64, len(spans)), 0.0
 	for i, s := range spans {
-		g[i], r[i] = s.Generated, s.service()
+		g[i], r[i] = s.Generated, s.Work()
 		work += r[i]
 		rep.Rollout = max(rep.Rollout, g[i])
 		rep.Makespan = max(rep.Makespan, s.finish())
@@ -99,6 +130,8 @@ func Measure(t Trace) (Report, error) {
 	rep.Load = over(work, float64(t.Servers)*rep.Rollout)
 	rep.Utilisation = over(work, float64(t.Servers)*rep.Makespan)
 	rep.stages(spans)
+	rep.attempts(t.Spans)
+	rep.Tail = tail(spans)
 	return rep, nil
 }
 
@@ -137,26 +170,6 @@ func (rep *Report) EfficiencyAgainst(batch float64) *float64 {
 	return new(1 - *share)
 }
 
-// String is the report in a few lines for people.
-func (rep *Report) String() string {
-	return fmt.Sprintf(`%d samples (%d unscored) on %d servers, pool load %s
-rollout %.3f s, all scored at %.3f s
-exposed reward time %.3f s (bound %.3f, ideal queue %.3f, after the rollout %.3f)
-step over bound %s, over ideal queue %s; exposed over bound %s
-overlap efficiency %s, pool utilisation %s, peak in service %d
-`, rep.Samples, rep.Unscored, rep.Servers, figure(rep.Load), rep.Rollout, rep.Makespan,
-		rep.Exposed, rep.BoundExposed, rep.IdealExposed, rep.BatchExposed,
-		figure(rep.OverBound), figure(rep.OverIdeal), figure(rep.ExposedOverBound),
-		figure(rep.Efficiency), figure(rep.Utilisation), rep.Peak)
-}
-
-func figure(v *float64) string {
-	if v == nil {
-		return "undefined"
-	}
-	return fmt.Sprintf("%.3f", *v)
-}
-
 // over divides; nil stands for a quotient that does not exist.
 func over(a, b float64) *float64 {
 	q := a / b
@@ -164,38 +177,6 @@ func over(a, b float64) *float64 {
 		return nil
 	}
 	return &q
-}
-
-func (rep *Report) stages(spans []Span) {
-	var accept, wait, score, back, overhead []float64
-	for _, s := range spans {
-		ready := s.Generated
-		if s.Queued != nil {
-			accept = append(accept, *s.Queued-s.Generated)
-			ready = *s.Queued
-		}
-		wait = append(wait, *s.Started-ready)
-		score = append(score, *s.Scored-*s.Started)
-		if s.Returned != nil {
-			back = append(back, *s.Returned-*s.Scored)
-		}
-		overhead = append(overhead, s.finish()-s.Generated-s.service())
-	}
-	rep.Accept, rep.Wait, rep.Score = quantiles(accept), quantiles(wait), quantiles(score)
-	rep.Return, rep.Overhead = quantiles(back), quantiles(overhead)
-}
-
-func quantiles(v []float64) *Quantiles {
-	if len(v) == 0 {
-		return nil
-	}
-	slices.Sort(v)
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	rank := func(p int) float64 { return v[(p*len(v)+99)/100-1] }
-	return &Quantiles{Count: len(v), Mean: sum / float64(len(v)), P50: rank(50), P99: rank(99), Max: v[len(v)-1]}
 }
 
 // peak counts the samples in service. One that starts as another is scored does

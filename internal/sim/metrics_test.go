@@ -50,6 +50,12 @@ func TestTheReportOfAStepThatCanBeComputedByHand(t *testing.T) {
 		Score:            &sim.Quantiles{Count: 4, Mean: 2.5, P50: 2, P99: 4, Max: 4},
 		Return:           &sim.Quantiles{Count: 4, Mean: 0.3125, P50: 0.25, P99: 0.5, Max: 0.5},
 		Overhead:         &sim.Quantiles{Count: 4, Mean: 0.9375, P50: 0.75, P99: 1.5, Max: 1.5},
+		Tail: []sim.Late{
+			{ID: "d", Worker: "w2", Finished: 13.5, Stages: map[string]float64{"accept": 0.25, "wait": 0.75, "score": 4, "return": 0.5}},
+			{ID: "c", Worker: "w1", Finished: 8.75, Stages: map[string]float64{"accept": 0.25, "wait": 0.25, "score": 2, "return": 0.25}},
+			{ID: "b", Worker: "w1", Finished: 6.75, Stages: map[string]float64{"accept": 0.25, "wait": 0.25, "score": 2, "return": 0.25}},
+			{ID: "a", Worker: "w1", Finished: 4.75, Stages: map[string]float64{"accept": 0.25, "wait": 0.25, "score": 2, "return": 0.25}},
+		},
 	}
 	assert.Equal(t, want, got)
 	assert.InDelta(t, 1-5.5/11, *got.EfficiencyAgainst(11), 1e-15)
@@ -185,6 +191,20 @@ func TestATraceThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 	require.ErrorIs(t, trace.Write(&bytes.Buffer{}), sim.ErrTrace)
+
+	_, err = sim.Measure(sim.Trace{Servers: 1, Expected: -3, Spans: []sim.Span{
+		{ID: "a", Attempts: []sim.Attempt{{Started: 3, Ended: 2}}},
+		{ID: "b", Attempts: []sim.Attempt{{Started: 3, Ended: math.Inf(1)}}},
+		{ID: "c", Attempts: make([]sim.Attempt, 65)},
+		{ID: "d", Stages: map[string]float64{"decode": -1}},
+		{ID: "e", Stages: map[string]float64{"claim": math.NaN()}},
+	}})
+	for _, part := range []string{
+		"expected is -3", `"a"): attempt 0: ended_s is 2, earlier than started_s at 3`, `"b"): attempt 0 is from 3 to +Inf`,
+		"65 attempts, must be at most 64", `stage "decode" is -1`, `stage "claim" is NaN`,
+	} {
+		require.ErrorContains(t, err, part)
+	}
 
 	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: make([]sim.Span, 5000)})
 	require.ErrorContains(t, err, "further spans not checked")

@@ -14,9 +14,12 @@ type Schedule struct {
 	Released []float64
 	Started  []float64
 	Finished []float64
-	// Server is where the sample was scored, 0…Servers-1.
+	// Server is where the sample was scored, from 0. Servers is how many samples
+	// can be scored at once: the servers, times what each takes in a batch.
 	Server  []int
 	Servers int
+	// Attempts holds all tries of each sample; nil where each had exactly one.
+	Attempts [][]Attempt
 	// Makespan is the last of Finished.
 	Makespan float64
 }
@@ -35,6 +38,9 @@ func (s Schedule) Trace() Trace {
 			Started:   new(s.Started[i]),
 			Scored:    new(s.Finished[i]),
 			Worker:    strconv.Itoa(s.Server[i]),
+		}
+		if s.Attempts != nil {
+			t.Spans[i].Attempts = s.Attempts[i]
 		}
 	}
 	return t

@@ -9,10 +9,15 @@ import (
 
 // Limits of a trace, so that a broken file cannot take the memory.
 const (
-	maxSpans   = 1 << 20
-	maxServers = 1 << 20
-	maxFile    = 512 << 20 // bytes; a span is about 150
+	maxSpans    = 1 << 20
+	maxServers  = 1 << 20
+	maxAttempts = 64        // of one sample
+	maxStages   = 64        // of one sample
+	maxFile     = 512 << 20 // bytes; a span is about 150, with an attempt and stages 400
 )
+
+// MaxFile is how many bytes of a trace ReadTrace reads at most.
+const MaxFile = maxFile
 
 // ErrTrace is the class of every refusal of a trace.
 var ErrTrace = errors.New("sim: trace cannot be measured")
@@ -21,6 +26,14 @@ var ErrTrace = errors.New("sim: trace cannot be measured")
 // that reads 0 when the step (the rollout) begins; who records on several
 // machines subtracts the clocks' offsets first.
 type Trace struct {
+	// Run, Split and Step say whose step it is; empty where nobody asked, as in a
+	// simulation.
+	Run   string `json:"run,omitempty"`
+	Split string `json:"split,omitempty"`
+	Step  int64  `json:"step,omitempty"`
+	// Expected is how many samples the step was declared to have; 0 where it was
+	// not declared. Those that never arrived have no span.
+	Expected int `json:"expected,omitempty"`
 	// Servers is how many samples the pool could score at once: workers × slots.
 	Servers int `json:"servers"`
 	// Update is what the trainer needs after the last score (log-probabilities,
@@ -34,6 +47,8 @@ type Trace struct {
 // Returned; a time that was not recorded is absent (nil), never 0.
 type Span struct {
 	ID string `json:"id"`
+	// UID is the prompt group.
+	UID string `json:"uid,omitempty"`
 	// Generated is when the rollout of the sample finished.
 	Generated float64 `json:"generated_s"`
 	// Queued is when the loop had accepted the sample.
@@ -51,6 +66,38 @@ type Span struct {
 	Service *float64 `json:"service_s,omitempty"`
 	// Worker names where the sample was scored.
 	Worker string `json:"worker,omitempty"`
+	// Outcome is what became of the sample, in the words of rewards.Outcome.
+	Outcome string `json:"outcome,omitempty"`
+	// Attempts are the tries to score it, in the order they began, the one that
+	// counted among them.
+	Attempts []Attempt `json:"attempts,omitempty"`
+	// Stages holds seconds by name, parts of the way that the times above do not
+	// tell apart: claim (from the offer of the sample to its payload at the worker,
+	// the transport), decode, batch_wait, and term/<key> for every reward term. A
+	// name with a slash lies within the scorer's work; none is an absent stage.
+	Stages map[string]float64 `json:"stages_s,omitempty"`
+}
+
+// Attempt is one try of one worker to score a sample.
+type Attempt struct {
+	Worker  string  `json:"worker,omitempty"`
+	Started float64 `json:"started_s"`
+	Ended   float64 `json:"ended_s"`
+	// Backup: sent beside an attempt that was still running, not after one that
+	// had failed.
+	Backup bool `json:"backup,omitempty"`
+	// Outcome is how it ended: AttemptWon for the one whose result counted; else
+	// any word, such as late (another was first), failed or lost.
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// AttemptWon is the outcome of the attempt that counted.
+const AttemptWon = "scored"
+
+// HasScore says that the sample has a reward. One that was answered without has an
+// outcome that says so, whatever times it has.
+func (s Span) HasScore() bool {
+	return s.Scored != nil && (s.Outcome == "" || s.Outcome == AttemptWon)
 }
 
 // finish is when the score was with the trainer's side.
@@ -61,7 +108,8 @@ func (s Span) finish() float64 {
 	return *s.Scored
 }
 
-func (s Span) service() float64 {
+// Work is the service time of a span that HasScore: Service, else Scored − Started.
+func (s Span) Work() float64 {
 	if s.Service != nil {
 		return *s.Service
 	}
@@ -76,6 +124,9 @@ func (t Trace) Validate() error {
 	}
 	if !isTime(t.Update) {
 		faults = append(faults, fmt.Errorf("update_s is %v, must be finite and not negative", t.Update))
+	}
+	if t.Expected < 0 || t.Expected > maxSpans {
+		faults = append(faults, fmt.Errorf("expected is %d, must be 0…%d", t.Expected, maxSpans))
 	}
 	if len(t.Spans) == 0 || len(t.Spans) > maxSpans {
 		faults = append(faults, fmt.Errorf("%d spans, must be 1…%d", len(t.Spans), maxSpans))
@@ -113,6 +164,9 @@ func (s Span) validate() error {
 	if s.Service != nil && !isTime(*s.Service) {
 		return fmt.Errorf("service_s is %v, must be finite and not negative", *s.Service)
 	}
+	if err := s.validateParts(); err != nil {
+		return err
+	}
 	before, name := 0.0, "the start of the step"
 	for _, at := range []struct {
 		name string
@@ -134,6 +188,30 @@ func (s Span) validate() error {
 			return fmt.Errorf("%s is %v, earlier than %s at %v", at.name, *at.time, name, before)
 		}
 		before, name = *at.time, at.name
+	}
+	return nil
+}
+
+// validateParts checks the attempts and the stages.
+func (s Span) validateParts() error {
+	if len(s.Attempts) > maxAttempts {
+		return fmt.Errorf("%d attempts, must be at most %d", len(s.Attempts), maxAttempts)
+	}
+	for i, a := range s.Attempts {
+		if !isTime(a.Started) || !isTime(a.Ended) {
+			return fmt.Errorf("attempt %d is from %v to %v, must be finite and not negative", i, a.Started, a.Ended)
+		}
+		if a.Ended < a.Started {
+			return fmt.Errorf("attempt %d: ended_s is %v, earlier than started_s at %v", i, a.Ended, a.Started)
+		}
+	}
+	if len(s.Stages) > maxStages {
+		return fmt.Errorf("%d stages, must be at most %d", len(s.Stages), maxStages)
+	}
+	for name, v := range s.Stages {
+		if !isTime(v) {
+			return fmt.Errorf("stage %q is %v, must be finite and not negative", name, v)
+		}
 	}
 	return nil
 }

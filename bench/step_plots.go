@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/bench/plot"
+	"github.com/rewardloop/rewardloop/examples/trainer_modes/trainer"
+)
+
+// plotSteps draws the experiment: the modes at the recipe's concurrency beside what was
+// published, and what more concurrency gains.
+func plotSteps(r Report, folder string) error {
+	by := map[string]Figure{}
+	for _, f := range r.Rows {
+		by[f.Row] = f
+	}
+	value := func(row string) float64 {
+		f, ok := by[row]
+		if !ok {
+			return math.NaN() // the row was not asked for
+		}
+		return f.Value
+	}
+	beside := func(row, name string) float64 {
+		v, ok := by[row].Beside[name]
+		if !ok {
+			return math.NaN()
+		}
+		return v
+	}
+	foot := fmt.Sprintf("%s, %d cores; %s; times divided by %v and multiplied again", r.Machine.CPU, r.Machine.Cores, r.Date[:min(len(r.Date), 10)], number(beside("c256/batch", "scale")))
+	var groups []string
+	var ours, ideal, bound, theirs []float64
+	for _, m := range trainer.Modes() {
+		row := fmt.Sprintf("c%d/%s", recipeCalls, m)
+		groups = append(groups, strings.ReplaceAll(string(m), "_", "\n"))
+		ours, ideal, bound = append(ours, value(row)), append(ideal, beside(row, string(m)+"_ideal")), append(bound, beside(row, string(m)+"_bound"))
+		v, ok := published[m]
+		if !ok {
+			v = math.NaN()
+		}
+		theirs = append(theirs, v)
+	}
+	err := plot.Bars(filepath.Join(folder, "step-modes.svg"), plot.BarsData{
+		Title:  fmt.Sprintf("5,120 rewards of 1 to 40 s, %d at a time: a step in six modes", recipeCalls),
+		YLabel: "seconds per step", Groups: groups, Foot: foot,
+		Series: []plot.Series{{Name: "published", Values: theirs}, {Name: "this loop", Values: ours}, {Name: "ideal queue", Values: ideal}, {Name: "lower bound", Values: bound}},
+	})
+	if err != nil {
+		return err
+	}
+	series := []plot.Series{{Name: "published, 256", Values: theirs}}
+	for _, c := range concurrencies {
+		s := plot.Series{Name: fmt.Sprintf("%d at a time", c)}
+		for _, m := range trainer.Modes() {
+			s.Values = append(s.Values, value(fmt.Sprintf("c%d/%s", c, m)))
+		}
+		series = append(series, s)
+	}
+	return plot.Bars(filepath.Join(folder, "step-concurrency.svg"), plot.BarsData{
+		Title: "The same step with more reward calls at a time", YLabel: "seconds per step", Groups: groups, Foot: foot, Series: series,
+	})
+}

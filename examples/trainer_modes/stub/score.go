@@ -1,0 +1,74 @@
+package stub
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Truth is the ground truth of a sample that the stub scores. The zero value, or none,
+// asks for an answer at once.
+type Truth struct {
+	// WaitMS is how long the stub takes for the sample, in milliseconds: 0 to MaxWaitMS.
+	WaitMS float64 `json:"wait_ms"`
+	// Status, where it is not 0, is the status of the answer after the wait, 400 to 599: the
+	// sample has no score.
+	Status int `json:"status,omitempty"`
+	// Hang asks for no answer at all.
+	Hang bool `json:"hang,omitempty"`
+}
+
+// MaxWaitMS is the longest wait of one call: ten minutes.
+const MaxWaitMS = 600_000
+
+// Validate says what is wrong with it.
+func (t Truth) Validate() error {
+	if !(t.WaitMS >= 0 && t.WaitMS <= MaxWaitMS) {
+		return fmt.Errorf("wait_ms is %v, want 0 to %d", t.WaitMS, MaxWaitMS)
+	}
+	if t.Status != 0 && (t.Status < 400 || t.Status > 599) {
+		return fmt.Errorf("status is %d, want 400 to 599, or none", t.Status)
+	}
+	return nil
+}
+
+// MaxNumbers is how many numbers a response may hold.
+const MaxNumbers = 64
+
+// Score is the reward of a response that is numbers with spaces between them: minus the
+// squared distance to the target, which is 0.5, −0.5, 1, −1 and again. 0 is the best.
+// Every operation is one of IEEE 754 in a fixed order, so that whoever repeats them, in
+// any language, gets the same bits.
+func Score(response string) (float64, error) {
+	sum, n := 0.0, 0
+	for word := range strings.FieldsSeq(response) {
+		x, err := strconv.ParseFloat(word, 64)
+		if err != nil || math.IsNaN(x) || math.Abs(x) > 1e9 {
+			return 0, fmt.Errorf("%.40q is no number from -1e9 to 1e9", word)
+		}
+		if n == MaxNumbers {
+			return 0, fmt.Errorf("more than %d numbers", MaxNumbers)
+		}
+		d := x - target(n)
+		sum += float64(d * d) // the conversion forbids fusing the two, which would round once less
+		n++
+	}
+	if n == 0 {
+		return 0, errors.New("the response is empty: want numbers with spaces between them")
+	}
+	return -sum, nil
+}
+
+func target(i int) float64 {
+	switch i % 4 {
+	case 0:
+		return 0.5
+	case 1:
+		return -0.5
+	case 2:
+		return 1
+	}
+	return -1
+}

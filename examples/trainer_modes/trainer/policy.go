@@ -1,0 +1,131 @@
+package trainer
+
+import (
+	"math"
+	"strconv"
+)
+
+// Dims is how many numbers the policy has, and how many stand in a response.
+const Dims = 4
+
+// Theta is the policy: responses are drawn around it.
+type Theta [Dims]float64
+
+// Noise is what one response was drawn with, about normal with variance 1.
+type Noise [Dims]float64
+
+const (
+	// spread is how far responses stray from the policy.
+	spread = 0.25
+	// rate is how far one mini-batch moves the policy at most.
+	rate = 0.1
+	// maxNorm is the length to which gradients are cut.
+	maxNorm = 1.0
+	// epsilon keeps advantages of a group of near equals finite, as in FlowGRPO.
+	epsilon = 1e-6
+)
+
+// Response writes what the policy answers under that noise: its numbers with six digits
+// after the point. Those digits round the same way in every language.
+func (t *Theta) Response(n *Noise) string {
+	b := make([]byte, 0, Dims*10)
+	for d := range t {
+		if d > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendFloat(b, t[d]+float64(spread*n[d]), 'f', 6, 64)
+	}
+	return string(b)
+}
+
+// Advantages are those of one group under GRPO: (r − mean) / (std + 1e-6), with the
+// standard deviation of the population, over the members whose reward is valid. The others
+// have 0: nothing is learned from a sample without a reward.
+func Advantages(rewards []float64, valid []bool) []float64 {
+	out := make([]float64, len(rewards))
+	sum, n := 0.0, 0
+	for i, r := range rewards {
+		if valid[i] {
+			sum += r
+			n++
+		}
+	}
+	if n == 0 {
+		return out
+	}
+	mean, squares := sum/float64(n), 0.0
+	for i, r := range rewards {
+		if valid[i] {
+			squares += float64((r - mean) * (r - mean)) // the conversion forbids a fused operation
+		}
+	}
+	std := math.Sqrt(squares / float64(n))
+	for i, r := range rewards {
+		if valid[i] {
+			out[i] = (r - mean) / (std + epsilon)
+		}
+	}
+	return out
+}
+
+// Update learns from one mini-batch: the gradient is the mean of advantage × noise, in the
+// order given, cut to length 1 as trainers do. Because of that cut it matters which samples
+// are in which mini-batch.
+func (t *Theta) Update(advantages []float64, noise []Noise) {
+	if len(advantages) == 0 {
+		return
+	}
+	var g Theta
+	for i, a := range advantages {
+		for d := range g {
+			g[d] += float64(a * noise[i][d])
+		}
+	}
+	squares := 0.0
+	for d := range g {
+		g[d] /= float64(len(advantages))
+		squares += float64(g[d] * g[d])
+	}
+	factor := rate
+	if norm := math.Sqrt(squares); norm > maxNorm {
+		factor = rate / norm
+	}
+	for d := range t {
+		t[d] += float64(factor * g[d])
+	}
+}
+
+// DrawNoise draws the noise of a row of a step.
+func DrawNoise(seed uint64, step int64, row int) Noise {
+	s := stream(seed, 1, uint64(step), uint64(row)) //nolint:gosec // bits are bits
+	var n Noise
+	for d := range n {
+		// A sum of four has variance 1/3, and is near enough to normal for a toy.
+		n[d] = float64((s.uniform() + s.uniform() + s.uniform() + s.uniform() - 2) * 1.7320508075688772)
+	}
+	return n
+}
+
+// random is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+// generators, 2014): a few lines in any language.
+type random uint64
+
+// stream is the sequence that belongs to some numbers.
+func stream(seed uint64, parts ...uint64) random {
+	s := random(seed)
+	for _, p := range parts {
+		s = random(s.next() ^ p)
+	}
+	return s
+}
+
+func (s *random) next() uint64 {
+	*s += 0x9e3779b97f4a7c15
+	z := uint64(*s)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// uniform is in [0, 1), with 53 bits.
+func (s *random) uniform() float64 { return float64(s.next()>>11) / (1 << 53) }

@@ -1,0 +1,301 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Modes of a trainer: when samples are submitted, how much of the scores an
+// update waits for, and whether the next batch is generated meanwhile.
+const (
+	// ModeBatch submits the batch when all of it is generated, and updates when all
+	// of it is scored.
+	ModeBatch = "batch"
+	// ModePipeline submits likewise, and updates on each mini-batch of prompt groups
+	// as soon as that is scored.
+	ModePipeline = "pipeline"
+	// ModeStreaming submits every sample as it is generated.
+	ModeStreaming = "streaming"
+	// ModeStreamingPipeline is both.
+	ModeStreamingPipeline = "streaming_pipeline"
+	// ModeOneStepOff is ModeBatch, with the next batch generated and submitted before
+	// the trainer waits for the scores of this one.
+	ModeOneStepOff = "one_step_off"
+	// ModeBoth is all three: streaming, the pipeline, and one step off.
+	ModeBoth = "both"
+)
+
+// Modes lists them, the least overlap first.
+func Modes() []string {
+	return []string{ModeBatch, ModePipeline, ModeStreaming, ModeStreamingPipeline, ModeOneStepOff, ModeBoth}
+}
+
+// mode is what a name stands for.
+type mode struct{ streaming, pipeline, oneStepOff bool }
+
+func modeOf(name string) (mode, bool) {
+	m, ok := map[string]mode{
+		ModeBatch:             {},
+		ModePipeline:          {pipeline: true},
+		ModeStreaming:         {streaming: true},
+		ModeStreamingPipeline: {streaming: true, pipeline: true},
+		ModeOneStepOff:        {oneStepOff: true},
+		ModeBoth:              {streaming: true, pipeline: true, oneStepOff: true},
+	}[name]
+	return m, ok
+}
+
+// Orders in which a pipeline takes prompt groups.
+const (
+	OrderCompletion = "completion" // those that are scored first
+	OrderIndex      = "index"      // those of the first rows
+)
+
+// TrainerConfig is a trainer on one set of GPUs and its reward pool. A step is:
+// generate, log-probabilities, then the mini-batches' updates, each when its
+// scores are there, then whatever else. All durations are seconds.
+type TrainerConfig struct {
+	Mode string
+	// G[k][i] is when row i of step k leaves the generator, since that step's
+	// generation began, which lasts until the last of them; R[k][i] is its service
+	// time. With Pool.Batch, R is not read and may be nil.
+	G, R [][]float64
+	// Group is how many consecutive rows are one prompt group; 0 is 1. Their number
+	// per step is divided by MiniBatches, rounded down.
+	Group int
+	// Pool scores. Its queue is first-in first-out over all steps. The times of its
+	// Kills count from the beginning of the first step.
+	Pool DispatchConfig
+	// LogProb is computed beside the scoring, Update is that of all mini-batches
+	// together, Other (validation, weight sync) follows and overlaps nothing.
+	LogProb, Update, Other float64
+	// MiniBatches is how many updates a step has; 0 is 1. Only pipelines start one
+	// before all is scored.
+	MiniBatches int
+	// Order is OrderCompletion (also where it is empty) or OrderIndex.
+	Order string
+}
+
+// TrainerRun is what a trainer took. Seconds count from the beginning of the
+// first step's generation.
+type TrainerRun struct {
+	// Ends[k] is when step k was over; Exposed[k] is how long it waited for scores
+	// with nothing else to do.
+	Ends    []float64
+	Exposed []float64
+	// Scored[k][i] is when row i of step k was scored.
+	Scored [][]float64
+	// PerStep is the end of the last step over their number. Steady is the mean
+	// time from one step's end to the next, of the steps that are like those of a
+	// long run: without the first, and one step off without the last, which
+	// generates nothing. It is nil if there is none.
+	PerStep float64
+	Steady  *float64
+	// Utilisation is the share of the servers' time that was spent on attempts,
+	// those that failed included.
+	Utilisation float64
+}
+
+// WithDefaults fills in what was left out.
+func (c TrainerConfig) WithDefaults() TrainerConfig {
+	c.Group, c.MiniBatches = max(c.Group, 1), max(c.MiniBatches, 1)
+	c.Order = cmp.Or(c.Order, OrderCompletion)
+	c.Pool = c.Pool.WithDefaults()
+	if c.R == nil && c.Pool.Batch.Max > 0 {
+		c.R = c.G
+	}
+	return c
+}
+
+// Validate names every fault of the settings, and the first of the times.
+func (c TrainerConfig) Validate() error {
+	c = c.WithDefaults()
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("%w: "+format, append([]any{ErrLoad}, args...)...))
+		}
+	}
+	_, known := modeOf(c.Mode)
+	check(known, "mode %q, must be one of %v", c.Mode, Modes())
+	check(c.Order == OrderCompletion || c.Order == OrderIndex, "order %q, must be %s or %s", c.Order, OrderCompletion, OrderIndex)
+	for name, v := range map[string]float64{"log-probabilities": c.LogProb, "update": c.Update, "other": c.Other} {
+		check(isTime(v), "%s take %v s, must be finite and not negative", name, v)
+	}
+	faults = append(faults, c.Pool.Validate())
+	check(len(c.G) > 0 && len(c.G) == len(c.R), "release times of %d steps and service times of %d, must be the same and at least 1", len(c.G), len(c.R))
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	rows := 0
+	for k := range c.G {
+		if err := checkLoad(c.G[k], c.R[k], c.Pool.Servers); err != nil {
+			return fmt.Errorf("step %d: %w", k, err)
+		}
+		groups := len(c.G[k]) / c.Group
+		if len(c.G[k])%c.Group != 0 {
+			return fmt.Errorf("%w: step %d has %d rows, not a multiple of the group size %d", ErrLoad, k, len(c.G[k]), c.Group)
+		}
+		if groups < c.MiniBatches {
+			return fmt.Errorf("%w: step %d has %d groups for %d mini-batches", ErrLoad, k, groups, c.MiniBatches)
+		}
+		if rows += len(c.G[k]); rows > math.MaxInt32 {
+			return fmt.Errorf("%w: more than %d rows", ErrLoad, math.MaxInt32)
+		}
+	}
+	return nil
+}
+
+// Trainer simulates a trainer for len(G) steps.
+func Trainer(cfg TrainerConfig) (TrainerRun, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return TrainerRun{}, err
+	}
+	steps := len(cfg.G)
+	t := &trainer{cfg: cfg, pool: newPool(cfg.Pool)}
+	t.mode, _ = modeOf(cfg.Mode)
+	t.pool.scored = t.scored
+	rows := 0
+	for _, g := range cfg.G {
+		rows += len(g)
+	}
+	t.pool.jobs = make([]job, 0, rows)
+	run := TrainerRun{Ends: make([]float64, steps), Exposed: make([]float64, steps), Scored: make([][]float64, steps)}
+	if t.mode.oneStepOff {
+		t.generate(0)
+	}
+	for k := range steps {
+		switch {
+		case !t.mode.oneStepOff:
+			t.generate(k)
+		case k+1 < steps:
+			t.generate(k + 1)
+		}
+		t.now += cfg.LogProb
+		exposed, err := t.update(k)
+		if err != nil {
+			return TrainerRun{}, err
+		}
+		t.now += cfg.Other
+		run.Ends[k], run.Exposed[k], run.Scored[k] = t.now, exposed, t.batches[k].scored
+	}
+	if t.now > 0 {
+		run.Utilisation = t.pool.busy / (t.now * float64(cfg.Pool.Servers))
+	}
+	run.PerStep = t.now / float64(steps)
+	run.Steady = steady(run.Ends, t.mode.oneStepOff)
+	return run, nil
+}
+
+// steady is the mean distance between the ends that are like those of a long run.
+func steady(ends []float64, oneStepOff bool) *float64 {
+	last := len(ends) - 1
+	if oneStepOff {
+		last--
+	}
+	if last < 1 {
+		return nil
+	}
+	return new((ends[last] - ends[0]) / float64(last))
+}
+
+// trainer is one run. Its clock is at or after the pool's: the pool is advanced
+// only as far as the trainer waits for it.
+type trainer struct {
+	cfg     TrainerConfig
+	mode    mode
+	pool    *pool
+	now     float64
+	batches []*batch // by step
+}
+
+// batch is one step's rows.
+type batch struct {
+	first int       // the number of its first job in the pool
+	order []int     // row by job
+	left  []int     // rows of each group that are not scored
+	done  []float64 // when each group was scored; +Inf: not yet
+	ended []float64 // the same in order of completion
+	// scored is when each row was.
+	scored []float64
+}
+
+// generate produces a batch and submits it.
+func (t *trainer) generate(k int) {
+	g := t.cfg.G[k]
+	rollout := slices.Max(g)
+	b := &batch{
+		left: slices.Repeat([]int{t.cfg.Group}, len(g)/t.cfg.Group), done: slices.Repeat([]float64{math.Inf(1)}, len(g)/t.cfg.Group),
+		scored: make([]float64, len(g)),
+	}
+	released, work := slices.Repeat([]float64{rollout}, len(g)), make([]float64, len(g))
+	if t.mode.streaming {
+		b.order = byRelease(g)
+	} else {
+		b.order = byRelease(released)
+	}
+	for n, i := range b.order {
+		if t.mode.streaming {
+			released[n] = g[i]
+		}
+		work[n] = t.cfg.R[k][i]
+	}
+	b.first = t.pool.submit(t.now, released, work)
+	t.batches = append(t.batches, b)
+	t.now += rollout
+}
+
+// scored notes the score of a job.
+func (t *trainer) scored(job int) {
+	k, found := slices.BinarySearchFunc(t.batches, job, func(b *batch, job int) int { return cmp.Compare(b.first, job) })
+	if !found {
+		k--
+	}
+	b := t.batches[k]
+	row := b.order[job-b.first]
+	b.scored[row] = t.pool.now
+	group := row / t.cfg.Group
+	if b.left[group]--; b.left[group] == 0 {
+		b.done[group] = t.pool.now
+		b.ended = append(b.ended, t.pool.now)
+	}
+}
+
+// update waits for each mini-batch and updates on it; it returns the seconds it
+// waited.
+func (t *trainer) update(k int) (exposed float64, err error) {
+	b, parts := t.batches[k], 1
+	if t.mode.pipeline {
+		parts = t.cfg.MiniBatches
+	}
+	for m := 1; m <= parts; m++ {
+		at, err := t.await(b, m*len(b.left)/parts)
+		if err != nil {
+			return 0, fmt.Errorf("step %d: %w", k, err)
+		}
+		exposed += max(0, at-t.now)
+		t.now = max(t.now, at) + t.cfg.Update/float64(parts)
+	}
+	return exposed, nil
+}
+
+// await returns when the first n groups, in the order of the configuration, were
+// scored.
+func (t *trainer) await(b *batch, n int) (float64, error) {
+	for {
+		if t.cfg.Order == OrderCompletion {
+			if len(b.ended) >= n {
+				return b.ended[n-1], nil
+			}
+		} else if at := slices.Max(b.done[:n]); !math.IsInf(at, 1) {
+			return at, nil
+		}
+		if !t.pool.advance() {
+			return 0, fmt.Errorf("%w: a sample is never scored: no server is left", ErrLoad)
+		}
+	}
+}
