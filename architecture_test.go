@@ -36,7 +36,7 @@ var layers = [][]string{
 	3: {"rewards/compare", "rewards/judge", "rewards/remote", "rewards/verify", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
 	4: {"rewards/standard", "config"},
 	5: {"internal/node"},
-	6: {"internal/demo"},
+	6: {"internal/demo", "examples/trainer_modes/*"},
 	7: {"cmd/rewardloop", "examples/*", "bench/*", "scripts/testsum", "scripts/thirdparty"},
 	8: {"bench"},
 }

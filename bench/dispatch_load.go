@@ -29,7 +29,7 @@ const poolLoad = 0.9
 
 // workload is how long samples take, where, and when they come.
 type workload struct {
-	name string
+	name string // in pictures
 	// size draws a sample's service time, in units of its mean.
 	size func(*rand.Rand) float64
 	// stragglers makes an attempt slow by chance; the mean over attempts stays.
@@ -68,9 +68,9 @@ const backupAfter = 2.5
 
 func scenes() []scene {
 	even := workload{name: "uniform", size: uniform, burst: 1}
-	skewed := workload{name: "lognormal", size: lognormal, burst: 1}
+	skewed := workload{name: "log-normal", size: lognormal, burst: 1}
 	hiccups := workload{name: "stragglers", size: flat, stragglers: hiccup, burst: 1}
-	unequal := workload{name: "slow", size: flat, slow: true, burst: 1}
+	unequal := workload{name: "a quarter slow", size: flat, slow: true, burst: 1}
 	bursts := workload{name: "bursts", size: uniform, burst: 64}
 	random := loop.Dispatch{Policy: loop.Random}
 	blind := loop.Dispatch{Policy: loop.RandomBlind}

@@ -20,10 +20,10 @@ import (
 // sleep. Every scene has a node of its own, which is closed with its step, because idle
 // workers ask for work.
 type dispatchTrial struct {
-	width int
-	size  stepSize
+	width  int
+	size   stepSize
 	scenes []scene
-	scale float64
+	scale  float64
 }
 
 // dispatchScale is what the seconds are divided by.

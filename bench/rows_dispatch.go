@@ -115,7 +115,7 @@ func plotDispatch(r Report, folder string) error {
 		}
 	}
 	d := plot.BarsData{
-		Title: "Dispatch at 90 % load: how much longer a step takes than the best possible", YLabel: "step over the bound's (%)",
+		Title: "Dispatch at 90 % load: how much longer a step takes than the best possible", YLabel: "step time above the bound (%)",
 		Ordered: true, Top: 25, MarkName: "at most, as promised",
 		Foot: "512 samples, a rollout of 200 s, an update of 160 s; the real loop, workers of one slot. ",
 	}
@@ -125,7 +125,10 @@ func plotDispatch(r Report, folder string) error {
 	d.Foot += r.where()
 	run := scenes()
 	for _, c := range run {
-		_, policy, _ := strings.Cut(c.name, "-")
+		policy := c.policy.Policy
+		if c.policy.BackupAfter > 0 {
+			policy += " + backup"
+		}
 		d.Groups = append(d.Groups, c.load.name+"\n"+policy)
 	}
 	for _, w := range widths {
@@ -133,7 +136,7 @@ func plotDispatch(r Report, folder string) error {
 		for _, c := range run {
 			v, mark := math.NaN(), math.NaN()
 			if f, ok := figures["dispatch"+strconv.Itoa(w)+"/"+c.name]; ok {
-				v = 100 * (f.Value - 1)
+				v = math.Round(1e4*(f.Value-1)) / 100
 				if f.Target != nil {
 					mark = 100 * (f.Target.Value - 1)
 				}
@@ -147,5 +150,11 @@ func plotDispatch(r Report, folder string) error {
 
 // where is the line under a picture.
 func (r Report) where() string {
-	return fmt.Sprintf("Median of %d. %s, %d cores, %s, %s; %s, commit %s.", r.Repetitions, r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.Date, r.Commit)
+	day, _, _ := strings.Cut(r.Date, "T")
+	state := ""
+	if r.Dirty {
+		state = " with changes"
+	}
+	return fmt.Sprintf("Median of %d. %s, %d cores, %s, %s; %s, commit %s%s.",
+		r.Repetitions, r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, day, r.Commit, state)
 }

@@ -73,6 +73,15 @@ func (r *reader) whole(c *Config) {
 	r.atMost("loop.term_timeout", "loop.claim_timeout", int64(l.TermTimeout), int64(l.ClaimTimeout), period)
 	r.atMost("loop.workers.breaker_pause", "loop.workers.breaker_max_pause",
 		int64(l.Workers.BreakerPause), int64(l.Workers.BreakerMaxPause), period)
+	if d := l.Dispatch; d.BackupAfter > 0 {
+		if d.BackupAfter < 1 {
+			r.faultAt("loop.dispatch.backup_after", "want 0 (never), or 1 and more times the usual service time, got %v", d.BackupAfter)
+		}
+		if d.Policy == DispatchRandomBlind {
+			r.faultAt("loop.dispatch.backup_after", "needs the policy %s or %s: %s does not look for idle workers",
+				DispatchRandom, DispatchSpeedWeighted, DispatchRandomBlind)
+		}
+	}
 	r.server(c.Server)
 }
 

@@ -144,6 +144,11 @@ type Loop struct {
 	HTTPSampleTimeout time.Duration
 	ComputeTimeout    time.Duration
 	StepTimeout       time.Duration
+	// OnStepDeadline is DeadlineMask, DeadlineFail or DeadlineShortfall.
+	OnStepDeadline string
+	StepBytes      int64
+	StepAge        time.Duration
+	Dispatch       Dispatch
 	NumExamine        int
 	TermTimeout       time.Duration
 	ClaimTimeout      time.Duration
@@ -155,6 +160,28 @@ type Loop struct {
 	DrainTimeout time.Duration
 	Workers      Workers
 }
+
+// Dispatch holds the settings of loop.dispatch.
+type Dispatch struct {
+	// Policy is DispatchRandom, DispatchRandomBlind or DispatchSpeedWeighted.
+	Policy      string
+	BackupAfter float64
+	BackupShare float64
+}
+
+// The values of Loop.OnStepDeadline; those of wire.Step.OnDeadline.
+const (
+	DeadlineMask      = "mask"
+	DeadlineFail      = "fail"
+	DeadlineShortfall = "proceed_with_shortfall"
+)
+
+// The values of Dispatch.Policy; those of loop.Dispatch.
+const (
+	DispatchRandom        = "random"
+	DispatchRandomBlind   = "random_blind"
+	DispatchSpeedWeighted = "speed_weighted"
+)
 
 // Workers holds the settings of loop.workers.
 type Workers struct {
@@ -258,6 +285,10 @@ func Default() *Config {
 			HTTPSampleTimeout: 110 * time.Second,
 			ComputeTimeout:    55 * time.Second,
 			StepTimeout:       1800 * time.Second,
+			OnStepDeadline:    DeadlineMask,
+			StepBytes:         256 << 20,
+			StepAge:           30 * time.Minute,
+			Dispatch:          Dispatch{Policy: DispatchRandom, BackupShare: 0.05},
 			TermTimeout:       rewards.DefaultTermTimeout,
 			ClaimTimeout:      600 * time.Second,
 			RunWeights:        map[string]float64{},

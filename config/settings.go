@@ -42,6 +42,10 @@ func (c *Config) sections() []section {
 			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute; Flow-Factory's client gives up at 60 s."),
 			period("max_sample_timeout", &l.MaxSampleTimeout, time.Second, "The longest deadline a client may ask for."),
 			period("step_timeout", &l.StepTimeout, time.Second, "How long a step may take; the one that closes first goes first."),
+			choice("on_step_deadline", &l.OnStepDeadline, []string{DeadlineMask, DeadlineFail, DeadlineShortfall},
+				"What a declared step's rewards are when its time is over with samples missing: those rows masked, an error, or the step without them."),
+			size("step_bytes", &l.StepBytes, 1<<10, "Bytes of the rows of steps that trainers read as a whole, all runs together."),
+			period("step_age", &l.StepAge, time.Second, "Age of such rows."),
 			integer("num_examine", &l.NumExamine, 0, 10_000, "Samples of each step that are printed with their rewards."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
 			period("claim_timeout", &l.ClaimTimeout, time.Second, "How long a worker may keep a sample before another gets it. At least the longest term."),
@@ -52,6 +56,15 @@ func (c *Config) sections() []section {
 			period("drain_timeout", &l.DrainTimeout, 0, "How long a process that was told to stop finishes what it has."),
 		},
 		sections: []section{{
+			name: "dispatch", doc: "Which worker gets a sample, and when a second one does.",
+			settings: []setting{
+				choice("policy", &l.Dispatch.Policy, []string{DispatchRandom, DispatchRandomBlind, DispatchSpeedWeighted}, "random: one of the free slots. random_blind: one of all workers, busy or not, for comparison. "+
+					"speed_weighted: as random, but clearly slower workers do not get the last samples of a step."),
+				factor("backup_after", &l.Dispatch.BackupAfter, 0, 1e6, "How many times the usual service time a sample may run, once its step is all here, before "+
+					"an idle worker is asked, too. 0: never. 2.5 is a good start where asking twice does no harm."),
+				factor("backup_share", &l.Dispatch.BackupShare, 1e-6, 1, "The most samples of a step that are asked for twice, as a part of all."),
+			},
+		}, {
 			name: "workers", doc: "The reward-loop workers of this process; reward.num_workers is their number.",
 			settings: []setting{
 				integer("slots", &l.Workers.Slots, 0, 65536, "Samples one worker scores at a time. 0: its share of four for each CPU."),
@@ -164,6 +177,21 @@ func integer(key string, p *int, low, high int, doc string) setting {
 			}
 		},
 		func() string { return strconv.Itoa(*p) },
+	}
+}
+
+func factor(key string, p *float64, low, high float64, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if f, ok := r.number(v); ok {
+				if !(f >= low && f <= high) {
+					r.fault(v, "must be between %v and %v, got %v", low, high, f)
+					return
+				}
+				*p = f
+			}
+		},
+		func() string { return strconv.FormatFloat(*p, 'g', -1, 64) },
 	}
 }
 

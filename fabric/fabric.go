@@ -3,12 +3,16 @@ package fabric
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,6 +30,7 @@ const (
 	consumerName    = "slots"
 	pullGroup       = "all"
 	ticketSubject   = "rl.ticket.any"
+	workerSubject   = "rl.ticket.to." // and the worker's name, encoded
 	revokeSubject   = "rl.revoke"
 	presenceSubject = "rl.presence"
 )
@@ -43,6 +48,9 @@ type Config struct {
 	Gone time.Duration
 	// MaxTickets bounds the stream. Defaults to 1,000,000 (about 300 MB).
 	MaxTickets int64
+	// Addressed says that every ticket names the one worker it is for (Ticket.To), as
+	// under loop.RandomBlind. Sources then ask for those only.
+	Addressed bool
 	// Log takes what goes wrong in the background; nil: discarded.
 	Log *slog.Logger
 }
@@ -83,6 +91,9 @@ type Fabric struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	presence *presence
+
+	mu      sync.Mutex
+	workers map[string]int // sources of each, which has a consumer of its own; guarded by mu
 }
 
 var (
@@ -103,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	f := &Fabric{cfg: cfg}
+	f := &Fabric{cfg: cfg, workers: map[string]int{}}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -160,8 +171,32 @@ func (f *Fabric) declare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fabric: stream: %w", err)
 	}
-	_, err = f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
-		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: true,
+	if err := f.consumer(ctx, consumerName, ticketSubject); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	known := slices.Collect(maps.Keys(f.workers))
+	f.mu.Unlock()
+	for _, worker := range known {
+		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjectOf and consumerOf are of the tickets for one worker, whose name may hold what
+// neither may.
+func subjectOf(worker string) string { return workerSubject + encoded(worker) }
+
+func consumerOf(worker string) string { return "to-" + encoded(worker) }
+
+func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString([]byte(worker)) }
+
+// consumer makes what hands out the tickets of a subject.
+func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
+	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: true,
 		MaxAckPending: -1, // what is out is bounded by the slots that asked
 		MaxDeliver:    -1, // the gateway counts attempts
 		MaxWaiting:    1 << 14,
@@ -169,9 +204,46 @@ func (f *Fabric) declare(ctx context.Context) error {
 		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{pullGroup},
 	})
 	if err != nil {
-		return fmt.Errorf("fabric: consumer: %w", err)
+		return fmt.Errorf("fabric: consumer %s: %w", name, err)
 	}
 	return nil
+}
+
+// seat makes the consumer of a worker's own tickets.
+func (f *Fabric) seat(worker string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	f.mu.Lock()
+	f.workers[worker]++
+	f.mu.Unlock()
+	return f.consumer(ctx, consumerOf(worker), subjectOf(worker))
+}
+
+// unseat forgets a worker that has gone, and the tickets that only it could have taken:
+// their gateway has drawn others for them, or does when it sees that it is gone.
+func (f *Fabric) unseat(worker string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	f.mu.Lock()
+	f.workers[worker]--
+	left := f.workers[worker]
+	if left <= 0 {
+		delete(f.workers, worker)
+	}
+	f.mu.Unlock()
+	if left > 0 { // it came back before its old connection was given up
+		return
+	}
+	err := f.js.DeleteConsumer(ctx, streamName, consumerOf(worker))
+	if err == nil {
+		var stream jetstream.Stream
+		if stream, err = f.js.Stream(ctx, streamName); err == nil {
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
+		}
+	}
+	if err != nil {
+		f.cfg.Log.Debug("tickets of a worker that has gone stay behind", "worker", worker, "error", err)
+	}
 }
 
 // Close ends the engine. Sources must have been closed before.
@@ -197,7 +269,11 @@ func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	id := t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
-	msg := &nats.Msg{Subject: ticketSubject, Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
+	subject := ticketSubject
+	if t.To != "" {
+		subject = subjectOf(t.To)
+	}
+	msg := &nats.Msg{Subject: subject, Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
 	if err := f.nc.PublishMsg(msg); err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}

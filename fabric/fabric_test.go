@@ -30,13 +30,22 @@ func open(t *testing.T, cfg fabric.Config) (f *fabric.Fabric, source func(t *tes
 
 func TestFabricKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
+	enginetest.Run(t, setUp(fabric.Config{}))
+}
+
+func TestAddressedFabricKeepsTheContractOfAnEngine(t *testing.T) {
+	t.Parallel()
+	enginetest.RunAddressed(t, setUp(fabric.Config{Addressed: true}))
+}
+
+func setUp(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harness)) {
+	cfg.Lease, cfg.Gone = 750*time.Millisecond, 300*time.Millisecond
+	return func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
 		t.Helper()
-		const lease, gone = 750 * time.Millisecond, 300 * time.Millisecond
-		f, source := open(t, fabric.Config{Lease: lease, Gone: gone})
+		f, source := open(t, cfg)
 		test(t, &enginetest.Harness{
-			Engine: f, Lease: lease, Gone: gone, Source: source,
+			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone, Source: source,
 			Lose: func(t *testing.T) { t.Helper(); require.NoError(t, f.Lose(t.Context())) },
 		})
-	})
+	}
 }

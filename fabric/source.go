@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,9 +19,12 @@ import (
 
 // Source hands the stream's tickets to one worker.
 type Source struct {
-	f     *Fabric
-	nc    *nats.Conn
-	inbox string // the pulls' answers go to inbox.<batch>
+	f      *Fabric
+	nc     *nats.Conn
+	worker string
+	// consumer is where it asks: the one of all workers, or its own.
+	consumer string
+	inbox    string // the pulls' answers go to inbox.<batch>
 
 	signal chan struct{} // capacity 1: a ticket came, or a pull ended
 
@@ -41,13 +45,21 @@ const pullGrace = time.Second
 
 // NewSource connects a worker to the engine.
 func (f *Fabric) NewSource(worker string) (*Source, error) {
+	if f.cfg.Addressed {
+		if err := f.seat(worker); err != nil {
+			return nil, err
+		}
+	}
 	nc, err := f.connect(worker)
 	if err != nil {
 		return nil, err
 	}
 	s := &Source{
-		f: f, nc: nc, inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
+		f: f, nc: nc, worker: worker, consumer: consumerName, inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
 		leases: map[wire.AttemptKey]*lease{}, over: newRecent(4096),
+	}
+	if f.cfg.Addressed {
+		s.consumer = consumerOf(worker)
 	}
 	if _, err := nc.Subscribe(s.inbox+".*", s.receive); err != nil {
 		nc.Close()
@@ -69,6 +81,9 @@ func (f *Fabric) NewSource(worker string) (*Source, error) {
 func (s *Source) Disconnect() {
 	s.Close()
 	s.nc.Close()
+	if s.f.cfg.Addressed {
+		s.f.unseat(s.worker)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.leases {
@@ -120,7 +135,7 @@ func (s *Source) file(n int) (time.Duration, error) {
 	}
 	life := s.f.cfg.PullMin + rand.N(s.f.cfg.PullMax-s.f.cfg.PullMin) //nolint:gosec // order needs no secret randomness
 	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"group":%q,"priority":%d}`, missing, life.Nanoseconds(), pullGroup, s.place(now))
-	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + consumerName
+	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + s.consumer
 	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.Itoa(missing), body); err != nil {
 		return 0, fmt.Errorf("fabric: pull: %w", err)
 	}
@@ -196,7 +211,8 @@ func (s *Source) receive(m *nats.Msg) {
 	if !ok {
 		return
 	}
-	if s.closed {
+	hurry := s.takers == 0 && l.ticket.Aside && slices.Contains(l.ticket.Avoid, s.worker)
+	if s.closed || hurry { // who asked for it rests, and a faster one is free
 		l.give(0)
 		return
 	}

@@ -43,7 +43,7 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 	// mu is taken inside the manager's, so that no grant or result can come before
 	// the welcome; nothing below blocks.
 	s.mu.Lock()
-	s.conn = c
+	s.conn, s.acks = c, nil
 	m.greet(s, h, resumed)
 	s.mu.Unlock()
 	m.mu.Unlock()
@@ -236,7 +236,7 @@ func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 		f.Release()
 	}
 	if err == nil {
-		s.send(&wire.Ack{IDs: []string{sample.ID}})
+		s.acknowledge(sample.ID)
 	}
 	m.apply(fx)
 	return err

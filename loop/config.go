@@ -44,6 +44,8 @@ type Config struct {
 	// and 30 min.
 	StepBytes int64
 	StepAge   time.Duration
+	// Dispatch says which worker gets a sample, and when a second one does.
+	Dispatch Dispatch
 	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
@@ -74,6 +76,59 @@ type Config struct {
 	OnSampleFailure map[string]rewards.SamplePolicy
 }
 
+// Dispatch says which worker gets a sample, and when a second one does.
+type Dispatch struct {
+	// Policy is Random, RandomBlind or SpeedWeighted. Defaults to Random.
+	Policy string
+	// BackupAfter is how many times the run's usual service time a sample may run, once
+	// its step has arrived whole and nothing is queued, before a worker that is idle gets
+	// it, too: the first result wins and the other attempt is taken back. 0: never, for a
+	// second request costs money where judges are paid, and not every scorer may be asked
+	// twice. At least 1; 2.5 is a good start. Groups that are scored as a whole get none.
+	BackupAfter float64
+	// BackupShare bounds the samples of a step that get a second request, as a part of
+	// all, but at least one may. Defaults to 0.05.
+	BackupShare float64
+}
+
+// Policies of dispatch.
+const (
+	// Random gives every sample to one of the free slots, uniformly.
+	Random = "random"
+	// RandomBlind draws one of all live workers, busy or not, when the sample comes; it
+	// waits for that one. It is verl's way, for comparison.
+	RandomBlind = "random_blind"
+	// SpeedWeighted is Random, but workers that are clearly slower than the others do not
+	// get the last samples of a step.
+	SpeedWeighted = "speed_weighted"
+)
+
+// Policies are the values of Dispatch.Policy.
+func Policies() []string { return []string{Random, RandomBlind, SpeedWeighted} }
+
+func (d Dispatch) withDefaults() Dispatch {
+	d.Policy = cmp.Or(d.Policy, Random)
+	d.BackupShare = cmp.Or(d.BackupShare, 0.05)
+	return d
+}
+
+func (d Dispatch) validate() error {
+	var errs []error
+	if !slices.Contains(Policies(), d.Policy) {
+		errs = append(errs, fmt.Errorf("loop: dispatch.policy is %q, want one of %q", d.Policy, Policies()))
+	}
+	if d.BackupAfter != 0 && !(d.BackupAfter >= 1 && d.BackupAfter <= 1e6) {
+		errs = append(errs, fmt.Errorf("loop: dispatch.backup_after is %v, want 0 (never) or 1 and more times the usual service time", d.BackupAfter))
+	}
+	if !(d.BackupShare > 0 && d.BackupShare <= 1) {
+		errs = append(errs, fmt.Errorf("loop: dispatch.backup_share is %v, want more than 0 and at most 1", d.BackupShare))
+	}
+	if d.BackupAfter != 0 && d.Policy == RandomBlind {
+		errs = append(errs, fmt.Errorf("loop: dispatch.backup_after needs a policy that looks for idle workers, which %s does not", RandomBlind))
+	}
+	return errors.Join(errs...)
+}
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
@@ -87,6 +142,7 @@ func (c Config) WithDefaults() Config {
 	c.OnStepDeadline = cmp.Or(c.OnStepDeadline, wire.DeadlineMask)
 	c.StepBytes = cmp.Or(c.StepBytes, 256<<20)
 	c.StepAge = cmp.Or(c.StepAge, 30*time.Minute)
+	c.Dispatch = c.Dispatch.withDefaults()
 	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
 	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, 600*time.Second)
 	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
@@ -119,6 +175,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
 	}
 	positive("keep_results", int64(c.KeepResults))
+	errs = append(errs, c.Dispatch.validate())
 	if c.MessageBytes > c.MaxBytes {
 		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))
 	}

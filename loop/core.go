@@ -31,6 +31,7 @@ type core struct {
 	columns   map[string]map[string]any
 	slots     int   // live ones, at the last look
 	stepBytes int64 // of all rows that are kept
+	bench     bench // the workers as the dispatcher sees them
 }
 
 // effects are what the caller does after it has left the mutex.
@@ -48,6 +49,7 @@ type effects struct {
 func newCore(cfg Config, m *metrics) *core {
 	return &core{
 		cfg: cfg, metrics: m, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
+		bench: newBench(),
 	}
 }
 
@@ -62,6 +64,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 		r = &run{
 			name: name, weight: weight, done: newMemory(), sessions: map[sessionID]*Session{},
 			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
+			pace: newPaces(), lanes: map[*step]*lane{},
 		}
 		c.runs[name] = r
 	}
@@ -146,7 +149,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	e := &entry{
 		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
 		policy: a.policy, arrived: now, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
-		state: queued, attempt: 1, heapIndex: -1, alarm: alarm{index: -1},
+		state: queued, attempt: 1, issued: 1, heapIndex: -1, stepIndex: -1, alarm: alarm{index: -1},
 	}
 	e.alarm.entry = e
 	e.step = c.stepOf(a.run, stepKeyOf(s), now)
@@ -178,6 +181,17 @@ func (c *core) enqueue(e *entry) {
 	}
 	e.state = queued
 	e.run.queue.add(e)
+	e.run.laneOf(e.step).add(e)
+	if c.cfg.Dispatch.Policy == RandomBlind {
+		c.bench.blind.drawing = append(c.bench.blind.drawing, e)
+	}
+}
+
+// dequeue takes an entry out of its run's queue.
+func (c *core) dequeue(e *entry) {
+	e.run.queue.remove(e)
+	e.run.laneOf(e.step).remove(e)
+	c.bench.blind.leave(e)
 }
 
 // next picks the sample whose ticket is to be published, or none if the engine
@@ -187,23 +201,37 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	if c.unclaimed >= c.slots {
 		return wire.Ticket{}, false
 	}
+	e, slow := c.choose(now, workers)
+	if e == nil {
+		return c.backup(now, workers)
+	}
+	c.dequeue(e)
+	c.vnow = e.run.vtime
+	e.charged = c.charge(e.run)
+	e.state, e.published = published, now
+	c.aim(e, slow)
+	c.unclaimed++
+	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+	return c.ticket(e, e.attempt, workers), true
+}
+
+// turn is the run that is served next: of those with samples in the queue the one that
+// has had the least of its share.
+func (c *core) turn() *run {
 	var best *run
 	for _, r := range c.runs {
-		if r.queue.Len() > 0 && (best == nil || r.vtime < best.vtime || (r.vtime == best.vtime && r.name < best.name)) {
+		if r.queue.Len() > 0 && (best == nil || r.precedes(best)) {
 			best = r
 		}
 	}
-	if best == nil {
-		return wire.Ticket{}, false
-	}
-	e := best.queue.take()
-	c.vnow = best.vtime
-	e.charged = best.expected()
-	best.vtime += e.charged.Seconds() / best.weight
-	e.state, e.published = published, now
-	c.unclaimed++
-	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-	return c.ticket(e, workers), true
+	return best
+}
+
+// charge books what a ticket of the run is expected to cost.
+func (c *core) charge(r *run) time.Duration {
+	d := r.expected()
+	r.vtime += d.Seconds() / r.weight
+	return d
 }
 
 // liveSlots counts the slots that may take a ticket. A worker whose breaker is open
@@ -228,16 +256,23 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// ticket describes the entry's current attempt. Workers to avoid are named only
-// while another one is ready.
-func (c *core) ticket(e *entry, workers []wire.WorkerInfo) wire.Ticket {
+// ticket describes an attempt at the entry. Workers to avoid are named only while
+// another one is ready.
+func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
-		Attempt: e.attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean, Group: e.unit != nil,
+		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean, Group: e.unit != nil,
+		To: e.to,
+	}
+	if t.To != "" {
+		return t
 	}
 	avoid := e.avoid
 	for _, h := range e.holders {
 		avoid = append(slices.Clip(avoid), h.worker)
+	}
+	if len(e.slow) > 0 {
+		avoid, t.Aside = append(slices.Clip(avoid), e.slow...), true
 	}
 	for _, w := range workers {
 		if w.State == wire.WorkerReady && !slices.Contains(avoid, w.ID) {
@@ -251,52 +286,117 @@ func (c *core) ticket(e *entry, workers []wire.WorkerInfo) wire.Ticket {
 // unpublish takes a ticket back that the engine did not accept.
 func (c *core) unpublish(t wire.Ticket) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
-	if e == nil || e.state != published || e.attempt != t.Attempt {
-		return
+	switch {
+	case e == nil:
+	case e.spare.out && e.spare.attempt == t.Attempt && e.state == running:
+		c.dropSpare(e)
+	case e.state == published && e.attempt == t.Attempt:
+		c.unclaimed--
+		c.refund(e, &e.charged, 0)
+		c.unaim(e)
+		c.enqueue(e)
+		c.alarms.set(&e.alarm, e.deadline)
 	}
-	c.unclaimed--
-	c.refund(e, 0)
-	c.enqueue(e)
-	c.alarms.set(&e.alarm, e.deadline)
 }
 
-// refund replaces the charge for an entry's ticket by what it really took.
-func (c *core) refund(e *entry, took time.Duration) {
-	e.run.vtime += (took - e.charged).Seconds() / e.run.weight
-	e.charged = 0
+// refund replaces the charge for a ticket by what it really took.
+func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
+	e.run.vtime += (took - *charged).Seconds() / e.run.weight
+	*charged = 0
+}
+
+// chargedFor is what was booked for a holder's ticket.
+func (e *entry) chargedFor(h holder) *time.Duration {
+	if h.backup {
+		return &e.spare.charged
+	}
+	return &e.charged
 }
 
 // claim hands the payload to a worker: its start notice. The frame, or the frames of
 // a group, have a reference of their own.
 func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, *wire.Group, effects, error) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
-	if e == nil || e.attempt != t.Attempt || (e.state != published && e.state != running) || t.Group != (e.unit != nil) {
+	if e == nil || !e.open(t.Attempt) || t.Group != (e.unit != nil) {
 		return nil, nil, effects{}, wire.ErrGone
 	}
-	if e.claims >= c.cfg.MaxAttempts {
-		return nil, nil, c.lose(now, e), wire.ErrGone
+	backup := t.Attempt == e.spare.attempt
+	if gone, fx := c.exhausted(now, e, backup, worker); gone {
+		return nil, nil, fx, wire.ErrGone
 	}
-	if e.state == published {
+	switch {
+	case e.state == published && backup: // it was promoted
 		c.unclaimed--
+		e.spare.charged, e.charged = e.charged, 0
+	case e.state == published:
+		c.unclaimed--
+	case backup && e.spare.out:
+		c.unclaimed--
+		e.spare.out = false
 	}
 	if e.claimed.IsZero() {
 		e.claimed = now
 	}
-	e.state = running
-	e.claims++
-	if _, again := e.drop(worker); again {
+	e.state, e.refused = running, time.Time{}
+	c.unaim(e)
+	if backup {
+		e.spare.claims++
+	} else {
+		e.claims++
+	}
+	if _, again := c.dismiss(e, worker); again {
 		c.metrics.redelivered.Inc()
 	}
-	for i := range e.holders { // a ticket has one lease: the others' have lapsed, or were given back
-		e.holders[i].lapsed = true
-	}
-	e.holders = append(e.holders, holder{worker: worker, attempt: t.Attempt, since: now})
-	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.ClaimTimeout)))
+	c.hold(e, holder{worker: worker, attempt: t.Attempt, since: now, backup: backup})
+	c.watch(e)
 	if e.unit != nil {
 		return nil, e.unit.payload(), effects{wake: true}, nil
 	}
 	e.frame.Retain()
 	return e.frame, nil, effects{wake: true}, nil
+}
+
+// open reports whether an attempt may be claimed.
+func (e *entry) open(attempt int) bool {
+	switch e.state {
+	case published:
+		return attempt == e.attempt
+	case running:
+		return attempt == e.attempt || e.spare.attempt != 0 && attempt == e.spare.attempt
+	}
+	return false
+}
+
+// exhausted reports whether the entry has been handed out often enough. It ends one whose
+// workers kept vanishing, unless its other attempt is still with somebody.
+func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
+	switch {
+	case backup && e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker && !h.backup && !h.lapsed }):
+		c.dropSpare(e) // it came round to the one that has the sample
+		return true, effects{}
+	case backup:
+		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
+	case e.claims < c.cfg.MaxAttempts:
+		return false, effects{}
+	case e.state == running && (e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && !h.lapsed })):
+		return true, effects{}
+	}
+	return true, c.lose(now, e)
+}
+
+// watch sets the alarm of an entry that workers have: when the first of them will have
+// had it for too long, or its backup's ticket has lain about for too long.
+func (c *core) watch(e *entry) {
+	at := e.deadline
+	for _, h := range e.holders {
+		if !h.lapsed {
+			at = earliest(at, h.since.Add(c.cfg.ClaimTimeout))
+		}
+	}
+	if e.spare.out {
+		at = earliest(at, e.spare.published.Add(c.cfg.RepublishAfter))
+	}
+	c.alarms.set(&e.alarm, at)
 }
 
 // lose ends a sample whose workers kept vanishing.
@@ -323,21 +423,9 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.metrics.late.Inc()
 		return fx
 	}
-	h, held := e.drop(res.Worker)
-	if held && h.attempt != res.Attempt.Attempt { // it has claimed a later attempt, too: that one goes on
-		e.holders = append(e.holders, h)
-		held = false
-	}
+	h, held := c.answered(e, res)
 	if held {
-		e.tried(h, now, string(res.Outcome))
-		e.counted(h, now)
-	}
-	if held && res.Outcome != rewards.OutcomeCancelled {
-		took := now.Sub(h.since)
-		if e.unit == nil && (res.Outcome == rewards.Scored || res.Partial != nil) { // how fast a broken worker fails says nothing
-			e.run.observe(took, e.run.counts[string(rewards.Scored)])
-		}
-		c.refund(e, took)
+		c.account(now, e, h, res)
 	}
 	switch {
 	case e.unit != nil:
@@ -350,7 +438,7 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
 	case res.Outcome == rewards.OutcomeCancelled:
 		c.again(e, &fx)
-	case retryable(res) && e.claims < c.cfg.MaxAttempts && now.Before(e.deadline):
+	case retryable(res) && (e.claims < c.cfg.MaxAttempts || e.elsewhere()) && now.Before(e.deadline):
 		e.errors = append(e.errors, res.Errors...)
 		e.avoid = append(e.avoid, res.Worker)
 		c.metrics.retries.Inc()
@@ -359,6 +447,37 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.settle(now, e, res, &fx)
 	}
 	return fx
+}
+
+// answered takes the holder whose answer this is from the entry's.
+func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
+	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
+	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
+		return holder{}, false
+	}
+	return c.letGo(e, i), true
+}
+
+// account books what a holder's answer cost, and what it says of its worker.
+func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
+	e.tried(h, now, string(res.Outcome))
+	e.counted(h, now)
+	if res.Outcome == rewards.OutcomeCancelled {
+		return
+	}
+	took := now.Sub(h.since)
+	good := res.Outcome == rewards.Scored || res.Partial != nil
+	if e.unit == nil && good { // how fast a broken worker fails says nothing
+		e.run.observe(took, e.run.counts[string(rewards.Scored)])
+		e.run.pace.observe(h.worker, took)
+	}
+	c.refund(e, e.chargedFor(h), took)
+	switch {
+	case h.backup && good:
+		c.metrics.backupsWon.Inc()
+	case h.backup:
+		c.metrics.backupSeconds.Add(took.Seconds())
+	}
 }
 
 // retryable reports whether another worker may do better: every class that says
@@ -377,15 +496,26 @@ func retryable(res *wire.Result) bool {
 // again queues the entry for its next attempt, unless another holder is still at it.
 // A holder whose lease has lapsed is not waited for: it may be dead.
 func (c *core) again(e *entry, fx *effects) {
-	for _, h := range e.holders {
-		if !h.lapsed {
+	fx.wake = true
+	if e.elsewhere() {
+		if !e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed }) {
+			c.watch(e)
 			return
 		}
+		c.promote(e)
+		return
 	}
-	e.attempt++
+	c.unrank(e)
+	e.issued++
+	e.attempt = e.issued
+	e.spare.attempt = 0 // it has had its backup
 	c.enqueue(e)
 	c.alarms.set(&e.alarm, e.deadline)
-	fx.wake = true
+}
+
+// elsewhere reports whether another worker has the entry, or is about to.
+func (e *entry) elsewhere() bool {
+	return e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed })
 }
 
 // settle ends the scoring of a sample: its result is final, unless it waits for
@@ -478,20 +608,34 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	switch e.state {
 	case queued:
-		e.run.queue.remove(e)
+		c.dequeue(e)
 	case published:
 		c.unclaimed--
-		c.refund(e, 0)
+		c.refund(e, &e.charged, 0)
+		c.unaim(e)
 		fx.revoked = append(fx.revoked, e.key4(e.attempt))
-	case running:
-		if len(e.holders) > 0 {
-			fx.revoked = append(fx.revoked, e.key4(e.attempt))
+	}
+	if e.spare.out && e.state == running {
+		fx.revoked = append(fx.revoked, e.key4(e.spare.attempt))
+		c.dropSpare(e)
+	}
+	c.unrank(e)
+	own := len(fx.revoked)
+	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
+		h := c.letGo(e, 0)
+		e.tried(h, now, string(rewards.OutcomeCancelled))
+		if key := e.key4(h.attempt); !slices.Contains(fx.revoked[own:], key) {
+			fx.revoked = append(fx.revoked, key)
+		}
+		if h.lapsed {
+			continue
+		}
+		took := now.Sub(h.since)
+		c.refund(e, e.chargedFor(h), took)
+		if e.spare.sent {
+			c.metrics.backupSeconds.Add(took.Seconds())
 		}
 	}
-	for _, h := range e.holders {
-		e.tried(h, now, string(rewards.OutcomeCancelled))
-	}
-	e.holders = nil
 	fx.wake = true
 }
 
@@ -649,11 +793,13 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	r.steps, r.stepLog = map[stepKey]*step{}, nil
 	r.progress()
 	r.groups, r.groupLog = map[groupKey]*group{}, nil
+	clear(r.lanes)
 	return fx
 }
 
 // tick handles everything whose time has come and returns when to come back.
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects, next time.Time) {
+	c.bench.fresh, c.bench.due = false, time.Time{}
 	for len(c.alarms) > 0 && !c.alarms[0].at.After(now) {
 		a := c.alarms[0]
 		if a.group != nil {
@@ -668,6 +814,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 			again = append(again, t)
 		}
 	}
+	c.reconsider(now, workers, &fx)
 	if len(c.alarms) > 0 {
 		next = c.alarms[0].at
 	}
@@ -719,20 +866,34 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 		if idle(workers) {
 			c.metrics.republished.Inc()
-			return c.ticket(e, workers), true
+			return c.ticket(e, e.attempt, workers), true
 		}
-	case e.state == running: // nobody answered for so long: let another try
-		e.avoid = append(e.avoid, e.holders[len(e.holders)-1].worker)
-		fx.revoked = append(fx.revoked, e.key4(e.attempt))
-		for _, h := range e.holders {
-			e.tried(h, now, string(rewards.OutcomeWorkerLost))
-		}
-		e.holders = nil
-		c.again(e, fx)
+	case e.state == running:
+		c.overdue(now, e, fx)
 	default:
 		c.alarms.set(&e.alarm, e.deadline)
 	}
 	return wire.Ticket{}, false
+}
+
+// overdue decides about an entry that a worker has had for too long without an answer:
+// another one is to try. A backup that nobody has claimed for so long is taken back.
+func (c *core) overdue(now time.Time, e *entry, fx *effects) {
+	if e.spare.out && !now.Before(e.spare.published.Add(c.cfg.RepublishAfter)) {
+		fx.revoked = append(fx.revoked, e.key4(e.spare.attempt))
+		c.dropSpare(e)
+	}
+	for i := 0; i < len(e.holders); {
+		if now.Before(e.holders[i].since.Add(c.cfg.ClaimTimeout)) {
+			i++
+			continue
+		}
+		h := c.letGo(e, i)
+		e.tried(h, now, string(rewards.OutcomeWorkerLost))
+		e.avoid = append(e.avoid, h.worker)
+		fx.revoked = append(fx.revoked, e.key4(h.attempt))
+	}
+	c.again(e, fx)
 }
 
 // releaseHeld finishes a held entry at its own deadline with what its group has by now.
@@ -776,8 +937,12 @@ func idle(workers []wire.WorkerInfo) bool {
 	return false
 }
 
-// waiting reports whether any sample is queued.
+// waiting reports whether any sample is queued, or in the engine for some workers only:
+// who is there may change without a word.
 func (c *core) waiting() bool {
+	if len(c.bench.aimed) > 0 {
+		return true
+	}
 	for _, r := range c.runs {
 		if r.queue.Len() > 0 {
 			return true

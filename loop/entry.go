@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"container/list"
 	"sync/atomic"
 	"time"
 
@@ -48,15 +49,23 @@ type entry struct {
 	state     state
 	owner     owner // takes the result; another connection may take it over
 	attempt   int   // of the ticket that is out or queued, from 1
-	claims    int   // how often a worker was given the payload
+	issued    int   // the highest attempt there was
+	claims    int   // how often a worker was given the payload, not counting the backup's
 	holders   []holder
+	spare     spare    // the backup request
 	avoid     []string // workers that failed it
 	errors    []rewards.TermError
 	published time.Time // when the ticket was last given to the engine
 	claimed   time.Time // of the first claim
 	charged   time.Duration
-	heapIndex int   // in the run's queue; -1 outside
-	alarm     alarm // the deadline, or an earlier look
+	heapIndex int           // in the run's queue; -1 outside
+	stepIndex int           // in its step's; -1 outside
+	alarm     alarm         // the deadline, or an earlier look
+	runs      *list.Element // in its step's list of those that a worker has; nil: in none
+	to        string        // the one worker that it waits for (RandomBlind)
+	desk      *list.Element // while it waits there
+	slow      []string      // of a published one: workers that are to leave it to faster ones
+	refused   time.Time     // when a free worker was first thought too slow for it
 
 	result *wire.Result // while held
 
@@ -81,6 +90,16 @@ type holder struct {
 	since   time.Time
 	lapsed  bool // another worker has claimed the same ticket since
 	backup  bool // it was asked because another one takes long
+}
+
+// spare is the second request for a sample that runs long. A sample has one.
+type spare struct {
+	attempt   int  // of its ticket; 0: there is none that counts
+	sent      bool // it has had its one
+	out       bool // nobody has claimed it
+	claims    int
+	published time.Time
+	charged   time.Duration
 }
 
 // owner takes the final result of a sample.
@@ -116,15 +135,4 @@ type answer struct {
 
 func (e *entry) key4(attempt int) wire.AttemptKey {
 	return wire.AttemptKey{Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
-}
-
-// drop removes a worker from the holders and reports whether it was one.
-func (e *entry) drop(worker string) (holder, bool) {
-	for i, h := range e.holders {
-		if h.worker == worker {
-			e.holders = append(e.holders[:i], e.holders[i+1:]...)
-			return h, true
-		}
-	}
-	return holder{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -69,6 +70,7 @@ func (m *Manager) Audit(over int64) error {
 		unused += s.credit.unused().Bytes
 	}
 	unclaimed := 0
+	busy := map[string]int{}
 	inflight, open := map[*run]int{}, map[owner]int64{}
 	for _, e := range m.core.entries {
 		inflight[e.run]++
@@ -76,8 +78,13 @@ func (m *Manager) Audit(over int64) error {
 		if e.frame != nil {
 			frames += e.bytes
 		}
-		if e.state == published {
+		if e.state == published || e.spare.out {
 			unclaimed++
+		}
+		for _, h := range e.holders {
+			if !h.lapsed {
+				busy[h.worker]++
+			}
 		}
 		if e.state == running && len(e.holders) == 0 || e.alarm.index < 0 || (e.frame == nil) != (e.state == held) {
 			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.index, e.frame != nil)
@@ -93,7 +100,17 @@ func (m *Manager) Audit(over int64) error {
 	case unclaimed != m.core.unclaimed:
 		return fmt.Errorf("%d tickets are unclaimed, booked are %d", unclaimed, m.core.unclaimed)
 	}
+	if !maps.Equal(busy, m.core.bench.busy) {
+		return fmt.Errorf("workers have %v, booked are %v", busy, m.core.bench.busy)
+	}
 	for _, r := range m.core.runs {
+		queued := 0
+		for _, l := range r.lanes {
+			queued += len(l.queue)
+		}
+		if queued != r.queue.Len() {
+			return fmt.Errorf("run %s has %d samples queued by step, %d in all", r.name, queued, r.queue.Len())
+		}
 		if r.inflight != inflight[r] {
 			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)
 		}

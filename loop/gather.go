@@ -81,8 +81,8 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	g.begun = true
 	c.arrivals++
 	unit := &entry{
-		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, state: queued, attempt: 1,
-		heapIndex: -1, alarm: alarm{index: -1},
+		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, state: queued, attempt: 1, issued: 1,
+		heapIndex: -1, stepIndex: -1, alarm: alarm{index: -1},
 	}
 	unit.alarm.entry = unit
 	for _, e := range g.waiting {

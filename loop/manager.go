@@ -231,6 +231,9 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 		if len(m.core.alarms) > 0 { // publishing has moved it
 			next = m.core.alarms[0].at
 		}
+		if due := m.core.bench.due; !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
 		m.mu.Unlock()
 		m.apply(fx)
 		if !m.publish(ctx, tickets) {

@@ -18,6 +18,10 @@ type metrics struct {
 	publishErrs prometheus.Counter
 	forgotten   prometheus.Counter
 
+	backupsSent   prometheus.Counter
+	backupsWon    prometheus.Counter
+	backupSeconds prometheus.Counter
+
 	stepsShort     prometheus.Counter
 	stepsForgotten prometheus.Counter
 	stepExposed    prometheus.Histogram
@@ -48,6 +52,10 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
 
+		backupsSent:   counter("backups_total", "Second requests for samples that ran long while slots were idle."),
+		backupsWon:    counter("backups_won_total", "Those of them that were answered first."),
+		backupSeconds: counter("backup_wasted_seconds_total", "Slot time of attempts at such samples that did not count."),
+
 		stepsShort:     counter("steps_short_total", "Steps that their deadline ended."),
 		stepsForgotten: counter("steps_forgotten_total", "Steps whose rows were dropped: too old, or too many."),
 		stepExposed: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -77,6 +85,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	reg.MustRegister(
 		newRewardGauges(m),
 		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten,
+		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("samples_in_flight", "Samples accepted and not answered.", func() float64 { return float64(m.InFlight()) }),
 		gauge("held_bytes", "Bytes of all frames held.", func() float64 { h, _ := m.Bytes(); return float64(h) }),

@@ -19,6 +19,9 @@ type run struct {
 	vtime float64
 	// mean is the running mean service time of one attempt.
 	mean time.Duration
+	pace *paces
+	// lanes are the steps with samples on their way.
+	lanes map[*step]*lane
 
 	inflight int // accepted, not final
 	sessions map[sessionID]*Session
@@ -31,6 +34,11 @@ type run struct {
 	counts  map[string]uint64 // final results by outcome
 	lastUse time.Time
 	news    chan struct{} // closed when a step has got further; nil: nobody waits
+}
+
+// precedes reports whether r is served before o.
+func (r *run) precedes(o *run) bool {
+	return r.vtime < o.vtime || r.vtime == o.vtime && r.name < o.name
 }
 
 // progress tells whoever waits for rewards that there may be more.
@@ -100,11 +108,6 @@ func (q *runQueue) remove(e *entry) {
 	if e.heapIndex >= 0 {
 		heap.Remove(q, e.heapIndex)
 	}
-}
-
-func (q *runQueue) take() *entry {
-	e, _ := heap.Pop(q).(*entry)
-	return e
 }
 
 // alarm is a moment at which an entry, a group or a step needs a look.

@@ -37,6 +37,8 @@ type sessionID struct {
 // conn is what a session needs of its connection.
 type conn interface {
 	Send(text []byte) error
+	// SendLater sends what later returns when its turn to be written comes; nil: nothing.
+	SendLater(later func() []byte) error
 	Close(code int, reason string) error
 }
 
@@ -62,6 +64,7 @@ type Session struct {
 	seq     uint64       // of the latest result; guarded by mu
 	results []*delivered // not confirmed, in order of seq; guarded by mu
 	told    wire.Credit  // the latest totals sent over conn; guarded by mu
+	acks    []string     // ids that conn's writer will tell of; guarded by mu
 }
 
 // delivered is a result with its place in the session's order.
@@ -143,6 +146,44 @@ func (s *Session) send(v any) {
 	if s.conn != nil {
 		s.write(b)
 	}
+}
+
+// acknowledge says that this gateway answers for a sample. Those that come while the
+// writer is busy are told in one message.
+func (s *Session) acknowledge(id string) {
+	s.mu.Lock()
+	c := s.conn
+	s.acks = append(s.acks, id)
+	first := len(s.acks) == 1
+	s.mu.Unlock()
+	if c == nil || !first {
+		return // or somebody has asked the writer already
+	}
+	if err := c.SendLater(func() []byte { return s.takeAcks(c) }); err != nil {
+		s.m.log.Info("ack not sent; the client has to resume", "run", s.run.name, "client", s.id.client, "error", err)
+	}
+}
+
+// takeAcks encodes what is to be acknowledged over a connection; nil: nothing. A client
+// that came back over another one has sent again what it has no result for.
+func (s *Session) takeAcks(c conn) []byte {
+	s.mu.Lock()
+	ids := s.acks
+	if s.conn != c {
+		ids = nil
+	} else {
+		s.acks = nil
+	}
+	s.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	b, err := wire.EncodeControl(&wire.Ack{IDs: ids})
+	if err != nil {
+		s.m.log.Error("ack could not be encoded", "error", err)
+		return nil
+	}
+	return b
 }
 
 // tell sends new credit totals over the connection they were granted for. Grants are

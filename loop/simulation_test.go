@@ -184,12 +184,13 @@ func history(t *testing.T, seed uint64) {
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
-			RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second,
+			RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
 		Worker:  workers.Config{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
 		Workers: 2 + rng.IntN(4), Engine: engine,
-		Source:   func(id string) workers.Source { return engine.NewSource(id) },
-		Profiles: map[string]*rewards.Manager{"": manager},
+		Source:     func(id string) workers.Source { return engine.NewSource(id) },
+		Profiles:   map[string]*rewards.Manager{"": manager},
+		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, term, manager, worker) },
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, engine) })
@@ -218,6 +219,38 @@ func history(t *testing.T, seed uint64) {
 	require.Zero(t, held)
 	require.Zero(t, granted)
 	require.Zero(t, r.Manager.InFlight())
+}
+
+// profiles makes the workers of odd number three times as slow, in half of the histories.
+func (w *world) profiles(t *testing.T, term rewards.Term, manager *rewards.Manager, worker string) map[string]*rewards.Manager {
+	t.Helper()
+	if w.seed%2 == 0 || (worker[len(worker)-1]-'0')%2 == 0 {
+		return map[string]*rewards.Manager{"": manager}
+	}
+	term.Scorer = &slower{w}
+	slow, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	require.NoError(t, err)
+	return map[string]*rewards.Manager{"": slow}
+}
+
+// slower is the world on a slow worker.
+type slower struct{ *world }
+
+// Score implements rewards.Scorer.
+func (s *slower) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	if err := pause(ctx, 2*s.plan(sample.ID).takes); err != nil {
+		return rewards.Score{}, err
+	}
+	return s.world.Score(ctx, sample)
+}
+
+// drawDispatch draws how samples are given to workers.
+func drawDispatch(rng *rand.Rand) loop.Dispatch {
+	d := loop.Dispatch{Policy: []string{loop.Random, loop.SpeedWeighted, loop.Random, loop.SpeedWeighted, loop.RandomBlind}[rng.IntN(5)]}
+	if d.Policy != loop.RandomBlind && rng.IntN(2) == 0 {
+		d.BackupAfter, d.BackupShare = 1+2*rng.Float64(), 0.5
+	}
+	return d
 }
 
 // verify checks one final result against the sample's plan.
@@ -292,6 +325,13 @@ type simConn struct {
 
 func (s *simConn) Close(int, string) error { return nil }
 
+func (s *simConn) SendLater(later func() []byte) error {
+	if b := later(); b != nil {
+		return s.Send(b)
+	}
+	return nil
+}
+
 func (s *simConn) Send(b []byte) error {
 	v, err := wire.DecodeControl(b)
 	if err != nil {
@@ -351,6 +391,9 @@ func (c *simClient) play(n int) {
 			todo[i].UID, todo[i].GroupSize = fmt.Sprintf("g%s-%d", c.hello.Client, i/4), 4
 		}
 	}
+	if c.rng.IntN(2) == 0 { // the end of the step is known, or comes with its last sample
+		c.m.Declare(c.session, wire.Step{Expected: int64(n)})
+	}
 	for i := 0; i < n; {
 		if c.rng.IntN(12) == 0 {
 			c.reconnect(todo[:i])
@@ -362,6 +405,7 @@ func (c *simClient) play(n int) {
 		i++
 		time.Sleep(time.Duration(c.rng.IntN(60)) * time.Millisecond)
 	}
+	c.m.Declare(c.session, wire.Step{})
 	deadline := time.Now().Add(sampleTimeout + time.Second)
 	for c.missing(todo) > 0 {
 		if time.Now().After(deadline) {

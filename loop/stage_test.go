@@ -141,6 +141,14 @@ func (p *peer) Send(b []byte) error {
 	return nil
 }
 
+// SendLater implements loop.Conn.
+func (p *peer) SendLater(later func() []byte) error {
+	if b := later(); b != nil {
+		return p.Send(b)
+	}
+	return nil
+}
+
 // Close implements loop.Conn.
 func (p *peer) Close(code int, _ string) error {
 	p.mu.Lock()

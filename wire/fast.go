@@ -293,6 +293,13 @@ func (t Ticket) Encode() ([]byte, error) {
 		field(`,"avoid":`)
 		w.general(t.Avoid)
 	}
+	if t.Aside {
+		field(`,"aside":true`)
+	}
+	if t.To != "" {
+		field(`,"to":`)
+		w.text(t.To)
+	}
 	field(`,"bytes":`)
 	w.out = strconv.AppendInt(w.out, t.Bytes, 10)
 	field(`,"deadline":"`)
@@ -342,6 +349,12 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 				t.Avoid = append(t.Avoid, name)
 				return err
 			})
+		case "aside":
+			var raw []byte
+			raw, err = s.value()
+			t.Aside = string(raw) == "true"
+		case "to":
+			t.To, err = s.string()
 		case "bytes":
 			t.Bytes, err = s.int64()
 		case "deadline":

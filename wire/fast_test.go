@@ -176,7 +176,7 @@ func FuzzDecodeResult(f *testing.F) {
 func TestATicketKeepsEveryField(t *testing.T) {
 	t.Parallel()
 	full := wire.Ticket{
-		ID: "ü\"", Run: "r", Epoch: 1 << 60, Step: -1, Reward: "ocr", Gateway: "gw", Attempt: 2, Avoid: []string{"w1", "w<2"}, Bytes: 1 << 40,
+		ID: "ü\"", Run: "r", Epoch: 1 << 60, Step: -1, Reward: "ocr", Gateway: "gw", Attempt: 2, Avoid: []string{"w1", "w<2"}, Aside: true, To: "w\"3", Bytes: 1 << 40,
 		Deadline: time.Date(2031, 2, 3, 4, 5, 6, 789, time.UTC), Expect: time.Second, Group: true,
 	}
 	for _, ticket := range []wire.Ticket{full, {Deadline: full.Deadline}} {

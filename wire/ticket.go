@@ -30,6 +30,11 @@ type Ticket struct {
 	// Avoid names workers that hold or failed this sample; they hand the ticket
 	// back while others live.
 	Avoid []string `json:"avoid,omitempty"`
+	// Aside says that workers in Avoid are too slow for it: they hand it back at once, for
+	// a faster one is free, and ask for nothing for a moment.
+	Aside bool `json:"aside,omitempty"`
+	// To names the one worker that the ticket is for; empty: whoever is free.
+	To string `json:"to,omitempty"`
 	// Bytes is the size of the frame.
 	Bytes int64 `json:"bytes"`
 	// Deadline is when the sample expires.

@@ -39,6 +39,7 @@ type Worker struct {
 	breaker   breaker            // guarded by mu
 	asked     int                // of the Take that is open; guarded by mu
 	refile    context.CancelFunc // ends the Take that is open; guarded by mu
+	aside     time.Time          // it asks for nothing until then; guarded by mu
 	scored    uint64             // guarded by mu
 	failed    uint64             // guarded by mu
 }
@@ -193,6 +194,9 @@ func (w *Worker) wanted() (n int, pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
+	if w.aside.After(now) {
+		return 0, w.aside.Sub(now)
+	}
 	if n = w.startable(now); n > 0 {
 		return n, 0
 	}
@@ -247,14 +251,22 @@ func (w *Worker) stir() {
 	}
 }
 
-// avoidPause is how long a ticket rests that this worker must not take.
+// avoidPause is how long a ticket rests that this worker must not take, or the worker
+// where the ticket is in a hurry. It is at least as long and less than twice.
 const avoidPause = 50 * time.Millisecond
 
 // begin starts a lease on a slot, or hands it back.
 func (w *Worker) begin(work context.Context, l Lease) {
 	t := l.Ticket()
 	if slices.Contains(t.Avoid, w.cfg.ID) {
-		l.Return(avoidPause + rand.N(avoidPause)) //nolint:gosec // a pause needs no secret randomness
+		pause := avoidPause + rand.N(avoidPause) //nolint:gosec // a pause needs no secret randomness
+		if t.Aside {                             // a faster one is free: the worker rests, not the ticket
+			w.mu.Lock()
+			w.aside = time.Now().Add(pause)
+			w.mu.Unlock()
+			pause = 0
+		}
+		l.Return(pause)
 		return
 	}
 	w.mu.Lock()

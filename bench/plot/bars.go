@@ -115,6 +115,7 @@ func (b *bars) Plot(c draw.Canvas, p *plot.Plot) {
 			above := high + 2
 			if g < len(s.Marks) && s.Marks[g] <= b.top {
 				mark := y(s.Marks[g])
+				c.StrokeLine2(draw.LineStyle{Color: color.White, Width: 3.4}, left-1, mark, right+1, mark) // on a dark bar
 				c.StrokeLine2(markLine(), left-1, mark, right+1, mark)
 				if mark > high-2 && mark < above+small {
 					above = mark + 3 // the mark would cross out the value

@@ -40,7 +40,8 @@ func TestLinesHoldEveryLabelAndValue(t *testing.T) {
 	d := plot.LinesData{
 		Title: "Seconds per step", XLabel: "calls at a time", YLabel: "s", X: []float64{256, 1024, 5120}, LogX: true, FromZero: true, Foot: foot,
 		Series: []plot.Series{
-			{Name: "batch", Values: []float64{613.1, math.NaN(), 219}}, {Name: "both", Values: []float64{412, 193, 192.6}},
+			{Name: "batch", Values: []float64{613.1, math.NaN(), 219}},
+			{Name: "both", Values: []float64{412, 193, 192.6}},
 			{Name: "published", Values: []float64{424, 424, 424}, Dashed: true},
 		},
 	}

@@ -51,8 +51,13 @@ func grey(v uint8) color.Color { return color.RGBA{v, v, v, 255} }
 // distinct are the colours of Okabe and Ito, less their yellow, which is faint on white.
 func distinct() []color.Color {
 	return []color.Color{
-		color.RGBA{0x00, 0x72, 0xB2, 255}, color.RGBA{0xE6, 0x9F, 0x00, 255}, color.RGBA{0x00, 0x9E, 0x73, 255}, color.RGBA{0xCC, 0x79, 0xA7, 255},
-		color.RGBA{0x56, 0xB4, 0xE9, 255}, color.RGBA{0xD5, 0x5E, 0x00, 255}, color.RGBA{0x55, 0x55, 0x55, 255},
+		color.RGBA{0x00, 0x72, 0xB2, 255},
+		color.RGBA{0xE6, 0x9F, 0x00, 255},
+		color.RGBA{0x00, 0x9E, 0x73, 255},
+		color.RGBA{0xCC, 0x79, 0xA7, 255},
+		color.RGBA{0x56, 0xB4, 0xE9, 255},
+		color.RGBA{0xD5, 0x5E, 0x00, 255},
+		color.RGBA{0x55, 0x55, 0x55, 255},
 	}
 }
 
@@ -185,9 +190,9 @@ func (s sheet) drawLegend(c draw.Canvas) draw.Canvas {
 // wrap breaks a text at spaces so that its lines fit.
 func wrap(sty text.Style, txt string, width vg.Length) string {
 	var lines []string
-	for _, paragraph := range strings.Split(txt, "\n") {
+	for paragraph := range strings.SplitSeq(txt, "\n") {
 		line := ""
-		for _, word := range strings.Fields(paragraph) {
+		for word := range strings.FieldsSeq(paragraph) {
 			longer := strings.TrimSpace(line + " " + word)
 			if line != "" && sty.Width(longer) > width {
 				lines = append(lines, line)

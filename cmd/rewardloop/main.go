@@ -54,6 +54,8 @@ func commands() []command {
 		{"serve", "run the gateway, its workers and their scorers in this process", serve},
 		{"score", "score a file of samples with the same rewards, offline", score},
 		{"demo", "show the main job on real pictures, measured", demonstrate},
+		{"plan", "say how many workers, GPUs or calls make the reward free", plan},
+		{"trace", "measure a recorded step, and draw it", trace},
 		{"doctor", "check what this machine has and what is missing", doctor},
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},

@@ -170,6 +170,8 @@ func (n *Node) startLoop(ctx context.Context) error {
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, Weights: l.RunWeights, KeepResults: l.ResultsKept,
 		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
+		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
+		Dispatch: loop.Dispatch{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
 	}
 	for name, p := range n.cfg.Profiles {
 		if p.GroupByPrompt {

@@ -20,14 +20,20 @@ type outbox struct {
 	wake chan struct{} // capacity 1: something was added
 
 	mu       sync.Mutex
-	texts    [][]byte
-	spare    [][]byte // the slice the writer is done with
-	bytes    int64    // of texts, those being written included
+	texts    []text
+	spare    []text // the slice the writer is done with
+	bytes    int64  // of texts, those being written included
 	binaries []*binary
 	pong     *string
 	closing  *CloseError // the close frame to send after the texts
 	stopped  bool        // write nothing more
 	err      error       // the connection has failed
+}
+
+// text is one call of Send or SendLater.
+type text struct {
+	data  []byte
+	later func() []byte // where there is no data yet
 }
 
 // binary is one call of SendBinary.
@@ -39,7 +45,7 @@ type binary struct {
 // batch is what the writer takes at a time.
 type batch struct {
 	pong    *string
-	texts   [][]byte
+	texts   []text
 	bytes   int64
 	binary  *binary
 	closing *CloseError
@@ -143,10 +149,18 @@ func (o *outbox) wrote(b batch) {
 	o.bytes = max(0, o.bytes-b.bytes)
 }
 
-// Send queues a text message; text must not change any more. It never blocks: if
+// Send queues a text message; data must not change any more. It never blocks: if
 // the peer lets more than OutboxBytes wait, the connection ends with ErrSlowPeer.
-func (c *Conn) Send(text []byte) error {
-	n := int64(len(text))
+func (c *Conn) Send(data []byte) error { return c.queue(text{data: data}) }
+
+// SendLater queues a text message that is made when its turn to be written comes, so
+// that it may tell of what has happened meanwhile: a peer that is slow to read is told
+// once and not as often. It is called by the writer, must not block, and may return nil
+// for nothing. Otherwise it is Send.
+func (c *Conn) SendLater(data func() []byte) error { return c.queue(text{later: data}) }
+
+func (c *Conn) queue(t text) error {
+	n := int64(len(t.data))
 	if n > c.cfg.OutboxBytes {
 		return fmt.Errorf("%w: text of %d bytes, the outbox has %d", ErrTooBig, n, c.cfg.OutboxBytes)
 	}
@@ -154,7 +168,7 @@ func (c *Conn) Send(text []byte) error {
 	err := c.out.refused()
 	full := err == nil && c.out.bytes+n > c.cfg.OutboxBytes
 	if err == nil && !full {
-		c.out.texts = append(c.out.texts, text)
+		c.out.texts = append(c.out.texts, t)
 		c.out.bytes += n
 	}
 	c.out.mu.Unlock()
@@ -278,11 +292,17 @@ func (c *Conn) control(kind int, data []byte) error {
 
 // writeTexts writes a burst of texts in as few system calls as possible. A text
 // beyond the write buffer is written past the cork and needs what is before it out.
-func (c *Conn) writeTexts(texts [][]byte) error {
+func (c *Conn) writeTexts(texts []text) error {
 	burst := len(texts) > 1
-	for _, text := range texts {
+	for _, t := range texts {
+		data := t.data
+		if t.later != nil {
+			if data = t.later(); data == nil {
+				continue
+			}
+		}
 		by := time.Now().Add(c.cfg.WriteTimeout)
-		switch big := len(text) > serverWriteBuffer; {
+		switch big := len(data) > serverWriteBuffer; {
 		case big && burst:
 			if err := c.sock.uncork(by); err != nil {
 				return c.writeError(err)
@@ -291,7 +311,7 @@ func (c *Conn) writeTexts(texts [][]byte) error {
 			c.sock.cork()
 		}
 		_ = c.ws.SetWriteDeadline(by) // never fails: it sets a field
-		if err := c.ws.WriteMessage(websocket.TextMessage, text); err != nil {
+		if err := c.ws.WriteMessage(websocket.TextMessage, data); err != nil {
 			return c.writeError(err)
 		}
 	}

@@ -139,14 +139,11 @@ func (s *Scorer) exchange(ctx context.Context, its []item) ([]verdict, *outbound
 		return nil, nil, err
 	}
 	call.Path = s.path
-	a, err := do(ctx, s.doer, call, func(body []byte) error {
-		_, err := s.protocol.read(body, its)
+	var out []verdict // of the answer that was read last, which is the one that counts
+	a, err := do(ctx, s.doer, call, func(body []byte) (err error) {
+		out, err = s.protocol.read(body, its)
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	out, err := s.protocol.read(a.Body, its)
 	return out, a, err
 }
 

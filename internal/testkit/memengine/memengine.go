@@ -148,14 +148,17 @@ func (e *Engine) match() {
 	now := time.Now()
 	for i := 0; i < len(e.queue); {
 		it := e.queue[i]
-		free := 0
+		free, open := 0, 0
 		for _, t := range e.takers {
-			free += t.left
+			open += t.left
+			if t.mayHave(it) {
+				free += t.left
+			}
 		}
-		if free == 0 {
+		if open == 0 {
 			return
 		}
-		if it.visible.After(now) {
+		if free == 0 || it.visible.After(now) {
 			i++
 			continue
 		}
@@ -164,9 +167,16 @@ func (e *Engine) match() {
 	}
 }
 
-// give hands a ticket to the slot of that number. The caller holds mu.
+// mayHave reports whether a ticket is for anybody, or for this one.
+func (t *taker) mayHave(it *item) bool { return it.ticket.To == "" || it.ticket.To == t.source.worker }
+
+// give hands a ticket to the slot of that number among those that may have it. The caller
+// holds mu.
 func (e *Engine) give(it *item, slot int) {
 	for _, t := range e.takers {
+		if !t.mayHave(it) {
+			continue
+		}
 		if slot -= t.left; slot >= 0 {
 			continue
 		}

@@ -16,16 +16,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemengineKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
-		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			e := memengine.New(1, time.Second)
-			defer e.Close()
-			test(t, &enginetest.Harness{
-				Engine: e, Lease: time.Second, Gone: time.Second, Vanish: e.Kill,
-				Source: func(_ *testing.T, worker string) workers.Source { return e.NewSource(worker) },
-				Lose:   func(*testing.T) { e.Lose() },
-			})
+	enginetest.Run(t, setUp)
+	enginetest.RunAddressed(t, setUp)
+}
+
+func setUp(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New(1, time.Second)
+		defer e.Close()
+		test(t, &enginetest.Harness{
+			Engine: e, Lease: time.Second, Gone: time.Second, Vanish: e.Kill,
+			Source: func(_ *testing.T, worker string) workers.Source { return e.NewSource(worker) },
+			Lose:   func(*testing.T) { e.Lose() },
 		})
 	})
 }

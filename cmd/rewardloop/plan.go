@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
+)
+
+const planText = `
+Answers how many workers, GPUs or concurrent calls make the reward free. It simulates
+training steps in virtual time, with the reward in every mode of a trainer:
+
+  batch               everything is scored after the rollout
+  pipeline            the same, and each mini-batch is updated on as soon as it is scored
+  streaming           every sample is scored as soon as it is generated
+  streaming_pipeline  both
+  one_step_off        the next batch is generated before the scores of this one are needed
+  both                all three
+  colocated           batch, on the rollout's own GPUs (--rollout-gpus with --batch-cost)
+
+and prints for each the seconds per step, those that nothing hides (exposed), a bound that
+no dispatch beats, and how busy the pool is. Then it searches for the fewest servers with
+which streaming exposes no more than one reward latency, which is all that can be had.
+
+The load is a recorded step (--trace, as rewardloop trace saves it) or is drawn. A reward
+takes --reward, or is computed by devices that take whatever is queued, up to --max-batch,
+in a + c·b seconds for b samples (--batch-cost a,c). Failures, slow servers, stragglers and
+backup requests are drawn on top. Figures are medians of --seeds draws; ± is half the way
+from the least to the largest. docs/plan.md has more examples.`
+
+const planExample = `
+rewardloop plan --samples 512 --group 16 --generation 200s --update 160s --reward lognormal:2s,0.7 --concurrency 4,8,16
+rewardloop plan --samples 512 --group 16 --generation 200s --update 160s --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 --switch 18s`
+
+// planOptions are the flags.
+type planOptions struct {
+	trace, save                                   string
+	samples, group, miniBatches                   int
+	generation, logProb, update, other, switching time.Duration
+	arrivals, reward, batchCost                   string
+	concurrency, devices                          string
+	maxBatch, rolloutGPUs, rewardGPUs             int
+	policy, slow, stragglers                      string
+	failures, backupAfter, within                 float64
+	seeds                                         int
+	seed                                          uint64
+	json                                          bool
+	set                                           map[string]bool // the flags that were given
+}
+
+func (o *planOptions) flags(fs *flag.FlagSet) {
+	fs.StringVar(&o.trace, "trace", "", "recorded step, a `file` as rewardloop trace saves it, in place of --samples, --group, --generation and --arrivals, and of --reward where that is not given")
+	fs.StringVar(&o.save, "save", "", "write the simulated streaming step on the first number of servers as a trace to `file`")
+	fs.IntVar(&o.samples, "samples", 512, "samples per step")
+	fs.IntVar(&o.group, "group", 16, "samples per prompt group")
+	fs.DurationVar(&o.generation, "generation", 200*time.Second, "how long the rollout of a step takes")
+	fs.StringVar(&o.arrivals, "arrivals", "uniform", "how samples leave the rollout: uniform, bursts:N or end")
+	fs.StringVar(&o.reward, "reward", "", "how long one reward takes: 2s, uniform:1s,40s, lognormal:2s,1.0 (median, σ) or normal:2s,0.5s")
+	fs.StringVar(&o.batchCost, "batch-cost", "", "a device needs a + c·b seconds for b samples: `a,c`")
+	fs.IntVar(&o.maxBatch, "max-batch", 16, "most samples in a device's batch")
+	fs.StringVar(&o.devices, "devices", "", "devices that score, a list; default: --reward-gpus, else 1")
+	fs.StringVar(&o.concurrency, "concurrency", "", "rewards at once (workers × slots), a list; default: that of the trace, else 256,1024,5120")
+	fs.DurationVar(&o.update, "update", 0, "the update of a step; default: that of the trace, else 0s")
+	fs.DurationVar(&o.logProb, "logprob", 0, "log-probabilities of a step, computed beside the scoring")
+	fs.DurationVar(&o.other, "other", 0, "validation and weight sync of a step, which overlap nothing")
+	fs.IntVar(&o.miniBatches, "mini-batches", 4, "updates per step, for the pipelines")
+	fs.IntVar(&o.rolloutGPUs, "rollout-gpus", 0, "GPUs that generate and train, for samples per GPU")
+	fs.IntVar(&o.rewardGPUs, "reward-gpus", 0, "GPUs behind the rewards; with --batch-cost each device is one")
+	fs.DurationVar(&o.switching, "switch", 0, "to change between rollout and reward model and back, where they share GPUs (colocated)")
+	fs.Float64Var(&o.failures, "failures", 0, "probability that an attempt fails and the sample is tried again, 0…0.5")
+	fs.StringVar(&o.policy, "policy", sim.PolicyRandom, "who gets a sample: random, random_blind or speed_weighted; a list")
+	fs.StringVar(&o.slow, "slow", "", "a share of the servers is slower by a factor: `share,factor`, such as 0.25,3")
+	fs.StringVar(&o.stragglers, "stragglers", "", "a share of the attempts takes longer by a factor: `share,factor`, such as 0.02,10")
+	fs.Float64Var(&o.backupAfter, "backup-after", 0, "send a backup request after this many mean service times; 0: never")
+	fs.Float64Var(&o.within, "within", 1, "`percent` above one reward latency that still count as free")
+	fs.IntVar(&o.seeds, "seeds", 0, "draws; 0: 5, fewer for more than 10,000 samples")
+	fs.Uint64Var(&o.seed, "seed", 1, "`seed` of the first draw")
+	fs.BoolVar(&o.json, "json", false, "print one JSON object")
+}
+
+func plan(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "plan", planText, planExample)
+	var o planOptions
+	o.flags(fs)
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	if fs.NArg() > 0 {
+		return complain(e, "plan", exitUsage, fmt.Errorf("unexpected %q; see --help", fs.Arg(0)))
+	}
+	o.set = map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { o.set[f.Name] = true })
+	p, err := newPlanner(o)
+	if err != nil {
+		return complain(e, "plan", exitUsage, err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	answer, err := p.answer(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return complain(e, "plan", exitFailure, errors.New("interrupted"))
+	case errors.Is(err, sim.ErrLoad):
+		return complain(e, "plan", exitUsage, err)
+	case err != nil:
+		return complain(e, "plan", exitFailure, err)
+	}
+	if o.save != "" {
+		if err := p.saveTrace(o.save); err != nil {
+			return complain(e, "plan", exitFailure, err)
+		}
+	}
+	if o.json {
+		enc := json.NewEncoder(e.stdout)
+		enc.SetIndent("", " ")
+		err = enc.Encode(answer)
+	} else {
+		_, err = fmt.Fprint(e.stdout, answer)
+	}
+	if err != nil {
+		return complain(e, "plan", exitFailure, err)
+	}
+	return exitOK
+}

@@ -1,0 +1,152 @@
+package loop
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is RandomBlind: a worker is drawn for every sample when it comes, among all
+// that live, and the sample waits for that one whatever the others do. Samples stay in
+// their run's queue until their worker can have no more than its slots of unclaimed
+// tickets; a worker's samples go to it in the order in which they were drawn, whatever
+// the weights of their runs. When a worker is gone, what waited for it is drawn anew, and
+// so is what it had begun: its tickets' leases may lapse, but nobody else could take them.
+
+// blind is who waits for whom.
+type blind struct {
+	drawing []*entry              // queued, and to be drawn for
+	desks   map[string]*list.List // queued, by the worker they wait for
+	out     map[string]int        // unclaimed tickets by the worker they are for
+	known   map[string]bool       // workers of the last look, in any state
+}
+
+func newBlind() blind {
+	return blind{desks: map[string]*list.List{}, out: map[string]int{}, known: map[string]bool{}}
+}
+
+// leave takes an entry from those who wait for its worker; the worker stays its own.
+func (b *blind) leave(e *entry) {
+	if e.desk == nil {
+		return
+	}
+	b.desks[e.to].Remove(e.desk)
+	e.desk = nil
+}
+
+// draw draws a worker for every entry that has none. With nobody ready it waits.
+func (c *core) draw() {
+	b := &c.bench.blind
+	live := slices.DeleteFunc(slices.Clone(c.bench.seats), func(s seat) bool { return !s.ready })
+	if len(live) == 0 {
+		live = c.bench.seats // whose canaries need samples
+	}
+	if len(live) == 0 {
+		return
+	}
+	for _, e := range b.drawing {
+		if e.state != queued || e.desk != nil {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(live), func(s seat) bool { return slices.Contains(e.avoid, s.id) })
+		if len(others) == 0 {
+			others = live
+		}
+		e.to = others[rand.IntN(len(others))].id //nolint:gosec // a draw among workers needs no secret randomness
+		d := b.desks[e.to]
+		if d == nil {
+			d = list.New()
+			b.desks[e.to] = d
+		}
+		e.desk = d.PushBack(e)
+	}
+	b.drawing = b.drawing[:0]
+}
+
+// chooseBlind picks the oldest of the samples that are first for a worker with room for
+// another ticket.
+func (c *core) chooseBlind(workers []wire.WorkerInfo) *entry {
+	c.bench.see(workers)
+	c.draw()
+	var best *entry
+	for _, s := range c.bench.seats {
+		d := c.bench.blind.desks[s.id]
+		if d == nil || d.Len() == 0 || c.bench.blind.out[s.id] >= s.slots {
+			continue
+		}
+		if e, _ := d.Front().Value.(*entry); best == nil || e.order < best.order {
+			best = e
+		}
+	}
+	return best
+}
+
+// redraw looks for workers that have gone, or that take nothing more.
+func (c *core) redraw(now time.Time, workers []wire.WorkerInfo, fx *effects) {
+	c.bench.see(workers)
+	b := &c.bench.blind
+	ready := map[string]bool{}
+	for _, s := range c.bench.seats {
+		ready[s.id] = s.ready
+	}
+	c.lost(now, workers, fx)
+	if len(b.drawing) > 2*len(c.entries)+publishBatch { // nobody is there, and samples expire
+		b.drawing = slices.DeleteFunc(b.drawing, func(e *entry) bool { return e.state != queued || e.desk != nil })
+	}
+	if !slices.ContainsFunc(c.bench.seats, func(s seat) bool { return s.ready }) {
+		return // it can wait for whom it waits for
+	}
+	for id, d := range b.desks {
+		if ready[id] {
+			continue
+		}
+		for d.Len() > 0 {
+			e, _ := d.Front().Value.(*entry)
+			b.leave(e)
+			e.to = ""
+			b.drawing = append(b.drawing, e)
+		}
+		delete(b.desks, id)
+	}
+	for e := range c.bench.aimed {
+		if !ready[e.to] {
+			c.takeBack(now, e, fx)
+		}
+	}
+}
+
+// lost gives samples to others whose worker is no longer there.
+func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
+	b := &c.bench.blind
+	here := make(map[string]bool, len(workers))
+	for _, w := range workers {
+		here[w.ID] = true
+	}
+	gone := false
+	for id := range b.known {
+		gone = gone || !here[id]
+	}
+	b.known = here
+	if !gone {
+		return
+	}
+	for _, e := range c.entries { // seldom enough
+		before := len(e.holders)
+		for i := 0; e.state == running && i < len(e.holders); {
+			if here[e.holders[i].worker] {
+				i++
+				continue
+			}
+			h := c.letGo(e, i)
+			e.tried(h, now, string(rewards.OutcomeWorkerLost))
+			fx.revoked = append(fx.revoked, e.key4(h.attempt))
+		}
+		if e.state == running && len(e.holders) < before {
+			c.again(e, fx)
+		}
+	}
+}

@@ -1,0 +1,470 @@
+package loop
+
+import (
+	"cmp"
+	"container/heap"
+	"container/list"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about who gets the next sample. The order of the samples is the same
+// under every policy: runs share slot time by weight, within a run the step that closes
+// first goes first. What differs is which worker may have the one that is next, and so
+// whether it waits for another one: see Dispatch, backup.go and pace.go.
+
+// bench is who works on what, by the gateway's own count: workers announce themselves
+// once a second only.
+type bench struct {
+	busy  map[string]int // attempts by worker, less those whose lease has lapsed
+	fresh bool           // what follows is of now
+	seats []seat         // live workers, by id
+	field map[*run]*field
+	aimed map[*entry]bool // published, and not for every worker
+	blind blind
+	// due is when the next sample has run so long that it gets a backup; zero: none.
+	due time.Time
+}
+
+// seat is a live worker and its slots.
+type seat struct {
+	id          string
+	slots, free int
+	ready       bool // its breaker is not open
+}
+
+func newBench() bench {
+	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, blind: newBlind()}
+}
+
+// see counts the free slots of live workers.
+func (b *bench) see(workers []wire.WorkerInfo) {
+	if b.fresh {
+		return
+	}
+	b.fresh = true
+	b.seats = b.seats[:0]
+	clear(b.field)
+	for _, w := range workers {
+		slots := 0
+		switch w.State {
+		case wire.WorkerReady:
+			slots = w.Slots
+		case wire.WorkerBroken: // its canary
+			slots = 1
+		}
+		if slots > 0 {
+			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady})
+		}
+	}
+}
+
+// hold notes that a worker has claimed the entry. Of the others that have claimed the
+// same ticket the lease has lapsed: a ticket has one.
+func (c *core) hold(e *entry, h holder) {
+	for i := range e.holders {
+		if o := &e.holders[i]; o.attempt == h.attempt && !o.lapsed {
+			o.lapsed = true
+			c.bench.leave(o.worker)
+		}
+	}
+	e.holders = append(e.holders, h)
+	c.bench.busy[h.worker]++
+	c.bench.fresh = false
+	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
+		e.run.laneOf(e.step).start(e)
+	}
+}
+
+// letGo takes a holder from the entry's.
+func (c *core) letGo(e *entry, i int) holder {
+	h := e.holders[i]
+	e.holders = slices.Delete(e.holders, i, i+1)
+	if !h.lapsed {
+		c.bench.leave(h.worker)
+	}
+	return h
+}
+
+// dismiss takes a worker from the holders and reports whether it was one.
+func (c *core) dismiss(e *entry, worker string) (holder, bool) {
+	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == worker })
+	if i < 0 {
+		return holder{}, false
+	}
+	return c.letGo(e, i), true
+}
+
+func (b *bench) leave(worker string) {
+	b.fresh = false
+	if b.busy[worker]--; b.busy[worker] <= 0 {
+		delete(b.busy, worker)
+	}
+}
+
+// lane is a step's samples on their way: those in the queue, and those that workers have.
+type lane struct {
+	step  *step
+	first time.Time // when the first one was queued
+	queue laneQueue
+	// running are those without a backup, in the order in which they were claimed; kept
+	// where there are backups only.
+	running list.List
+	backups int // sent
+}
+
+// maxLanes bounds the lanes of a run whose steps never end.
+const maxLanes = 2 * keptSteps
+
+// laneOf returns the lane of a step, making it on first sight.
+func (r *run) laneOf(st *step) *lane {
+	l := r.lanes[st]
+	if l == nil {
+		if len(r.lanes) >= maxLanes {
+			for old := range r.lanes {
+				if old.inflight == 0 {
+					delete(r.lanes, old)
+				}
+			}
+		}
+		l = &lane{step: st}
+		r.lanes[st] = l
+	}
+	return l
+}
+
+func (l *lane) add(e *entry) {
+	if l.first.IsZero() {
+		l.first = e.arrived
+	}
+	heap.Push(&l.queue, e)
+}
+
+func (l *lane) remove(e *entry) {
+	if e.stepIndex >= 0 {
+		heap.Remove(&l.queue, e.stepIndex)
+	}
+}
+
+// start files an entry as the one that was claimed last.
+func (l *lane) start(e *entry) {
+	l.stop(e)
+	e.runs = l.running.PushBack(e)
+}
+
+func (l *lane) stop(e *entry) {
+	if e.runs != nil {
+		l.running.Remove(e.runs)
+		e.runs = nil
+	}
+}
+
+// unrank takes an entry from those that may get a backup.
+func (c *core) unrank(e *entry) {
+	if e.runs != nil {
+		e.run.laneOf(e.step).stop(e)
+	}
+}
+
+// laneQueue is the queue of one step: samples by their order of arrival.
+type laneQueue []*entry
+
+func (q laneQueue) Len() int           { return len(q) }
+func (q laneQueue) Less(i, j int) bool { return q[i].order < q[j].order }
+func (q laneQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].stepIndex, q[j].stepIndex = i, j
+}
+
+// Push is for container/heap.
+func (q *laneQueue) Push(x any) {
+	e, _ := x.(*entry)
+	e.stepIndex = len(*q)
+	*q = append(*q, e)
+}
+
+// Pop is for container/heap.
+func (q *laneQueue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	e.stepIndex = -1
+	return e
+}
+
+// choose picks the sample whose ticket is next, and the workers that are to leave it to
+// faster ones.
+func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []string) {
+	switch c.cfg.Dispatch.Policy {
+	case SpeedWeighted:
+		return c.chooseBySpeed(now, workers)
+	case RandomBlind:
+		return c.chooseBlind(workers), nil
+	}
+	if r := c.turn(); r != nil {
+		return r.queue[0], nil
+	}
+	return nil, nil
+}
+
+// chooseBySpeed looks at each run in turn, and at each step of it: the first sample that
+// a free worker may have is next. Those that had better wait for a faster worker stay
+// where they are, and do not stand in the way of others.
+//
+// Where workers differ, a ticket is published only when a slot is free that may take it:
+// one that lay in the engine would be taken by whoever is free first, on a judgement that
+// has grown old. Where they do not, it is as under Random.
+func (c *core) chooseBySpeed(now time.Time, workers []wire.WorkerInfo) (*entry, []string) {
+	c.bench.see(workers)
+	var waiting []*run
+	for _, r := range c.runs {
+		if r.queue.Len() > 0 {
+			waiting = append(waiting, r)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *run) int {
+		if a.precedes(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, r := range waiting {
+		f := c.fieldOf(r)
+		if !f.uneven {
+			return r.queue[0], nil
+		}
+		for _, l := range r.waitingLanes() {
+			e := l.queue[0]
+			slow := f.tooSlow(now, c, l, e)
+			free, refused := f.free(e, slow)
+			if free > c.unclaimed {
+				return e, slow
+			}
+			if refused > 0 && e.refused.IsZero() {
+				e.refused = now
+			}
+		}
+	}
+	return nil, nil
+}
+
+// waitingLanes are those with samples in the queue, the step that closes first first.
+func (r *run) waitingLanes() []*lane {
+	var out []*lane
+	for _, l := range r.lanes {
+		if len(l.queue) > 0 {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *lane) int {
+		return cmp.Or(a.step.closes.Compare(b.step.closes), cmp.Compare(a.queue[0].order, b.queue[0].order))
+	})
+	return out
+}
+
+// field is how fast the live workers are for one run, the fastest first.
+type field struct {
+	run    *run
+	seats  []rated
+	usual  float64 // log of the factor that the better workers have
+	uneven bool    // some are clearly slower
+}
+
+// rated is a worker with what its samples take, as a factor of the run's usual time.
+type rated struct {
+	seat
+
+	factor float64
+	slow   bool // beyond doubt
+}
+
+const (
+	// clearly is how much slower a worker must be before it matters who gets the last
+	// samples, its estimate less one standard error.
+	clearly = 1.25
+	// undeclared is the same for a step whose size nobody has declared: how long it will
+	// go on is not known, and a slot that waits may wait for nothing.
+	undeclared = 2.0
+)
+
+// fieldOf rates the workers for a run.
+func (c *core) fieldOf(r *run) *field {
+	if f := c.bench.field[r]; f != nil {
+		return f
+	}
+	f := &field{run: r}
+	c.bench.field[r] = f
+	slots := 0
+	for _, s := range c.bench.seats {
+		factor, _ := r.pace.factor(s.id)
+		f.seats = append(f.seats, rated{seat: s, factor: factor})
+		slots += s.slots
+	}
+	slices.SortStableFunc(f.seats, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
+	for i, n := 0, 0; i < len(f.seats); i++ { // the slot at a quarter: one lucky worker is no measure
+		if n += f.seats[i].slots; 4*n >= slots {
+			f.usual = f.seats[i].factor
+			break
+		}
+	}
+	for i := range f.seats {
+		s := &f.seats[i]
+		_, doubt := r.pace.factor(s.id)
+		s.slow = s.factor/doubt >= clearly*f.usual
+		f.uneven = f.uneven || s.slow
+	}
+	return f
+}
+
+// tooSlow names the workers that are to leave a sample to faster ones: those that would
+// answer after the whole step could be done without them. A step cannot be done before
+// its last sample has come, nor before the faster workers have been through the queue;
+// and then that last sample has to be scored by one of them.
+//
+// A sample is kept from a worker no longer than that worker would have needed for it:
+// whatever is wrong with the estimate, no more than that is lost.
+func (f *field) tooSlow(now time.Time, c *core, l *lane, e *entry) []string {
+	var out []string
+	unit, limit := f.run.pace.level.value, clearly
+	coming, last := l.toCome(now)
+	if l.step.expected == 0 {
+		limit = undeclared
+	}
+	ahead := c.unclaimed + coming
+	for _, o := range f.run.lanes {
+		if o == l || len(o.queue) > 0 && o.step.closes.Before(l.step.closes) {
+			ahead += len(o.queue)
+		}
+	}
+	share := c.share(f.run)
+	for _, s := range f.seats {
+		if !s.slow || s.factor < limit*f.usual {
+			continue
+		}
+		speed, idle := 0.0, 0
+		for _, o := range f.seats { // by factor: the faster ones come first
+			if o.factor*clearly > s.factor {
+				break
+			}
+			speed += float64(o.slots) / o.factor
+			idle += o.free
+		}
+		own := seconds(unit * s.factor)
+		if speed == 0 || !e.refused.IsZero() && now.Sub(e.refused) >= own {
+			continue
+		}
+		queue := seconds(float64(max(ahead-idle, 0)) * unit / (speed * share))
+		done := max(last, queue) + seconds(unit*f.usual)
+		if own > done {
+			out = append(out, s.id)
+		}
+	}
+	return out
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
+}
+
+// toCome estimates how many samples of the step are still to come, and how long until
+// the last of them is here, at the rate so far.
+func (l *lane) toCome(now time.Time) (n int, last time.Duration) {
+	st := l.step
+	n = st.expected - st.arrived
+	if st.whole() || n <= 0 || st.arrived < 2 {
+		return 0, 0
+	}
+	each := st.last.Sub(l.first) / time.Duration(st.arrived-1)
+	return n, max(time.Duration(n)*each-now.Sub(st.last), 0)
+}
+
+// share is the part of the slot time that is the run's among those with samples waiting.
+func (c *core) share(r *run) float64 {
+	sum := 0.0
+	for _, o := range c.runs {
+		if o == r || o.queue.Len() > 0 {
+			sum += o.weight
+		}
+	}
+	return r.weight / sum
+}
+
+// free counts the free slots of workers that may have the entry, and of those that are
+// thought too slow for it.
+func (f *field) free(e *entry, slow []string) (free, refused int) {
+	spurned := 0
+	for _, s := range f.seats {
+		switch {
+		case slices.Contains(slow, s.id):
+			refused += s.free
+		case slices.Contains(e.avoid, s.id) || slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == s.id }):
+			spurned += s.free
+		default:
+			free += s.free
+		}
+	}
+	if free == 0 && spurned > 0 && len(e.avoid)+len(e.holders) >= len(f.seats)-len(slow) {
+		free = spurned // whoever is left has failed it before
+	}
+	return free, refused
+}
+
+// reconsider takes tickets back that only slower workers could take by now: the faster
+// ones are gone, or busy for longer than was thought.
+func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects) {
+	if c.cfg.Dispatch.Policy == RandomBlind {
+		c.redraw(now, workers, fx)
+		return
+	}
+	for e := range c.bench.aimed {
+		if now.Sub(e.published) < presencePoll {
+			continue
+		}
+		c.bench.see(workers)
+		f := c.fieldOf(e.run)
+		if free, _ := f.free(e, e.slow); free > 0 {
+			continue
+		}
+		slow := f.tooSlow(now, c, e.run.laneOf(e.step), e)
+		if free, _ := f.free(e, slow); free == 0 {
+			continue
+		}
+		c.takeBack(now, e, fx)
+	}
+}
+
+// takeBack returns an entry whose ticket nobody has claimed to its queue.
+func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
+	c.recall(now, e, fx)
+	e.issued++
+	e.attempt = e.issued
+	c.enqueue(e)
+	c.alarms.set(&e.alarm, e.deadline)
+}
+
+// aim notes that an entry is published, and which workers are to leave it to others.
+func (c *core) aim(e *entry, slow []string) {
+	e.slow = slow
+	if len(slow) > 0 || e.to != "" {
+		c.bench.aimed[e] = true
+	}
+	if e.to != "" {
+		c.bench.blind.out[e.to]++
+	}
+}
+
+// unaim notes that an entry's ticket is no longer unclaimed.
+func (c *core) unaim(e *entry) {
+	if e.to != "" {
+		if c.bench.blind.out[e.to]--; c.bench.blind.out[e.to] == 0 {
+			delete(c.bench.blind.out, e.to)
+		}
+		e.to = ""
+	}
+	e.slow = nil
+	delete(c.bench.aimed, e)
+}
