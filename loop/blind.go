@@ -2,6 +2,7 @@ package loop
 
 import (
 	"container/list"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -23,10 +24,14 @@ type blind struct {
 	desks   map[string]*list.List // queued, by the worker they wait for
 	out     map[string]int        // unclaimed tickets by the worker they are for
 	known   map[string]bool       // workers of the last look, in any state
+	rng     *rand.Rand            // of the gateway's name, so that a history can be repeated
 }
 
-func newBlind() blind {
-	return blind{desks: map[string]*list.List{}, out: map[string]int{}, known: map[string]bool{}}
+func newBlind(gateway string) blind {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(gateway))                        // never fails
+	return blind{rng: rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // a draw among workers needs no secret randomness
+		desks: map[string]*list.List{}, out: map[string]int{}, known: map[string]bool{}}
 }
 
 // leave takes an entry from those who wait for its worker; the worker stays its own.
@@ -56,7 +61,7 @@ func (c *core) draw() {
 		if len(others) == 0 {
 			others = live
 		}
-		e.to = others[rand.IntN(len(others))].id //nolint:gosec // a draw among workers needs no secret randomness
+		e.to = others[b.rng.IntN(len(others))].id
 		d := b.desks[e.to]
 		if d == nil {
 			d = list.New()

@@ -49,7 +49,7 @@ type effects struct {
 func newCore(cfg Config, m *metrics) *core {
 	return &core{
 		cfg: cfg, metrics: m, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
-		bench: newBench(),
+		bench: newBench(cfg.Gateway),
 	}
 }
 

@@ -36,8 +36,8 @@ type seat struct {
 	ready       bool // its breaker is not open
 }
 
-func newBench() bench {
-	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, blind: newBlind()}
+func newBench(gateway string) bench {
+	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, blind: newBlind(gateway)}
 }
 
 // see counts the free slots of live workers.

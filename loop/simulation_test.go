@@ -184,7 +184,7 @@ func history(t *testing.T, seed uint64) {
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
-			RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
+			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
 		Worker:  workers.Config{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
 		Workers: 2 + rng.IntN(4), Engine: engine,

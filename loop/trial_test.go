@@ -147,7 +147,7 @@ func (tr trial) play(t *testing.T) outcome {
 		Engine: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
 		Worker: workers.Config{Slots: tr.slots},
 		Loop: loop.Config{
-			Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,
+			Gateway: fmt.Sprint("gw", tr.seed), Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,
 			SampleTimeout: time.Hour, StepTimeout: 3 * time.Hour, ClaimTimeout: time.Hour,
 		},
 		Profiles: map[string]*rewards.Manager{"": nil},

@@ -117,7 +117,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if err := n.warm(ctx); err != nil {
 		return err
 	}
-	if n.fabric, err = fabric.Open(ctx, fabric.Config{Log: n.log}); err != nil {
+	if n.fabric, err = fabric.Open(ctx, fabric.Config{Log: n.log, Addressed: n.cfg.Loop.Dispatch.Policy == config.DispatchRandomBlind}); err != nil {
 		return err
 	}
 	if n.test, err = newSelfTest(n.scorers); err != nil {

@@ -21,7 +21,7 @@ const (
 	ModeStreaming = "streaming"
 	// ModeStreamingPipeline is both.
 	ModeStreamingPipeline = "streaming_pipeline"
-	// ModeOneStepOff is ModeBatch, with the next batch generated and submitted before
+	// ModeOneStepOff is ModeStreaming, with the next batch generated and submitted before
 	// the trainer waits for the scores of this one.
 	ModeOneStepOff = "one_step_off"
 	// ModeBoth is all three: streaming, the pipeline, and one step off.
@@ -42,7 +42,7 @@ func modeOf(name string) (mode, bool) {
 		ModePipeline:          {pipeline: true},
 		ModeStreaming:         {streaming: true},
 		ModeStreamingPipeline: {streaming: true, pipeline: true},
-		ModeOneStepOff:        {oneStepOff: true},
+		ModeOneStepOff:        {streaming: true, oneStepOff: true},
 		ModeBoth:              {streaming: true, pipeline: true, oneStepOff: true},
 	}[name]
 	return m, ok
