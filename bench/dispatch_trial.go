@@ -106,7 +106,7 @@ func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, fab
 	times := newAttempts(c.load, d, t.scale)
 	cfg := nodeConfig{
 		workers: t.width, slots: 1, lanes: 1, mortal: c.kill > 0,
-		loop: loop.Config{Dispatch: c.policy},
+		loop: loop.Config{Dispatch: c.policy}, fabric: fabric.Config{Addressed: c.policy.Policy == loop.RandomBlind},
 		profileOf: func(worker string) rewards.ManagerConfig {
 			scorer := rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: 1}, sleep(ctx, times.next(int(*s.Index), speeds[worker]))

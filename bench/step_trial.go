@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -77,6 +78,7 @@ func newSite(ctx context.Context, run string, concurrency int) (_ *site, err err
 	if err != nil {
 		return nil, err
 	}
+	shipped.CollectLater(cfg, os.LookupEnv) // as serve does
 	if s.node, err = shipped.New(shipped.Options{Config: cfg}); err != nil {
 		return nil, err
 	}

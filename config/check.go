@@ -74,6 +74,9 @@ func (r *reader) whole(c *Config) {
 	r.atMost("loop.workers.breaker_pause", "loop.workers.breaker_max_pause",
 		int64(l.Workers.BreakerPause), int64(l.Workers.BreakerMaxPause), period)
 	if d := l.Dispatch; d.BackupAfter > 0 {
+		if l.Deterministic {
+			r.noteAt(r.places["loop.dispatch.backup_after"], "loop.dispatch.backup_after", "without effect beside loop.deterministic: of two answers the first would count")
+		}
 		if d.BackupAfter < 1 {
 			r.faultAt("loop.dispatch.backup_after", "want 0 (never), or 1 and more times the usual service time, got %v", d.BackupAfter)
 		}

@@ -149,9 +149,12 @@ type Loop struct {
 	StepBytes      int64
 	StepAge        time.Duration
 	Dispatch       Dispatch
-	NumExamine        int
-	TermTimeout       time.Duration
-	ClaimTimeout      time.Duration
+	// Deterministic makes results independent of where and in what company samples are
+	// scored: batches of one, no backup requests, seeds of ids.
+	Deterministic bool
+	NumExamine    int
+	TermTimeout   time.Duration
+	ClaimTimeout  time.Duration
 	// RunWeights is the share of a run by its name; a run not named has 1.
 	RunWeights   map[string]float64
 	ResultsKept  int

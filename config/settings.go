@@ -46,6 +46,8 @@ func (c *Config) sections() []section {
 				"What a declared step's rewards are when its time is over with samples missing: those rows masked, an error, or the step without them."),
 			size("step_bytes", &l.StepBytes, 1<<10, "Bytes of the rows of steps that trainers read as a whole, all runs together."),
 			period("step_age", &l.StepAge, time.Second, "Age of such rows."),
+			toggle("deterministic", &l.Deterministic, "Results do not depend on which worker scores a sample, or beside which others: onnx runs batches of one, "+
+				"nothing is asked for twice, and questions to a judge without a seed have one of the sample's id. Slower."),
 			integer("num_examine", &l.NumExamine, 0, 10_000, "Samples of each step that are printed with their rewards."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
 			period("claim_timeout", &l.ClaimTimeout, time.Second, "How long a worker may keep a sample before another gets it. At least the longest term."),
@@ -192,6 +194,17 @@ func factor(key string, p *float64, low, high float64, doc string) setting {
 			}
 		},
 		func() string { return strconv.FormatFloat(*p, 'g', -1, 64) },
+	}
+}
+
+func toggle(key string, p *bool, doc string) setting {
+	return setting{
+		key, doc, func(r *reader, v value) {
+			if b, ok := r.boolean(v); ok {
+				*p = b
+			}
+		},
+		func() string { return strconv.FormatBool(*p) },
 	}
 }
 

@@ -55,10 +55,6 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
-	case "loop":
-		if rest == "deterministic" {
-			return "placement-independent results are not built yet; leave it out"
-		}
 	case "fabric":
 		return "scaling out over several machines has no settings yet; leave fabric out: one process does it all"
 	case "store":

@@ -2,9 +2,8 @@ package loop_test
 
 import (
 	"testing"
-	"time"
-
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -23,7 +22,6 @@ type blind struct {
 	drawing []*entry              // queued, and to be drawn for
 	desks   map[string]*list.List // queued, by the worker they wait for
 	out     map[string]int        // unclaimed tickets by the worker they are for
-	known   map[string]bool       // workers of the last look, in any state
 	rng     *rand.Rand            // of the gateway's name, so that a history can be repeated
 }
 
@@ -31,7 +29,7 @@ func newBlind(gateway string) blind {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(gateway))                        // never fails
 	return blind{rng: rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // a draw among workers needs no secret randomness
-		desks: map[string]*list.List{}, out: map[string]int{}, known: map[string]bool{}}
+		desks: map[string]*list.List{}, out: map[string]int{}}
 }
 
 // leave takes an entry from those who wait for its worker; the worker stays its own.
@@ -98,7 +96,6 @@ func (c *core) redraw(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 	for _, s := range c.bench.seats {
 		ready[s.id] = s.ready
 	}
-	c.lost(now, workers, fx)
 	if len(b.drawing) > 2*len(c.entries)+publishBatch { // nobody is there, and samples expire
 		b.drawing = slices.DeleteFunc(b.drawing, func(e *entry) bool { return e.state != queued || e.desk != nil })
 	}
@@ -120,38 +117,6 @@ func (c *core) redraw(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 	for e := range c.bench.aimed {
 		if !ready[e.to] {
 			c.takeBack(now, e, fx)
-		}
-	}
-}
-
-// lost gives samples to others whose worker is no longer there.
-func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	b := &c.bench.blind
-	here := make(map[string]bool, len(workers))
-	for _, w := range workers {
-		here[w.ID] = true
-	}
-	gone := false
-	for id := range b.known {
-		gone = gone || !here[id]
-	}
-	b.known = here
-	if !gone {
-		return
-	}
-	for _, e := range c.entries { // seldom enough
-		before := len(e.holders)
-		for i := 0; e.state == running && i < len(e.holders); {
-			if here[e.holders[i].worker] {
-				i++
-				continue
-			}
-			h := c.letGo(e, i)
-			e.tried(h, now, string(rewards.OutcomeWorkerLost))
-			fx.revoked = append(fx.revoked, e.key4(h.attempt))
-		}
-		if e.state == running && len(e.holders) < before {
-			c.again(e, fx)
 		}
 	}
 }

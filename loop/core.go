@@ -469,7 +469,9 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	good := res.Outcome == rewards.Scored || res.Partial != nil
 	if e.unit == nil && good { // how fast a broken worker fails says nothing
 		e.run.observe(took, e.run.counts[string(rewards.Scored)])
-		e.run.pace.observe(h.worker, took)
+		if d := c.cfg.Dispatch; d.BackupAfter > 0 || d.Policy == SpeedWeighted {
+			e.run.pace.observe(h.worker, took)
+		}
 	}
 	c.refund(e, e.chargedFor(h), took)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -24,6 +25,7 @@ type bench struct {
 	seats []seat         // live workers, by id
 	field map[*run]*field
 	aimed map[*entry]bool // published, and not for every worker
+	known map[string]bool // workers of the last look, in any state
 	blind blind
 	// due is when the next sample has run so long that it gets a backup; zero: none.
 	due time.Time
@@ -37,7 +39,7 @@ type seat struct {
 }
 
 func newBench(gateway string) bench {
-	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, blind: newBlind(gateway)}
+	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{}, blind: newBlind(gateway)}
 }
 
 // see counts the free slots of live workers.
@@ -416,10 +418,15 @@ func (f *field) free(e *entry, slow []string) (free, refused int) {
 // reconsider takes tickets back that only slower workers could take by now: the faster
 // ones are gone, or busy for longer than was thought.
 func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	if c.cfg.Dispatch.Policy == RandomBlind {
+	switch c.cfg.Dispatch.Policy {
+	case Random:
+		return
+	case RandomBlind:
+		c.lost(now, workers, fx)
 		c.redraw(now, workers, fx)
 		return
 	}
+	c.lost(now, workers, fx)
 	for e := range c.bench.aimed {
 		if now.Sub(e.published) < presencePoll {
 			continue
@@ -434,6 +441,40 @@ func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects)
 			continue
 		}
 		c.takeBack(now, e, fx)
+	}
+}
+
+// lost gives samples to others whose worker is no longer there. The lease of a ticket that
+// not every worker may take would lapse for nothing: the ticket comes back as it was, and
+// those who may take it may all be gone.
+func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
+	known := c.bench.known
+	if len(workers) == len(known) && !slices.ContainsFunc(workers, func(w wire.WorkerInfo) bool { return !known[w.ID] }) {
+		return
+	}
+	here := make(map[string]bool, len(workers))
+	for _, w := range workers {
+		here[w.ID] = true
+		delete(known, w.ID)
+	}
+	c.bench.known = here
+	if len(known) == 0 {
+		return
+	}
+	for _, e := range c.entries { // it is seldom that one goes
+		before := len(e.holders)
+		for i := 0; e.state == running && i < len(e.holders); {
+			if !known[e.holders[i].worker] {
+				i++
+				continue
+			}
+			h := c.letGo(e, i)
+			e.tried(h, now, string(rewards.OutcomeWorkerLost))
+			fx.revoked = append(fx.revoked, e.key4(h.attempt))
+		}
+		if e.state == running && len(e.holders) < before {
+			c.again(e, fx)
+		}
 	}
 }
 

@@ -122,9 +122,9 @@ func (tr trial) draw(step int) (g, r []float64, unit float64) {
 // the fastest worker, and the work from any sample on takes all of them together.
 func lowerBound(g, r []float64, speed float64) float64 {
 	var bound, work float64
-	for i := len(g) - 1; i >= 0; i-- { // by release
+	for i, released := range slices.Backward(g) { // they are in order of release
 		work += r[i]
-		bound = max(bound, g[i]+r[i], g[i]+work/speed)
+		bound = max(bound, released+r[i], released+work/speed)
 	}
 	return bound
 }

@@ -58,6 +58,7 @@ func serve(ctx context.Context, args []string, e env) int {
 	for _, n := range cfg.Notes() {
 		log.WarnContext(ctx, "configuration", "note", n.String())
 	}
+	node.CollectLater(cfg, e.getenv)
 	return serveNode(ctx, e, cfg, log)
 }
 

@@ -22,6 +22,7 @@ import (
 // and the reward router share, and the servers that scorers name themselves. Nothing
 // connects before the first question.
 type Engines struct {
+	seeded    bool // questions about a sample have a seed of its id
 	transport *outbound.Transport
 	engines   []engine // in the order of their names, reward_model's first
 
@@ -49,7 +50,7 @@ func NewEngines(c *config.Config) (*Engines, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}
-	e := &Engines{transport: transport, chats: map[judge.Endpoint]*chat.Client{}}
+	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, chats: map[judge.Endpoint]*chat.Client{}}
 	var faults []error
 	for _, name := range c.EngineNames() {
 		cfg := c.Engines[name]
@@ -111,7 +112,7 @@ func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.chats[at]; c != nil {
-		return c, nil
+		return e.chatter(c), nil
 	}
 	cfg := chat.Config{
 		Model: at.Model, CacheBytes: x.cfg.CacheBytes, MaxAnswerBytes: engineAnswer,
@@ -125,7 +126,14 @@ func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
 		return nil, fmt.Errorf("engine %s: %w", x.cfg.Name, err)
 	}
 	e.chats[at] = c
-	return c, nil
+	return e.chatter(c), nil
+}
+
+func (e *Engines) chatter(c *chat.Client) judge.Chatter {
+	if e.seeded {
+		return chat.Seeded{Client: c}
+	}
+	return c
 }
 
 // Engine implements judge.Engines.

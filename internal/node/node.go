@@ -190,6 +190,9 @@ func (n *Node) startLoop(ctx context.Context) error {
 		cfg.OnSampleFailure[name] = p.OnSampleFailure
 	}
 	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
+	if l.Deterministic {
+		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
+	}
 	var err error
 	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush, Examine: n.examine})
 	if err != nil {

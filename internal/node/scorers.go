@@ -24,7 +24,11 @@ type Scorers struct {
 // NewScorers fills the registry. A machine on which nothing reads text is fine as
 // long as no reward of the configuration has to.
 func NewScorers(cfg *config.Config) (*Scorers, error) {
-	readers, err := NewReaders(cfg.Pool)
+	pool := cfg.Pool
+	if cfg.Loop.Deterministic {
+		pool.ONNX.MaxBatch = 1 // the company of a batch changes the last bits of a sum
+	}
+	readers, err := NewReaders(pool)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -96,6 +97,7 @@ func (l *listwise) ExtraFields() []rewards.Field {
 // ScoreGroup asks for the order of all members that can be shown. There is one question,
 // and without a readable answer to it no member has a score.
 func (l *listwise) ScoreGroup(ctx context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
+	ctx = chat.About(ctx, g.UID)
 	up, err := l.options.lineUp(ctx, g, l.options.Reference)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -118,6 +119,7 @@ func (p *pairwise) ExtraFields() []rewards.Field {
 // ScoreGroup compares and counts. What fails an engine fails the group with its class;
 // what is wrong with a member fails that member.
 func (p *pairwise) ScoreGroup(ctx context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
+	ctx = chat.About(ctx, g.UID)
 	l, err := p.options.lineUp(ctx, g, p.options.Reference)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,7 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	if err != nil {
 		return rewards.Score{}, err
 	}
+	ctx = chat.About(ctx, s.ID)
 	groups := [][]int{nil}
 	var v *view
 	if inq.shows != (choice{}) {

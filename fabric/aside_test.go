@@ -1,0 +1,70 @@
+package fabric_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// door tells who claims what, and gives nobody anything.
+type door chan string
+
+func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, error) {
+	d <- worker
+	return nil, wire.ErrGone
+}
+
+func (d door) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {
+	return nil, wire.ErrGone
+}
+
+func (d door) Finish(context.Context, *wire.Result) error { return nil }
+
+// Fifteen idle workers are too slow for a ticket that one other may take. Each hands it
+// back at once and asks for nothing for a moment, so that it is with the sixteenth in
+// milliseconds; a ticket that rested instead would come round after 50 to 100 ms for each.
+func TestATicketPassesIdleWorkersThatAreTooSlowForIt(t *testing.T) {
+	t.Parallel()
+	const pool, tickets = 16, 40
+	f, source := open(t, fabric.Config{})
+	claims := make(door, tickets)
+	var avoid []string
+	for i := range pool {
+		id := fmt.Sprintf("w%d", i)
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: id, Slots: 2}, Source: source(t, id), Gateway: claims})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		t.Cleanup(w.Stop)
+		if i > 0 {
+			avoid = append(avoid, id)
+		}
+	}
+	pace := time.NewTicker(25 * time.Millisecond)
+	defer pace.Stop()
+	var took []time.Duration
+	for i := range tickets {
+		<-pace.C
+		start := time.Now()
+		require.NoError(t, f.Publish(t.Context(), wire.Ticket{
+			ID: fmt.Sprint(i), Run: "r", Gateway: "g", Attempt: 1, Avoid: avoid, Aside: true, Deadline: start.Add(time.Minute),
+		}))
+		select {
+		case worker := <-claims:
+			require.Equal(t, "w0", worker)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "nobody took it")
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	t.Logf("median %v, longest %v", took[tickets/2], took[tickets-1])
+	require.Less(t, took[tickets/2], 40*time.Millisecond)
+}
