@@ -93,7 +93,7 @@ bench-python: build ## the figures of the Python client and of reward functions 
 bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load, into docs/results (half an hour); BENCHFLAGS="-scale 100" for a quick look
 	@scripts/deps.sh debian go
 	$(GO) run -tags "$(TAGS)" ./bench -suite step -n 1 $(BENCHFLAGS)
-	$(GO) run -tags "$(TAGS)" ./bench -suite dispatch -n 3 $(BENCHFLAGS)
+	$(GO) run -tags "$(TAGS)" ./bench -suite dispatch -n 5 $(BENCHFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/deps.sh debian go

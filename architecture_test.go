@@ -59,6 +59,7 @@ var corners = []corner{
 	{"github.com/gin-gonic/gin", []string{"server"}},
 	{"github.com/gorilla/websocket", []string{"internal/wsconn", "bench"}}, // bench: the bare round trip it calibrates with.
 	{"github.com/nats-io", []string{"fabric"}},
+	{"gonum.org/v1/plot", []string{"bench/plot"}},
 	{"github.com/stretchr/testify", []string{"internal/testkit/*"}},
 	{"go.uber.org/goleak", []string{"internal/testkit/*"}},
 }
