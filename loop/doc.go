@@ -10,7 +10,8 @@
 //     From here the entry owns the frame: one reference to a counted buffer.
 //  3. The entry waits in its run's queue. The dispatcher (Manager.dispatch, one
 //     goroutine) publishes a ticket when a slot may be free: runs share slot time
-//     by weight, within a run the step that closes first goes first.
+//     by weight, within a run the step that closes first goes first. Which worker may
+//     have it is Dispatch.Policy's (dispatch.go).
 //  4. A worker claims the ticket: core.claim lends it a reference to the frame of
 //     its own. The worker owns the attempt; the entry still owns the sample.
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
@@ -20,6 +21,9 @@
 //     stays, its slot is free, and when the last member has come that far the group
 //     gets an entry of its own, which goes from 3 to 5 with all frames and settles
 //     all members (gather.go).
+//     One that runs long at the end of its step may have a second ticket meanwhile, and
+//     a second worker; whoever is first settles it, and the other is told to stop
+//     (backup.go).
 //  6. A settled entry whose reward waits for its prompt group is held until the
 //     group closes: by its size, or at the deadline of its first member.
 //  7. core.finalise makes the result final, exactly once, and hands it to the
