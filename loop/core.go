@@ -305,14 +305,6 @@ func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
 	*charged = 0
 }
 
-// chargedFor is what was booked for a holder's ticket.
-func (e *entry) chargedFor(h holder) *time.Duration {
-	if h.backup {
-		return &e.spare.charged
-	}
-	return &e.charged
-}
-
 // claim hands the payload to a worker: its start notice. The frame, or the frames of
 // a group, have a reference of their own.
 func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, *wire.Group, effects, error) {
@@ -354,49 +346,6 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	}
 	e.frame.Retain()
 	return e.frame, nil, effects{wake: true}, nil
-}
-
-// open reports whether an attempt may be claimed.
-func (e *entry) open(attempt int) bool {
-	switch e.state {
-	case published:
-		return attempt == e.attempt
-	case running:
-		return attempt == e.attempt || e.spare.attempt != 0 && attempt == e.spare.attempt
-	}
-	return false
-}
-
-// exhausted reports whether the entry has been handed out often enough. It ends one whose
-// workers kept vanishing, unless its other attempt is still with somebody.
-func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
-	switch {
-	case backup && e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker && !h.backup && !h.lapsed }):
-		c.dropSpare(e) // it came round to the one that has the sample
-		return true, effects{}
-	case backup:
-		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
-	case e.claims < c.cfg.MaxAttempts:
-		return false, effects{}
-	case e.state == running && (e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && !h.lapsed })):
-		return true, effects{}
-	}
-	return true, c.lose(now, e)
-}
-
-// watch sets the alarm of an entry that workers have: when the first of them will have
-// had it for too long, or its backup's ticket has lain about for too long.
-func (c *core) watch(e *entry) {
-	at := e.deadline
-	for _, h := range e.holders {
-		if !h.lapsed {
-			at = earliest(at, h.since.Add(c.cfg.ClaimTimeout))
-		}
-	}
-	if e.spare.out {
-		at = earliest(at, e.spare.published.Add(c.cfg.RepublishAfter))
-	}
-	c.alarms.set(&e.alarm, at)
 }
 
 // lose ends a sample whose workers kept vanishing.
@@ -449,39 +398,6 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	return fx
 }
 
-// answered takes the holder whose answer this is from the entry's.
-func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
-	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
-	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
-		return holder{}, false
-	}
-	return c.letGo(e, i), true
-}
-
-// account books what a holder's answer cost, and what it says of its worker.
-func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
-	e.tried(h, now, string(res.Outcome))
-	e.counted(h, now)
-	if res.Outcome == rewards.OutcomeCancelled {
-		return
-	}
-	took := now.Sub(h.since)
-	good := res.Outcome == rewards.Scored || res.Partial != nil
-	if e.unit == nil && good { // how fast a broken worker fails says nothing
-		e.run.observe(took, e.run.counts[string(rewards.Scored)])
-		if d := c.cfg.Dispatch; d.BackupAfter > 0 || d.Policy == SpeedWeighted {
-			e.run.pace.observe(h.worker, took)
-		}
-	}
-	c.refund(e, e.chargedFor(h), took)
-	switch {
-	case h.backup && good:
-		c.metrics.backupsWon.Inc()
-	case h.backup:
-		c.metrics.backupSeconds.Add(took.Seconds())
-	}
-}
-
 // retryable reports whether another worker may do better: every class that says
 // something about the worker rather than about the sample.
 func retryable(res *wire.Result) bool {
@@ -513,11 +429,6 @@ func (c *core) again(e *entry, fx *effects) {
 	e.spare.attempt = 0 // it has had its backup
 	c.enqueue(e)
 	c.alarms.set(&e.alarm, e.deadline)
-}
-
-// elsewhere reports whether another worker has the entry, or is about to.
-func (e *entry) elsewhere() bool {
-	return e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed })
 }
 
 // settle ends the scoring of a sample: its result is final, unless it waits for
@@ -876,26 +787,6 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		c.alarms.set(&e.alarm, e.deadline)
 	}
 	return wire.Ticket{}, false
-}
-
-// overdue decides about an entry that a worker has had for too long without an answer:
-// another one is to try. A backup that nobody has claimed for so long is taken back.
-func (c *core) overdue(now time.Time, e *entry, fx *effects) {
-	if e.spare.out && !now.Before(e.spare.published.Add(c.cfg.RepublishAfter)) {
-		fx.revoked = append(fx.revoked, e.key4(e.spare.attempt))
-		c.dropSpare(e)
-	}
-	for i := 0; i < len(e.holders); {
-		if now.Before(e.holders[i].since.Add(c.cfg.ClaimTimeout)) {
-			i++
-			continue
-		}
-		h := c.letGo(e, i)
-		e.tried(h, now, string(rewards.OutcomeWorkerLost))
-		e.avoid = append(e.avoid, h.worker)
-		fx.revoked = append(fx.revoked, e.key4(h.attempt))
-	}
-	c.again(e, fx)
 }
 
 // releaseHeld finishes a held entry at its own deadline with what its group has by now.

@@ -2,8 +2,6 @@ package loop
 
 import (
 	"cmp"
-	"container/heap"
-	"container/list"
 	"math"
 	"slices"
 	"time"
@@ -64,138 +62,11 @@ func (b *bench) see(workers []wire.WorkerInfo) {
 	}
 }
 
-// hold notes that a worker has claimed the entry. Of the others that have claimed the
-// same ticket the lease has lapsed: a ticket has one.
-func (c *core) hold(e *entry, h holder) {
-	for i := range e.holders {
-		if o := &e.holders[i]; o.attempt == h.attempt && !o.lapsed {
-			o.lapsed = true
-			c.bench.leave(o.worker)
-		}
-	}
-	e.holders = append(e.holders, h)
-	c.bench.busy[h.worker]++
-	c.bench.fresh = false
-	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
-		e.run.laneOf(e.step).start(e)
-	}
-}
-
-// letGo takes a holder from the entry's.
-func (c *core) letGo(e *entry, i int) holder {
-	h := e.holders[i]
-	e.holders = slices.Delete(e.holders, i, i+1)
-	if !h.lapsed {
-		c.bench.leave(h.worker)
-	}
-	return h
-}
-
-// dismiss takes a worker from the holders and reports whether it was one.
-func (c *core) dismiss(e *entry, worker string) (holder, bool) {
-	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == worker })
-	if i < 0 {
-		return holder{}, false
-	}
-	return c.letGo(e, i), true
-}
-
 func (b *bench) leave(worker string) {
 	b.fresh = false
 	if b.busy[worker]--; b.busy[worker] <= 0 {
 		delete(b.busy, worker)
 	}
-}
-
-// lane is a step's samples on their way: those in the queue, and those that workers have.
-type lane struct {
-	step  *step
-	first time.Time // when the first one was queued
-	queue laneQueue
-	// running are those without a backup, in the order in which they were claimed; kept
-	// where there are backups only.
-	running list.List
-	backups int // sent
-}
-
-// maxLanes bounds the lanes of a run whose steps never end.
-const maxLanes = 2 * keptSteps
-
-// laneOf returns the lane of a step, making it on first sight.
-func (r *run) laneOf(st *step) *lane {
-	l := r.lanes[st]
-	if l == nil {
-		if len(r.lanes) >= maxLanes {
-			for old := range r.lanes {
-				if old.inflight == 0 {
-					delete(r.lanes, old)
-				}
-			}
-		}
-		l = &lane{step: st}
-		r.lanes[st] = l
-	}
-	return l
-}
-
-func (l *lane) add(e *entry) {
-	if l.first.IsZero() {
-		l.first = e.arrived
-	}
-	heap.Push(&l.queue, e)
-}
-
-func (l *lane) remove(e *entry) {
-	if e.stepIndex >= 0 {
-		heap.Remove(&l.queue, e.stepIndex)
-	}
-}
-
-// start files an entry as the one that was claimed last.
-func (l *lane) start(e *entry) {
-	l.stop(e)
-	e.runs = l.running.PushBack(e)
-}
-
-func (l *lane) stop(e *entry) {
-	if e.runs != nil {
-		l.running.Remove(e.runs)
-		e.runs = nil
-	}
-}
-
-// unrank takes an entry from those that may get a backup.
-func (c *core) unrank(e *entry) {
-	if e.runs != nil {
-		e.run.laneOf(e.step).stop(e)
-	}
-}
-
-// laneQueue is the queue of one step: samples by their order of arrival.
-type laneQueue []*entry
-
-func (q laneQueue) Len() int           { return len(q) }
-func (q laneQueue) Less(i, j int) bool { return q[i].order < q[j].order }
-func (q laneQueue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].stepIndex, q[j].stepIndex = i, j
-}
-
-// Push is for container/heap.
-func (q *laneQueue) Push(x any) {
-	e, _ := x.(*entry)
-	e.stepIndex = len(*q)
-	*q = append(*q, e)
-}
-
-// Pop is for container/heap.
-func (q *laneQueue) Pop() any {
-	old := *q
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	e.stepIndex = -1
-	return e
 }
 
 // choose picks the sample whose ticket is next, and the workers that are to leave it to
@@ -252,20 +123,6 @@ func (c *core) chooseBySpeed(now time.Time, workers []wire.WorkerInfo) (*entry, 
 		}
 	}
 	return nil, nil
-}
-
-// waitingLanes are those with samples in the queue, the step that closes first first.
-func (r *run) waitingLanes() []*lane {
-	var out []*lane
-	for _, l := range r.lanes {
-		if len(l.queue) > 0 {
-			out = append(out, l)
-		}
-	}
-	slices.SortFunc(out, func(a, b *lane) int {
-		return cmp.Or(a.step.closes.Compare(b.step.closes), cmp.Compare(a.queue[0].order, b.queue[0].order))
-	})
-	return out
 }
 
 // field is how fast the live workers are for one run, the fastest first.
@@ -370,18 +227,6 @@ func (f *field) tooSlow(now time.Time, c *core, l *lane, e *entry) []string {
 
 func seconds(s float64) time.Duration {
 	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
-}
-
-// toCome estimates how many samples of the step are still to come, and how long until
-// the last of them is here, at the rate so far.
-func (l *lane) toCome(now time.Time) (n int, last time.Duration) {
-	st := l.step
-	n = st.expected - st.arrived
-	if st.whole() || n <= 0 || st.arrived < 2 {
-		return 0, 0
-	}
-	each := st.last.Sub(l.first) / time.Duration(st.arrived-1)
-	return n, max(time.Duration(n)*each-now.Sub(st.last), 0)
 }
 
 // share is the part of the slot time that is the run's among those with samples waiting.

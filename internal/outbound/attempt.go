@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,6 +59,11 @@ type attempt struct {
 	key        string // That was sent.
 }
 
+// smallBody is a body that is copied. Of a reader that net/http knows to be in memory it
+// sends header and body with one system call, where both fit into its buffer of 4 KiB, and
+// of the caller's, which may have to be let go of in between, with two.
+const smallBody = 3 << 10
+
 func (a *attempt) request(e *endpoint, p *payload) (*http.Request, error) {
 	target, err := e.target(a.call.Path)
 	if err != nil {
@@ -71,7 +77,12 @@ func (a *attempt) request(e *endpoint, p *payload) (*http.Request, error) {
 		Method: method, URL: target, Host: target.Host, Header: a.header(e),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}).WithContext(a.until)
-	if len(p.data) > 0 {
+	if n := len(p.data); n > 0 && n <= smallBody {
+		own := bytes.Clone(p.data)
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(own)), nil }
+		req.Body, _ = req.GetBody() // has no error
+		req.ContentLength = int64(n)
+	} else if n > 0 {
 		req.Body = p.reader()
 		// With GetBody net/http sends again what it never began to send, because the
 		// server closed the idle connection.

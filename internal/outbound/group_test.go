@@ -185,7 +185,7 @@ func TestTheBodyIsTheCallersAgainWhenDoReturns(t *testing.T) {
 		kept = r.Body // As net/http's writing goroutine does when an answer comes early.
 		return reply(200, ""), nil
 	})
-	body := []byte("question")
+	body := []byte("question" + strings.Repeat("?", 4<<10))
 	done := make(chan error)
 	first := make([]byte, 4)
 	_, err := g.Do(t.Context(), &outbound.Call{Body: body, Check: func(*outbound.Answer) error {
@@ -200,6 +200,22 @@ func TestTheBodyIsTheCallersAgainWhenDoReturns(t *testing.T) {
 	}()
 	clear(body) // The race detector watches.
 	require.ErrorContains(t, <-done, "the attempt is over")
+}
+
+func TestASmallBodyIsCopied(t *testing.T) {
+	t.Parallel()
+	var kept io.ReadCloser
+	g := fake(t, outbound.GroupConfig{}, func(r *http.Request) (*http.Response, error) {
+		kept = r.Body
+		return reply(200, ""), nil
+	})
+	body := []byte("question")
+	_, err := g.Do(t.Context(), &outbound.Call{Body: body})
+	require.NoError(t, err)
+	clear(body)
+	late, err := io.ReadAll(kept)
+	require.NoError(t, err)
+	assert.Equal(t, "question", string(late))
 }
 
 func TestAClosedTransportTakesNoCalls(t *testing.T) {

@@ -1,0 +1,7 @@
+package remote
+
+// The two readers of JSON.
+var (
+	ParseJSON   = parseJSON
+	ParseSlowly = parseSlowly
+)
