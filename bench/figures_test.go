@@ -93,7 +93,9 @@ func TestTheTableShowsTargetMachineLoadAndCommit(t *testing.T) {
 			{Row: "x/new", Value: 3, Target: &Bound{Value: 4}},
 			{Row: "x/told", Unit: "ms", Value: 3, Held: true},
 		},
-	}})
+	}}, []string{"/folder/one-more.svg", "/folder/two.svg"})
+	assert.Contains(t, page, "![one-more](one-more.svg)")
+	assert.NotContains(t, page, "two.svg", "it is of another suite")
 	for _, want := range []string{
 		"## one\n\nWhat it is.\n\nChip, 2 cores, os/arch, go1. Load 1 2 3 before, 4 5 6 after. Commit abc with changes, 2031-02-03T04:05:06Z, median of 5. Other processes disturbed 2 of the repetitions: latencies and absolute rates are partly theirs.\n",
 		"| x/rate | 1,234/s | ≥ 1,000/s (scaled) | yes | a 1, b 2 |\n",

@@ -134,7 +134,7 @@ func TestResultsAreWrittenWithTheTable(t *testing.T) {
 	}, r.Rows[0])
 	page, err := os.ReadFile(filepath.Join(s.out, "README.md"))
 	require.NoError(t, err)
-	assert.Equal(t, table(reports), string(page))
+	assert.Equal(t, table(reports, nil), string(page))
 }
 
 func TestCalibrationsBecomeTheReferenceWhenAskedFor(t *testing.T) {

@@ -17,17 +17,27 @@ func writeTable(folder string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(table(reports)), 0o644) //nolint:gosec // results are for everybody
+	pictures, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(table(reports, pictures)), 0o644) //nolint:gosec // results are for everybody
 }
 
-// table is the Markdown page of all results.
-func table(reports []Report) string {
+// table is the Markdown page of all results, with the pictures whose names begin with the
+// suite's.
+func table(reports []Report, pictures []string) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench` and `make bench-python` from the JSON files beside it, that of `make bench-ocr` among them\n(more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
+	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python` and `make bench-step` from the JSON files beside it, that of `make bench-ocr` among them\n(more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
 		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
 		"reference machine (`bench/reference.json`).\n")
 	for _, r := range reports {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s\n\n", r.Suite, r.About, r.origin())
+		for _, file := range pictures {
+			if name := filepath.Base(file); strings.HasPrefix(name, r.Suite) {
+				fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(name, filepath.Ext(name)), name)
+			}
+		}
 		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
 		for _, f := range r.Rows {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(f.Row), with(f.Value, f.Unit), cell(f.target()), cell(f.verdict()), cell(f.beside()))

@@ -121,7 +121,11 @@ func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
 
 // account books what a holder's answer cost, and what it says of its worker.
 func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
-	e.tried(h, now, string(res.Outcome))
+	outcome := string(res.Outcome)
+	if res.Partial != nil {
+		outcome = string(gathered) // its own terms are scored; the group's answer counts
+	}
+	e.tried(h, now, outcome)
 	e.counted(h, now)
 	if res.Outcome == rewards.OutcomeCancelled {
 		return
