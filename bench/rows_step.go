@@ -95,7 +95,11 @@ func modesAt(c int) Experiment {
 // beside are the readings that a mode's row is told with.
 func beside(m trainer.Mode) []string {
 	mode := string(m)
-	return []string{mode + "_ideal", mode + "_bound", mode + "_waited", "scale"}
+	told := []string{mode + "_ideal", mode + "_bound", mode + "_waited", "scale"}
+	if m.Ahead() {
+		told = append(told, mode+"_steady", mode+"_steady_ideal")
+	}
+	return told
 }
 
 // publishedRow holds a mode at the concurrency of the recipe against its own figure.

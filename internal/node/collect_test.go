@@ -2,10 +2,13 @@ package node_test
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
@@ -28,5 +31,15 @@ func TestGarbageIsCollectedLaterUnlessTheEnvironmentSaysWhen(t *testing.T) { //n
 	}
 	node.CollectLater(&cfg, func(string) (string, bool) { return "", false })
 	assert.Equal(t, 400, debug.SetGCPercent(100))
-	assert.EqualValues(t, 9<<28, debug.SetMemoryLimit(-1))
+	assert.LessOrEqual(t, debug.SetMemoryLimit(-1), int64(9<<28))
+}
+
+func TestAContainersMemoryIsReadFromItsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "memory.max")
+	assert.Zero(t, node.ContainerBytes(file), "there is none")
+	for text, want := range map[string]int64{"max\n": 0, "2147483648\n": 2 << 30, "": 0} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		assert.Equal(t, want, node.ContainerBytes(file), text)
+	}
 }

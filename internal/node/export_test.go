@@ -1,0 +1,4 @@
+package node
+
+// ContainerBytes reads the file that says what a container may have.
+var ContainerBytes = containerBytes
