@@ -84,7 +84,7 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[TermError, ...] = ()
     substitute: Substitute | None = None
-    #: Milliseconds by stage: queue, claim, score, total and term/<key>.
+    #: Milliseconds by stage: queue, claim, score, total, term/<key>; decode, batch_wait and infer where there were any.
     timing_ms: Mapping[str, float] = field(default_factory=dict)
     worker: str = ""
     attempts: int = 0

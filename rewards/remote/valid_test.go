@@ -10,7 +10,7 @@ import (
 )
 
 // texts are JSON, or nearly.
-var texts = []string{ //nolint:gochecknoglobals // a table
+var texts = []string{
 	`1`, ` -1.5e+3 `, `0`, `true`, `false`, `null`, `""`, `"a"`, `"a\"b\\"`, `"é\ud83d\ude00"`, "\"\xff\"", `[]`, `[ ]`, `{}`, `{ }`,
 	`[1,2 , [3],{"a":[]}]`, `{"b":1,"a":{"c":null}, "b" : [2]}`, `{"a\u0062":"x"}`, "\t{\r\n\"k\": 1.0}\n", `[[[[[[1]]]]]]`,
 	`{"wait_ms":12.25,"status":500}`, `1 2`, `[1,]`, `{"a"}`, `{"a":1,}`, `nul`, `"`, `{`, ``, ` `, `01`, `+1`, `NaN`, `[1 2]`, `"\x"`,
