@@ -14,7 +14,8 @@
 // value and reason, ends the run with exit code 1.
 //
 // The suite python needs a Python with websockets and NumPy, so that it stands apart:
-// make bench-python, or -suite python.
+// make bench-python, or -suite python. The suites step and dispatch are whole steps of a
+// trainer whose times are divided by -scale (10), and take half an hour: make bench-step.
 //
 // To add a figure: write a Row in its area's file, or a new experiment, or a new
 // suite and its name in suites. Nothing else needs to know.

@@ -49,6 +49,7 @@ Exit code 1: a row missed its target and bench/misses.yml does not list it.
 
   go run ./bench                                   everything, into docs/results
   go run ./bench -suite python                     what needs Python (make bench-python)
+  go run ./bench -suite step -n 1                  whole steps at 1:10 (make bench-step); -scale 100 for a look
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -62,11 +63,11 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, which needs Python with websockets and NumPy")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, which needs Python with websockets and NumPy, and step and dispatch, which take half an hour")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
-	f.Float64Var(&s.Scale, "scale", 0, "what the times of whole steps are divided by, 1 for the real ones; default: 10, or more with -quick")
+	f.Float64Var(&s.Scale, "scale", 0, "what the times of whole steps are divided by, 1 for the real ones; default: 10, or more with -quick; another one writes no results unless -out says where")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
@@ -97,7 +98,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if s.root, err = repository(); err != nil {
 		return s, err
 	}
-	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" {
+	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" && (s.Scale == 0 || s.Scale == usualScale) {
 		s.out = filepath.Join(s.root, "docs", "results")
 	}
 	return s, nil
@@ -200,7 +201,7 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 			return false, err
 		}
 		unlisted, mended := verdicts(r.Rows, known)
-		if !s.Quick { // which measures nothing
+		if !s.Quick && s.Scale <= usualScale { // a quick look measures nothing
 			tell(r.Rows, unlisted, mended, w)
 			missed = missed || len(unlisted) > 0
 		}

@@ -122,5 +122,8 @@ func scaleOf(o Options) float64 {
 	if o.Quick {
 		return 1000
 	}
-	return cmp.Or(o.Scale, 10)
+	return cmp.Or(o.Scale, usualScale)
 }
+
+// usualScale is what the promised figures were measured with.
+const usualScale = 10

@@ -229,8 +229,8 @@ func newModesTrial(c int, o Options) *modesTrial {
 // newFullTrial is one step of the recipe at full scale.
 func newFullTrial(_ context.Context, o Options) (Trial, error) {
 	scale := 1.0
-	if o.Quick {
-		scale = scaleOf(o)
+	if s := scaleOf(o); s > usualScale { // a quick look
+		scale = s
 	}
 	return &modesTrial{
 		recipe: asyncRewardAgent, modes: []trainer.Mode{trainer.Streaming}, concurrency: mostCalls, steps: map[bool]int{false: 1}, scale: scale, atOnce: 1,
