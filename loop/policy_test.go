@@ -114,6 +114,9 @@ func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 			time.Sleep(time.Duration(at * float64(time.Second)))
 			for _, w := range r.Workers[6:] {
 				w.Kill()
+			}
+			time.Sleep(time.Microsecond) // a claim on its way arrives before anybody says that its worker is gone
+			for _, w := range r.Workers[6:] {
 				e.Kill(w.ID)
 			}
 		}

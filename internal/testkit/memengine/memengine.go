@@ -133,6 +133,11 @@ func (e *Engine) Kill(worker string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.info, worker)
+	for _, t := range e.takers { // its requests end with its connection
+		if t.source.worker == worker {
+			t.left = 0
+		}
+	}
 }
 
 // Depth returns how many tickets nobody holds.
