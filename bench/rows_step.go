@@ -107,7 +107,7 @@ func publishedRow(m trainer.Mode) Row {
 	steady := string(m) + "_steady"
 	if m.Ahead() {
 		return Row{
-			Name: "published-" + string(m), Issue: linePublished, Unit: "s", Value: reading(steady), Target: atMost(published[m]), Beside: []string{steady + "_ideal"},
+			Name: "published-" + string(m), Issue: linePublished, Unit: "s", Value: reading(steady), Target: atMost(published[m]), Beside: []string{steady, steady + "_ideal"},
 		}
 	}
 	return Row{

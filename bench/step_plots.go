@@ -33,12 +33,19 @@ func plotSteps(r Report, folder string) error {
 	}
 	foot := fmt.Sprintf("%s, %d cores; %s; times divided by %v and multiplied again", r.Machine.CPU, r.Machine.Cores, r.Date[:min(len(r.Date), 10)], number(beside("c256/batch", "scale")))
 	// A mode that is a step ahead is shown as in a long run, which the published one was.
-	took := func(c int, m trainer.Mode) (ours, ideal float64) {
-		row := fmt.Sprintf("c%d/%s", c, m)
-		if m.Ahead() {
-			return beside(row, string(m)+"_steady"), beside(row, string(m)+"_steady_ideal")
+	told := func(c int, reading string) float64 { // by whichever row of the experiment
+		for _, f := range r.Rows {
+			if v, ok := f.Beside[reading]; ok && strings.HasPrefix(f.Row, fmt.Sprintf("c%d/", c)) {
+				return v
+			}
 		}
-		return value(row), beside(row, string(m)+"_ideal")
+		return math.NaN()
+	}
+	took := func(c int, m trainer.Mode) (ours, ideal float64) {
+		if m.Ahead() {
+			return told(c, string(m)+"_steady"), told(c, string(m)+"_steady_ideal")
+		}
+		return value(fmt.Sprintf("c%d/%s", c, m)), told(c, string(m)+"_ideal")
 	}
 	var groups []string
 	var ours, ideal, bound, theirs []float64
