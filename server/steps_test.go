@@ -37,7 +37,9 @@ func stepped(t *testing.T, o siteOptions) *site {
 		if i == 3 {
 			sample.Prompt = "fail"
 		}
-		_, err := c.Submit(t.Context(), sample, 0)
+		f, err := c.Submit(t.Context(), sample, 0)
+		require.NoError(t, err)
+		_, err = f.Wait(t.Context())
 		require.NoError(t, err)
 	}
 	return s
