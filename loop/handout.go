@@ -3,6 +3,7 @@ package loop
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -334,6 +335,9 @@ func (st *stream) take(t *wire.Take) error {
 		}
 		if len(b) > maxAnswerBytes { // one group alone is as large
 			err = fmt.Errorf("%w: chunk %d has %d bytes and an answer holds %d: read it over HTTP", rewards.TooLarge, t.Chunk, len(b), maxAnswerBytes)
+		}
+		if errors.Is(err, ErrStopped) {
+			return // Stop ends the connection, and the next gateway says what became of the step
 		}
 		if err != nil {
 			if st.ctx.Err() == nil {
