@@ -52,11 +52,11 @@ func (m *mortal) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire
 }
 
 // Finish implements workers.Gateway.
-func (m *mortal) Finish(ctx context.Context, res *wire.Result) error {
+func (m *mortal) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	if m.dead.Load() {
 		return errKilled
 	}
-	return m.Gateway.Finish(ctx, res)
+	return m.Gateway.Finish(ctx, t, res)
 }
 
 // mortalLease is never extended, ended or given back by a dead worker: it lapses.

@@ -26,7 +26,7 @@ func (d door) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, err
 	return nil, wire.ErrGone
 }
 
-func (d door) Finish(context.Context, *wire.Result) error { return nil }
+func (d door) Finish(context.Context, wire.Ticket, *wire.Result) error { return nil }
 
 // Fifteen idle workers are too slow for a ticket that one other may take. Each hands it
 // back at once and asks for nothing for a moment, so that it is with the sixteenth in

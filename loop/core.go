@@ -526,10 +526,10 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		c.unclaimed--
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
-		fx.revoked = append(fx.revoked, e.key4(e.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
 	}
 	if e.spare.out && e.state == running {
-		fx.revoked = append(fx.revoked, e.key4(e.spare.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
 		c.dropSpare(e)
 	}
 	c.unrank(e)
@@ -537,7 +537,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
 		h := c.letGo(e, 0)
 		e.tried(h, now, string(rewards.OutcomeCancelled))
-		if key := e.key4(h.attempt); !slices.Contains(fx.revoked[own:], key) {
+		if key := c.keyOf(e, h.attempt); !slices.Contains(fx.revoked[own:], key) {
 			fx.revoked = append(fx.revoked, key)
 		}
 		if h.lapsed {

@@ -315,7 +315,7 @@ func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 			}
 			h := c.letGo(e, i)
 			e.tried(h, now, string(rewards.OutcomeWorkerLost))
-			fx.revoked = append(fx.revoked, e.key4(h.attempt))
+			fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
 		}
 		if e.state == running && len(e.holders) < before {
 			c.again(e, fx)

@@ -133,6 +133,6 @@ type answer struct {
 	to     owner
 }
 
-func (e *entry) key4(attempt int) wire.AttemptKey {
-	return wire.AttemptKey{Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
+func (c *core) keyOf(e *entry, attempt int) wire.AttemptKey {
+	return wire.AttemptKey{Gateway: c.cfg.Gateway, Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
 }

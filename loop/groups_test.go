@@ -277,11 +277,11 @@ func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
 			ID: first.ID, Attempt: first.Key(), Worker: "a", Outcome: rewards.Scored, ExtraInfo: map[string]any{},
 			Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Want: []rewards.WeightedValue{{Key: "x", Weight: 1}}},
 		}
-		require.NoError(t, s.Manager.Finish(t.Context(), pending))
+		require.NoError(t, s.Manager.Finish(t.Context(), wire.Ticket{}, pending))
 		b.answer(t, second, 99)
 		require.Empty(t, futures[0].Peek(), "the late answer ended the waiting")
 		score := 7.0
-		require.NoError(t, s.Manager.Finish(t.Context(), &wire.Result{
+		require.NoError(t, s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 			ID: other.ID, Attempt: other.Key(), Worker: "a", Outcome: rewards.Scored, RewardScore: &score,
 			ExtraInfo: map[string]any{}, Values: map[string]float64{"x": 7},
 		}))

@@ -94,7 +94,7 @@ func (c *core) watch(e *entry) {
 // another one is to try. A backup that nobody has claimed for so long is taken back.
 func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 	if e.spare.out && !now.Before(e.spare.published.Add(c.cfg.RepublishAfter)) {
-		fx.revoked = append(fx.revoked, e.key4(e.spare.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
 		c.dropSpare(e)
 	}
 	for i := 0; i < len(e.holders); {
@@ -105,7 +105,7 @@ func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 		h := c.letGo(e, i)
 		e.tried(h, now, string(rewards.OutcomeWorkerLost))
 		e.avoid = append(e.avoid, h.worker)
-		fx.revoked = append(fx.revoked, e.key4(h.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
 	}
 	c.again(e, fx)
 }

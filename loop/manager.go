@@ -358,7 +358,7 @@ func (m *Manager) ClaimGroup(_ context.Context, t wire.Ticket, worker string) (*
 
 // Finish takes a worker's answer. It returns nil when the gateway answers for the
 // sample from here on, whether the answer was the first or came too late.
-func (m *Manager) Finish(_ context.Context, res *wire.Result) error {
+func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) error {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()

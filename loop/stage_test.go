@@ -271,14 +271,14 @@ func (w *stub) claim(t *testing.T) wire.Ticket {
 
 func (w *stub) answer(t *testing.T, ticket wire.Ticket, score float64) {
 	t.Helper()
-	require.NoError(t, w.s.Manager.Finish(t.Context(), &wire.Result{
+	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Scored, RewardScore: &score, ExtraInfo: map[string]any{},
 	}))
 }
 
 func (w *stub) fail(t *testing.T, ticket wire.Ticket, class rewards.Class) {
 	t.Helper()
-	require.NoError(t, w.s.Manager.Finish(t.Context(), &wire.Result{
+	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Failed, ExtraInfo: map[string]any{},
 		Errors: []rewards.TermError{{Class: class, Message: "as planned"}},
 	}))

@@ -35,6 +35,12 @@ type Ticket struct {
 	Aside bool `json:"aside,omitempty"`
 	// To names the one worker that the ticket is for; empty: whoever is free.
 	To string `json:"to,omitempty"`
+	// Pool names the workers that it is for, which serve the same rewards; empty: all.
+	Pool string `json:"pool,omitempty"`
+	// Claim is the address at which another process claims the payload, and Token what it
+	// shows there; both are empty for workers of the gateway's own process.
+	Claim string `json:"claim,omitempty"`
+	Token string `json:"token,omitempty"`
 	// Bytes is the size of the frame.
 	Bytes int64 `json:"bytes"`
 	// Deadline is when the sample expires.
@@ -68,11 +74,12 @@ type GroupMember struct {
 
 // Key names the attempt among all of a gateway's tickets.
 func (t Ticket) Key() AttemptKey {
-	return AttemptKey{Run: t.Run, Epoch: t.Epoch, ID: t.ID, Attempt: t.Attempt}
+	return AttemptKey{Gateway: t.Gateway, Run: t.Run, Epoch: t.Epoch, ID: t.ID, Attempt: t.Attempt}
 }
 
-// AttemptKey names one attempt at one sample.
+// AttemptKey names one attempt at one sample, among those of all gateways.
 type AttemptKey struct {
+	Gateway string `json:"gateway,omitempty"`
 	Run     string `json:"run"`
 	Epoch   uint64 `json:"epoch"`
 	ID      string `json:"id"`
@@ -92,6 +99,13 @@ type WorkerInfo struct {
 	State string `json:"state"`
 	// Rewards names the profiles it serves.
 	Rewards []string `json:"rewards,omitempty"`
+	// Pool names the workers that serve the same rewards; empty: all do.
+	Pool string `json:"pool,omitempty"`
+	// Host is the machine it runs on, Devices and Models what it scores with there, such
+	// as cuda:0 and ppocr-v4-mobile.
+	Host    string   `json:"host,omitempty"`
+	Devices []string `json:"devices,omitempty"`
+	Models  []string `json:"models,omitempty"`
 	Version string   `json:"version,omitempty"`
 	// Scored and Failed count samples since its start.
 	Scored uint64 `json:"scored"`

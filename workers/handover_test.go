@@ -25,14 +25,14 @@ type deaf struct {
 	left int // guarded by mu
 }
 
-func (d *deaf) Finish(ctx context.Context, res *wire.Result) error {
+func (d *deaf) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left > 0 {
 		d.left--
 		return errDeaf
 	}
-	return d.Manager.Finish(ctx, res)
+	return d.Manager.Finish(ctx, t, res)
 }
 
 var errDeaf = errors.New("the gateway does not hear")
@@ -107,7 +107,7 @@ func (s *script) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, 
 	return nil, wire.ErrGone
 }
 
-func (s *script) Finish(_ context.Context, res *wire.Result) error {
+func (s *script) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) error {
 	s.note(string(res.Outcome))
 	return nil
 }

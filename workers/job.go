@@ -237,7 +237,7 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 func (w *Worker) handOver(j *job, res *wire.Result) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.FinishTimeout)
 	defer cancel()
-	if err := w.gateway.Finish(ctx, res); err != nil {
+	if err := w.gateway.Finish(ctx, j.ticket, res); err != nil && !errors.Is(err, wire.ErrGone) {
 		w.log.Warn("result not taken; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
 		w.release(j, func() { j.lease.Return(time.Second) })
 		return

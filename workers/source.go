@@ -45,6 +45,7 @@ type Gateway interface {
 	// ClaimGroup does the same for the ticket of a prompt group: the frames of all its
 	// members are the worker's to release.
 	ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error)
-	// Finish hands the result over. Until it returns nil the worker keeps its lease.
-	Finish(ctx context.Context, res *wire.Result) error
+	// Finish hands over the result of a ticket that was claimed. Until it returns nil, or
+	// wire.ErrGone from a gateway that is there no longer, the worker keeps its lease.
+	Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error
 }

@@ -192,11 +192,11 @@ func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.
 	return g.m.Claim(ctx, t, worker)
 }
 
-func (g *reach) Finish(ctx context.Context, res *wire.Result) error {
+func (g *reach) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	if g.w.dead.Load() {
 		return errDead
 	}
-	return g.m.Finish(ctx, res)
+	return g.m.Finish(ctx, t, res)
 }
 
 type noDecoder struct{}
