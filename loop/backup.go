@@ -23,7 +23,7 @@ const minObserved = 8
 // nothing.
 func (c *core) backup(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
 	c.bench.due = time.Time{}
-	if c.cfg.Dispatch.BackupAfter == 0 || c.turn() != nil {
+	if c.cfg.Dispatch.BackupAfter == 0 || c.queued() {
 		return wire.Ticket{}, false
 	}
 	c.bench.see(workers)
@@ -83,7 +83,7 @@ func (c *core) oldest(now time.Time, l *lane, patience time.Duration) (*entry, t
 			}
 			return nil, time.Time{}
 		}
-		if c.idleFor(e) {
+		if c.idleFor(e) && c.pools.room(e.profile) {
 			return e, due
 		}
 		seen++
@@ -95,7 +95,7 @@ func (c *core) oldest(now time.Time, l *lane, patience time.Duration) (*entry, t
 // nor is known to be slow.
 func (c *core) idleFor(e *entry) bool {
 	return slices.ContainsFunc(c.bench.seats, func(s seat) bool {
-		return s.free > 0 && !slices.Contains(e.avoid, s.id) &&
+		return s.free > 0 && s.serves(e.profile) && !slices.Contains(e.avoid, s.id) &&
 			!slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == s.id }) &&
 			!slices.Contains(c.slowFor(e), s.id)
 	})
@@ -121,8 +121,8 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 	l.stop(e)
 	l.backups++
 	e.issued++
-	e.spare = spare{attempt: e.issued, sent: true, out: true, published: now, charged: c.charge(e.run)}
-	c.unclaimed++
+	e.spare = spare{attempt: e.issued, sent: true, out: true, pool: c.pool(e.profile), published: now, charged: c.charge(e.run)}
+	c.ticketOut(e.spare.pool)
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
 	e.slow = c.slowFor(e)
@@ -134,7 +134,7 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 // dropSpare forgets a backup's ticket that nobody has claimed.
 func (c *core) dropSpare(e *entry) {
 	if e.spare.out {
-		c.unclaimed--
+		c.ticketIn(e.spare.pool)
 		c.refund(e, &e.spare.charged, 0)
 	}
 	e.spare.out, e.spare.attempt = false, 0
@@ -143,7 +143,7 @@ func (c *core) dropSpare(e *entry) {
 // promote makes the backup's unclaimed ticket the entry's only one: the other attempt
 // has failed.
 func (c *core) promote(e *entry) {
-	e.state, e.attempt, e.published = published, e.spare.attempt, e.spare.published
+	e.state, e.attempt, e.published, e.pool = published, e.spare.attempt, e.spare.published, e.spare.pool
 	e.charged, e.spare.charged = e.spare.charged, 0
 	e.spare.out = false
 	c.alarms.set(&e.alarm, earliest(e.deadline, e.published.Add(c.cfg.RepublishAfter)))

@@ -51,13 +51,19 @@ func (c *core) draw() {
 	if len(live) == 0 {
 		return
 	}
+	var waiting []*entry // for workers that serve their reward
 	for _, e := range b.drawing {
 		if e.state != queued || e.desk != nil {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(live), func(s seat) bool { return slices.Contains(e.avoid, s.id) })
+		able := slices.DeleteFunc(slices.Clone(live), func(s seat) bool { return !s.serves(e.profile) })
+		if len(able) == 0 {
+			waiting = append(waiting, e)
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(able), func(s seat) bool { return slices.Contains(e.avoid, s.id) })
 		if len(others) == 0 {
-			others = live
+			others = able
 		}
 		e.to = others[b.rng.IntN(len(others))].id
 		d := b.desks[e.to]
@@ -67,7 +73,7 @@ func (c *core) draw() {
 		}
 		e.desk = d.PushBack(e)
 	}
-	b.drawing = b.drawing[:0]
+	b.drawing = append(b.drawing[:0], waiting...)
 }
 
 // chooseBlind picks the oldest of the samples that are first for a worker with room for

@@ -29,7 +29,7 @@ type core struct {
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
 	columns   map[string]map[string]any
-	slots     int   // live ones, at the last look
+	pools     pools // as of the last look
 	stepBytes int64 // of all rows that are kept
 	bench     bench // the workers as the dispatcher sees them
 }
@@ -49,7 +49,7 @@ type effects struct {
 func newCore(cfg Config, m *metrics) *core {
 	return &core{
 		cfg: cfg, metrics: m, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
-		bench: newBench(cfg.Gateway),
+		bench: newBench(cfg.Gateway), pools: pools{out: map[string]int{}},
 	}
 }
 
@@ -195,10 +195,10 @@ func (c *core) dequeue(e *entry) {
 }
 
 // next picks the sample whose ticket is to be published, or none if the engine
-// holds as many unclaimed tickets as there are live slots.
+// holds as many unclaimed tickets as there are live slots for what waits.
 func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
-	c.slots = liveSlots(workers)
-	if c.unclaimed >= c.slots {
+	c.pools.survey(workers)
+	if c.unclaimed >= c.pools.slots {
 		return wire.Ticket{}, false
 	}
 	e, slow := c.choose(now, workers)
@@ -210,18 +210,22 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	e.charged = c.charge(e.run)
 	e.state, e.published = published, now
 	c.aim(e, slow)
-	c.unclaimed++
+	e.pool = c.pool(e.profile)
+	c.ticketOut(e.pool)
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 	return c.ticket(e, e.attempt, workers), true
 }
 
-// turn is the run that is served next: of those with samples in the queue the one that
-// has had the least of its share.
-func (c *core) turn() *run {
-	var best *run
+// turn is the sample that is served next: of the runs with samples that may go, the first
+// of the one that has had the least of its share.
+func (c *core) turn() *entry {
+	var best *entry
 	for _, r := range c.runs {
-		if r.queue.Len() > 0 && (best == nil || r.precedes(best)) {
-			best = r
+		if r.queue.Len() == 0 || best != nil && !r.precedes(best.run) {
+			continue
+		}
+		if e := r.queue.first(c.pools.room); e != nil {
+			best = e
 		}
 	}
 	return best
@@ -232,21 +236,6 @@ func (c *core) charge(r *run) time.Duration {
 	d := r.expected()
 	r.vtime += d.Seconds() / r.weight
 	return d
-}
-
-// liveSlots counts the slots that may take a ticket. A worker whose breaker is open
-// counts as one: its canary needs a sample, also when no other worker is left.
-func liveSlots(workers []wire.WorkerInfo) int {
-	slots := 0
-	for _, w := range workers {
-		switch w.State {
-		case wire.WorkerReady:
-			slots += w.Slots
-		case wire.WorkerBroken:
-			slots++
-		}
-	}
-	return slots
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -262,7 +251,10 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean, Group: e.unit != nil,
-		To: e.to,
+		To: e.to, Pool: e.pool,
+	}
+	if e.spare.out && attempt == e.spare.attempt {
+		t.Pool = e.spare.pool
 	}
 	if t.To != "" {
 		return t
@@ -291,7 +283,7 @@ func (c *core) unpublish(t wire.Ticket) {
 	case e.spare.out && e.spare.attempt == t.Attempt && e.state == running:
 		c.dropSpare(e)
 	case e.state == published && e.attempt == t.Attempt:
-		c.unclaimed--
+		c.ticketIn(e.pool)
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
 		c.enqueue(e)
@@ -318,12 +310,12 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	}
 	switch {
 	case e.state == published && backup: // it was promoted
-		c.unclaimed--
+		c.ticketIn(e.pool)
 		e.spare.charged, e.charged = e.charged, 0
 	case e.state == published:
-		c.unclaimed--
+		c.ticketIn(e.pool)
 	case backup && e.spare.out:
-		c.unclaimed--
+		c.ticketIn(e.spare.pool)
 		e.spare.out = false
 	}
 	if e.claimed.IsZero() {
@@ -523,7 +515,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	case queued:
 		c.dequeue(e)
 	case published:
-		c.unclaimed--
+		c.ticketIn(e.pool)
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
@@ -777,7 +769,10 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}
 	case e.state == published:
 		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-		if idle(workers) {
+		c.pools.survey(workers)
+		if !c.pools.live(e.pool) && c.pools.served(e.profile) { // its pool is gone, and another one could score it
+			c.takeBack(now, e, fx)
+		} else if idle(workers) {
 			c.metrics.republished.Inc()
 			return c.ticket(e, e.attempt, workers), true
 		}
@@ -824,6 +819,16 @@ func (g *group) meanNow() *float64 {
 func idle(workers []wire.WorkerInfo) bool {
 	for _, w := range workers {
 		if w.State == wire.WorkerReady && w.Busy < w.Slots {
+			return true
+		}
+	}
+	return false
+}
+
+// queued reports whether a sample waits for workers that are there.
+func (c *core) queued() bool {
+	for _, r := range c.runs {
+		if r.queue.Len() > 0 && r.queue.first(c.pools.served) != nil {
 			return true
 		}
 	}

@@ -33,7 +33,13 @@ type bench struct {
 type seat struct {
 	id          string
 	slots, free int
-	ready       bool // its breaker is not open
+	ready       bool     // its breaker is not open
+	rewards     []string // nil: anything
+}
+
+// serves reports whether the worker may have a sample of the profile.
+func (s *seat) serves(profile string) bool {
+	return s.rewards == nil || slices.Contains(s.rewards, profile)
 }
 
 func newBench(gateway string) bench {
@@ -57,7 +63,7 @@ func (b *bench) see(workers []wire.WorkerInfo) {
 			slots = 1
 		}
 		if slots > 0 {
-			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady})
+			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady, w.Rewards})
 		}
 	}
 }
@@ -78,10 +84,7 @@ func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []strin
 	case RandomBlind:
 		return c.chooseBlind(workers), nil
 	}
-	if r := c.turn(); r != nil {
-		return r.queue[0], nil
-	}
-	return nil, nil
+	return c.turn(), nil
 }
 
 // chooseBySpeed looks at each run in turn, and at each step of it: the first sample that
@@ -108,10 +111,16 @@ func (c *core) chooseBySpeed(now time.Time, workers []wire.WorkerInfo) (*entry, 
 	for _, r := range waiting {
 		f := c.fieldOf(r)
 		if !f.uneven {
-			return r.queue[0], nil
+			if e := r.queue.first(c.pools.room); e != nil {
+				return e, nil
+			}
+			continue
 		}
 		for _, l := range r.waitingLanes() {
-			e := l.queue[0]
+			e := l.queue.first(c.pools.room)
+			if e == nil {
+				continue
+			}
 			slow := f.tooSlow(now, c, l, e)
 			free, refused := f.free(e, slow)
 			if free > c.unclaimed {
@@ -201,13 +210,16 @@ func (f *field) tooSlow(now time.Time, c *core, l *lane, e *entry) []string {
 	}
 	share := c.share(f.run)
 	for _, s := range f.seats {
-		if !s.slow || s.factor < limit*f.usual {
+		if !s.slow || s.factor < limit*f.usual || !s.serves(e.profile) {
 			continue
 		}
 		speed, idle := 0.0, 0
 		for _, o := range f.seats { // by factor: the faster ones come first
 			if o.factor*clearly > s.factor {
 				break
+			}
+			if !o.serves(e.profile) {
+				continue
 			}
 			speed += float64(o.slots) / o.factor
 			idle += o.free
@@ -246,6 +258,7 @@ func (f *field) free(e *entry, slow []string) (free, refused int) {
 	spurned := 0
 	for _, s := range f.seats {
 		switch {
+		case !s.serves(e.profile):
 		case slices.Contains(slow, s.id):
 			refused += s.free
 		case slices.Contains(e.avoid, s.id) || slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == s.id }):

@@ -62,6 +62,7 @@ type entry struct {
 	stepIndex int           // in its step's; -1 outside
 	alarm     alarm         // the deadline, or an earlier look
 	runs      *list.Element // in its step's list of those that a worker has; nil: in none
+	pool      string        // of a published one: the workers that its ticket is for
 	to        string        // the one worker that it waits for (RandomBlind)
 	desk      *list.Element // while it waits there
 	slow      []string      // of a published one: workers that are to leave it to faster ones
@@ -98,6 +99,7 @@ type spare struct {
 	sent      bool // it has had its one
 	out       bool // nobody has claimed it
 	claims    int
+	pool      string
 	published time.Time
 	charged   time.Duration
 }

@@ -82,6 +82,21 @@ func (q laneQueue) Swap(i, j int) {
 	q[i].stepIndex, q[j].stepIndex = i, j
 }
 
+// first is the first sample of a profile that may go, of a queue that is not empty; nil:
+// there is none.
+func (q laneQueue) first(may func(profile string) bool) *entry {
+	if may(q[0].profile) {
+		return q[0]
+	}
+	var best *entry
+	for _, e := range q { // no worker for the first one: that is seldom
+		if may(e.profile) && (best == nil || e.order < best.order) {
+			best = e
+		}
+	}
+	return best
+}
+
 // Push is for container/heap.
 func (q *laneQueue) Push(x any) {
 	e, _ := x.(*entry)

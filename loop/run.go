@@ -12,7 +12,7 @@ type run struct {
 	weight float64
 	epoch  uint64
 
-	queue runQueue
+	queue backlog
 	// vtime is the slot time the run has had divided by its weight: the run with
 	// the smallest is served next. A ticket is charged the run's mean service time
 	// when it is published and corrected when its result comes.
@@ -66,19 +66,20 @@ func (r *run) observe(d time.Duration, n uint64) {
 	r.mean += (d - r.mean) / k
 }
 
-// runQueue orders the samples of one run: the step that closes first, then order
+// before is the order of the samples of one run: the step that closes first, then order
 // of arrival, so that a sample that comes back for another attempt goes first.
+func (e *entry) before(o *entry) bool {
+	if e.step != o.step && !e.step.closes.Equal(o.step.closes) {
+		return e.step.closes.Before(o.step.closes)
+	}
+	return e.order < o.order
+}
+
+// runQueue is samples in that order.
 type runQueue []*entry
 
-func (q runQueue) Len() int { return len(q) }
-
-func (q runQueue) Less(i, j int) bool {
-	a, b := q[i], q[j]
-	if a.step != b.step && !a.step.closes.Equal(b.step.closes) {
-		return a.step.closes.Before(b.step.closes)
-	}
-	return a.order < b.order
-}
+func (q runQueue) Len() int           { return len(q) }
+func (q runQueue) Less(i, j int) bool { return q[i].before(q[j]) }
 
 func (q runQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
@@ -100,14 +101,6 @@ func (q *runQueue) Pop() any {
 	*q = old[:len(old)-1]
 	e.heapIndex = -1
 	return e
-}
-
-func (q *runQueue) add(e *entry) { heap.Push(q, e) }
-
-func (q *runQueue) remove(e *entry) {
-	if e.heapIndex >= 0 {
-		heap.Remove(q, e.heapIndex)
-	}
 }
 
 // alarm is a moment at which an entry, a group or a step needs a look.

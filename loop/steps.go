@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -144,7 +143,7 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 	}
 	if msg.DeadlineMS > 0 {
 		st.closes = now.Add(time.Duration(msg.DeadlineMS) * time.Millisecond)
-		heap.Init(&r.queue) // whose order it is
+		r.queue.reorder()
 	}
 	if st.expected > 0 {
 		c.alarms.set(&st.alarm, st.closes)
@@ -269,7 +268,7 @@ func (c *core) assemble(e *entry, s *rewards.Sample, received time.Time) {
 // assembled takes a final result into its step.
 func (c *core) assembled(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	st := e.step
-	st.slots = max(st.slots, c.slots)
+	st.slots = max(st.slots, c.pools.slots)
 	if e.row != nil && st.assembly != nil && st.forgotten == "" {
 		before := st.assembly.bytes
 		if st.assembly.finish(now, e, res) {
