@@ -41,7 +41,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-verl test-clients lint fmt bench bench-ocr bench-python bench-step fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray lint fmt bench bench-ocr bench-python bench-step fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,11 +65,18 @@ test-gpu: ## the tests that need an NVIDIA card, where there is one
 	@scripts/deps.sh compiler go
 	@scripts/test-gpu.sh
 
+test-fault: ## real processes killed, stopped, cut off and restarted under load; root for the network (six minutes); REWARDLOOP_RESULTS=1 writes docs/results/faults.md
+	@scripts/deps.sh debian go
+	@scripts/test-fault.sh
+
 test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI
 	@scripts/test-verl.sh
 
 test-clients: build ## unmodified clients of other trainers against a server, in .cache/clients (37 MB to download)
 	@scripts/test-clients.sh
+
+test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ray (96 MB to download)
+	@scripts/test-ray.sh
 
 lint: ## golangci-lint at its pinned version, built into .tools on first use
 	@scripts/deps.sh debian go

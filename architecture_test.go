@@ -33,7 +33,7 @@ var layers = [][]string{
 	},
 	1: {"wire", "media", "pool", "internal/outbound", "internal/wsconn"},
 	2: {"rewards/*", "internal/chat", "internal/service", "pool/ort", "workers", "loop", "client", "store"},
-	3: {"rewards/compare", "rewards/judge", "rewards/remote", "rewards/verify", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "server"},
+	3: {"rewards/compare", "rewards/judge", "rewards/remote", "rewards/verify", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "fabric", "fabric/*", "server"},
 	4: {"rewards/standard", "config"},
 	5: {"internal/node"},
 	6: {"internal/demo", "examples/trainer_modes/*"},
@@ -58,7 +58,7 @@ var corners = []corner{
 	{"github.com/otiai10/gosseract", []string{"rewards/ocr/tesseract"}},
 	{"github.com/gin-gonic/gin", []string{"server"}},
 	{"github.com/gorilla/websocket", []string{"internal/wsconn", "bench"}}, // bench: the bare round trip it calibrates with.
-	{"github.com/nats-io", []string{"fabric"}},
+	{"github.com/nats-io", []string{"fabric", "fabric/*"}},
 	{"gonum.org/v1/plot", []string{"bench/plot"}},
 	{"github.com/stretchr/testify", []string{"internal/testkit/*"}},
 	{"go.uber.org/goleak", []string{"internal/testkit/*"}},

@@ -3,8 +3,11 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +89,58 @@ func (r *reader) whole(c *Config) {
 		}
 	}
 	r.server(c.Server)
+	r.fabric(c)
 }
+
+// fabric checks what joins processes.
+func (r *reader) fabric(c *Config) {
+	f := c.Fabric
+	if len(f.NATS) > 0 && f.NATSListen != "" {
+		r.faultAt("fabric.nats_listen", "fabric.nats names a NATS that runs by itself, and this starts one: leave one of them out")
+	}
+	if c.NumWorkers == 0 && !f.Networked() {
+		r.faultAt("reward.num_workers", "without workers here fabric.nats or fabric.nats_listen must say how others join")
+	}
+	if (f.TLSCert == "") != (f.TLSKey == "") {
+		r.faultAt("fabric.tls_cert", "fabric.tls_cert and fabric.tls_key go together")
+	}
+	if f.NKeyFile != "" && f.CredsFile != "" {
+		r.faultAt("fabric.creds_file", "fabric.nkey_file is there as well: leave one of them out")
+	}
+	if f.ACLFile != "" && f.NATSListen == "" {
+		r.faultAt("fabric.acl_file", "is for the NATS of this process: it needs fabric.nats_listen")
+	}
+	if f.NATSListen != "" {
+		public, problem := publicAddress(f.NATSListen)
+		switch {
+		case problem != "":
+			r.faultAt("fabric.nats_listen", "%s", problem)
+		case public && f.ACLFile == "":
+			r.faultAt("fabric.nats_listen", "%s can be reached from other machines: write fabric.acl_file, which `rewardloop fabric acl` makes", f.NATSListen)
+		}
+	}
+	for _, u := range f.NATS {
+		if x, err := url.Parse(u); err != nil || (x.Scheme != "nats" && x.Scheme != "tls") || x.Host == "" {
+			r.faultAt("fabric.nats", "want addresses such as nats://10.0.0.5:4222 or tls://nats.lab:4222, got %q", shorten(u))
+		}
+	}
+	if f.Advertise != "" {
+		if x, err := url.Parse(f.Advertise); err != nil || (x.Scheme != "ws" && x.Scheme != "wss") || x.Host == "" || strings.Trim(x.Path, "/") != "" || x.User != nil {
+			r.faultAt("fabric.advertise", "want an address such as ws://10.0.0.5:8080, or wss:// where server.tls_cert is written, got %q", shorten(f.Advertise))
+		}
+	}
+	for _, name := range f.Rewards {
+		if c.Profiles[name] == nil {
+			r.faultAt("fabric.rewards", "there is no reward %q; known are %s", shorten(name), strings.Join(slices.Sorted(maps.Keys(c.Profiles)), ", "))
+		}
+	}
+	if f.Pool != "" && !poolName.MatchString(f.Pool) {
+		r.faultAt("fabric.pool", "want up to 64 of a-z, 0-9 and -, got %q", shorten(f.Pool))
+	}
+}
+
+// poolName is what a pool may be called: it is part of a subject of NATS.
+var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`) //nolint:gochecknoglobals // compiled once
 
 // atMost is a fault of the smaller setting, or of the larger if only that was
 // written.

@@ -24,6 +24,8 @@ type Config struct {
 	Pool Pool
 	// Server is the HTTP edge.
 	Server Server
+	// Fabric joins processes on several machines.
+	Fabric Fabric
 	// Engines are the servers that judges ask, by name: those of the section engines,
 	// and those of the profiles' reward_model.
 	Engines map[string]*Engine
@@ -270,6 +272,37 @@ type Server struct {
 	BodyBytes int64
 }
 
+// Fabric holds the settings of the section fabric.
+type Fabric struct {
+	// NATS are the servers of an engine that runs by itself; none: it is in this process.
+	NATS []string
+	// NATSListen is where the engine of this process takes others; "": nowhere.
+	NATSListen string
+	NATSDir    string
+	ACLFile    string
+	NKeyFile   string
+	CredsFile  string
+	TLSCA      string
+	TLSCert    string
+	TLSKey     string
+	// Name is this process among all; "": host and process number.
+	Name string
+	// Advertise is where workers reach this gateway; "": it follows from server.listen.
+	Advertise string
+	// Rewards are those that this process's workers serve; none: all of the file.
+	Rewards []string
+	// Pool names the workers that serve them; "": it follows from the rewards.
+	Pool         string
+	Lease        time.Duration
+	ClaimTTL     time.Duration
+	Replicas     int
+	Durable      bool
+	SharedMemory bool
+}
+
+// Networked reports whether workers of other processes may join.
+func (f Fabric) Networked() bool { return len(f.NATS) > 0 || f.NATSListen != "" }
+
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.
 func Default() *Config {
@@ -311,6 +344,7 @@ func Default() *Config {
 			Decode: Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
 		},
 		Server: Server{Listen: "127.0.0.1:8080", BodyBytes: 128 << 20},
+		Fabric: Fabric{Lease: 15 * time.Second, ClaimTTL: 2 * time.Minute, Replicas: 1},
 	}
 }
 

@@ -147,7 +147,6 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"contained":          {ok + "loop: {max_bytes: 64MiB, credit_bytes: 1MiB}\n", "c.yaml:2:19: loop.max_bytes: want at least 128MiB, which is loop.message_bytes"},
 		"longest deadline":   {ok + "loop: {max_sample_timeout: 10m}\n", "loop.max_sample_timeout: want at least 900s, which is loop.sample_timeout"},
 		"shortest claim":     {ok + "loop: {claim_timeout: 1m}\n", "loop.claim_timeout: want at least 120s, which is loop.term_timeout"},
-		"fabric":             {ok + "fabric: {listen: a}\n", "c.yaml:2:1: fabric: scaling out over several machines has no settings yet; leave fabric out"},
 		"trainer":            {ok + "trainer: {nnodes: 1}\n", "trainer: belongs to the trainer"},
 		"legacy":             {ok + "custom_reward_function: {path: a.py}\n", "custom_reward_function: has moved: write reward.custom_reward_function"},
 		"legacy below":       {"reward: {reward_kwargs: {a: 1}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_kwargs.a: has moved: write reward.custom_reward_function.reward_kwargs.a"},

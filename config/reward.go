@@ -24,7 +24,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	if v, ok := o.take("num_workers"); ok && !v.null() {
 		if name != DefaultProfile {
 			r.fault(v, "the workers are shared by all rewards: write reward.num_workers")
-		} else if n, ok := r.integer(v, 1, 4096); ok {
+		} else if n, ok := r.integer(v, 0, 4096); ok {
 			c.NumWorkers = n
 		}
 	}

@@ -28,7 +28,7 @@ type setting struct {
 // sections is the table of all settings of c outside of rewards. It reads, it
 // prints, and it says which keys an override may name.
 func (c *Config) sections() []section {
-	l, p, s := &c.Loop, &c.Pool, &c.Server
+	l, p, s, f := &c.Loop, &c.Pool, &c.Server, &c.Fabric
 	return []section{{
 		name: "loop", doc: "How samples are accepted, queued and answered.",
 		settings: []setting{
@@ -137,6 +137,29 @@ func (c *Config) sections() []section {
 			text("tls_key", &s.TLSKey, "Private key file (PEM); with tls_cert."),
 			text("client_ca", &s.ClientCA, "Only clients with a certificate signed by this CA file (PEM); with tls_cert."),
 			size("body_bytes", &s.BodyBytes, 1<<10, "The largest HTTP request body."),
+		},
+	}, {
+		name: "fabric", doc: "Gateways and workers on several machines. Without it one process does it all.",
+		settings: []setting{
+			texts("nats", &f.NATS, "Servers of the NATS that all share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS."),
+			text("nats_listen", &f.NATSListen, "Address and port at which this gateway's own NATS takes workers and other gateways, instead of nats. "+
+				"One that others can reach needs acl_file."),
+			text("nats_dir", &f.NATSDir, "Folder for the files of that NATS. Empty: a temporary one."),
+			text("acl_file", &f.ACLFile, "Who may connect to it, as `rewardloop fabric acl` writes it."),
+			text("nkey_file", &f.NKeyFile, "This process's key for NATS: gateway.nk or worker.nk."),
+			text("creds_file", &f.CredsFile, "The same where NATS knows its users by JWT."),
+			text("tls_ca", &f.TLSCA, "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's."),
+			text("tls_cert", &f.TLSCert, "Certificate file (PEM): that of nats_listen, and what NATS and gateways that ask for one are shown."),
+			text("tls_key", &f.TLSKey, "Its private key file (PEM)."),
+			text("name", &f.Name, "Name of this process; another one for each. Empty: host and process number."),
+			text("advertise", &f.Advertise, "Where workers reach this gateway, such as ws://10.0.0.5:8080. Empty: it follows from server.listen."),
+			texts("rewards", &f.Rewards, "Rewards that the workers of this process serve, by the names of their sections. Empty: all of this file."),
+			text("pool", &f.Pool, "Name of the workers that serve the same rewards. Empty: it follows from the rewards."),
+			period("lease", &f.Lease, time.Second, "How long a worker may be silent before its samples go to others."),
+			period("claim_ttl", &f.ClaimTTL, time.Second, "How long a ticket entitles to the sample that it is for."),
+			integer("replicas", &f.Replicas, 1, 5, "Servers of a NATS cluster that each keep the tickets."),
+			toggle("durable", &f.Durable, "Tickets are kept on disk. Off: NATS that starts anew gets them again from the gateways."),
+			toggle("shared_memory", &f.SharedMemory, "Workers on the gateway's own machine get samples through /dev/shm. On both sides."),
 		},
 	}}
 }

@@ -55,8 +55,6 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
-	case "fabric":
-		return "scaling out over several machines has no settings yet; leave fabric out: one process does it all"
 	case "store":
 		return "storing samples is not built yet; leave store out"
 	case "reward":

@@ -7,5 +7,6 @@ func (f *Fabric) Lose(ctx context.Context) error {
 	if err := f.js.DeleteStream(ctx, streamName); err != nil {
 		return err
 	}
-	return f.declare(ctx)
+	f.keeper.lost()
+	return f.settle(ctx)
 }

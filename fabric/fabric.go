@@ -1,21 +1,18 @@
 package fabric
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -24,76 +21,18 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Names on the bus.
-const (
-	streamName      = "RL_TICKETS"
-	consumerName    = "slots"
-	pullGroup       = "all"
-	ticketSubject   = "rl.ticket.any"
-	workerSubject   = "rl.ticket.to." // and the worker's name, encoded
-	revokeSubject   = "rl.revoke"
-	presenceSubject = "rl.presence"
-)
-
-// Config bounds the engine. The zero value of a field takes its default.
-type Config struct {
-	// Lease is how long a worker may be silent before its tickets go to others.
-	// Defaults to 15 s.
-	Lease time.Duration
-	// PullMin and PullMax bound the random life of a pull request. Default to 10 ms
-	// and 100 ms.
-	PullMin, PullMax time.Duration
-	// Gone is how long a worker may be silent before it no longer counts as live.
-	// Defaults to 5 s; workers announce themselves every second.
-	Gone time.Duration
-	// MaxTickets bounds the stream. Defaults to 1,000,000 (about 300 MB).
-	MaxTickets int64
-	// Addressed says that every ticket names the one worker it is for (Ticket.To), as
-	// under loop.RandomBlind. Sources then ask for those only.
-	Addressed bool
-	// Log takes what goes wrong in the background; nil: discarded.
-	Log *slog.Logger
-}
-
-// WithDefaults returns a copy with the defaults filled in.
-func (c Config) WithDefaults() Config {
-	c.Lease = cmp.Or(c.Lease, 15*time.Second)
-	c.PullMin = cmp.Or(c.PullMin, 10*time.Millisecond)
-	c.PullMax = cmp.Or(c.PullMax, 100*time.Millisecond)
-	c.Gone = cmp.Or(c.Gone, 5*time.Second)
-	c.MaxTickets = cmp.Or(c.MaxTickets, 1_000_000)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-// Validate reports everything that is wrong.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Lease < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("fabric: a lease of %v is too short; want 100 ms or more", c.Lease))
-	}
-	if c.PullMin <= 0 || c.PullMax <= c.PullMin {
-		errs = append(errs, fmt.Errorf("fabric: pull requests need 0 < pull_min < pull_max, not %v and %v", c.PullMin, c.PullMax))
-	}
-	if c.MaxTickets < 1 {
-		errs = append(errs, errors.New("fabric: max_tickets must be positive"))
-	}
-	return errors.Join(errs...)
-}
-
-// Fabric is the engine embedded in this process.
+// Fabric is a gateway's side of the engine: it publishes tickets and knows the workers.
 type Fabric struct {
-	cfg      Config
-	server   *server.Server
-	dir      string
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	presence *presence
+	*bus
 
-	mu      sync.Mutex
-	workers map[string]int // sources of each, which has a consumer of its own; guarded by mu
+	presence *presence
+	gateways *gateways
+	keeper   *keeper
+	restored atomic.Pointer[func()]
+	claim    atomic.Pointer[string] // where its tickets' payloads are claimed; nil: in this process
+
+	mu    sync.Mutex
+	seats map[string]int // sources in this process by worker, where tickets are addressed; guarded by mu
 }
 
 var (
@@ -103,65 +42,90 @@ var (
 	_ workers.Lease  = (*lease)(nil)
 )
 
-// startTimeout bounds the start of the embedded server; it takes 1–10 ms.
-const startTimeout = 10 * time.Second
-
-// Open starts the engine.
+// Open starts the engine, or connects to it, and makes what tickets need there.
 func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	f := &Fabric{cfg: cfg, workers: map[string]int{}}
+	f := &Fabric{seats: map[string]int{}}
+	f.keeper = newKeeper(f)
 	defer func() {
 		if err != nil {
 			f.Close()
 		}
 	}()
-	// The stream lives in memory; the server wants a directory all the same.
-	if f.dir, err = os.MkdirTemp("", "rewardloop-engine-"); err != nil {
-		return nil, fmt.Errorf("fabric: engine directory: %w", err)
-	}
-	f.server, err = server.NewServer(&server.Options{
-		ServerName: "rewardloop", DontListen: true, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: f.dir, JetStreamMaxMemory: 1 << 30, JetStreamMaxStore: 1 << 20,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fabric: engine: %w", err)
-	}
-	f.server.Start()
-	if !f.server.ReadyForConnections(startTimeout) {
-		return nil, fmt.Errorf("fabric: the engine was not ready within %v", startTimeout)
-	}
-	if f.nc, err = f.connect("gateway"); err != nil {
+	if f.bus, err = openBus(ctx, cfg, gatewayInbox, f.keeper.lost); err != nil {
 		return nil, err
 	}
-	if f.js, err = jetstream.New(f.nc); err != nil {
-		return nil, fmt.Errorf("fabric: jetstream: %w", err)
-	}
-	if err = f.declare(ctx); err != nil {
+	dctx, cancel := context.WithTimeout(ctx, cfg.Patience)
+	defer cancel()
+	if err := f.settle(dctx); err != nil {
 		return nil, err
 	}
-	if f.presence, err = watch(f.nc, cfg.Gone); err != nil {
+	if f.gateways, err = listen(f.nc, cfg.Gone); err != nil {
 		return nil, err
 	}
+	if f.presence, err = watch(f.nc, cfg.Gone, f.keeper.appeared); err != nil {
+		return nil, err
+	}
+	f.keeper.start()
 	return f, nil
 }
 
-func (f *Fabric) connect(name string) (*nats.Conn, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(f.server), nats.Name(name), nats.ReconnectBufSize(-1), nats.MaxReconnects(-1))
-	if err != nil {
-		return nil, fmt.Errorf("fabric: connection of %s: %w", name, err)
+// settle declares what this process needs. A cluster that has just begun has no leader for
+// some seconds.
+func (f *Fabric) settle(ctx context.Context) error {
+	for {
+		err := f.declareAll(ctx)
+		if err == nil || f.server != nil || refused(err) {
+			return err
+		}
+		f.cfg.Log.WarnContext(ctx, "the engine is not ready; trying again", "error", err)
+		t := time.NewTimer(retryAfter)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		case <-t.C:
+		}
 	}
-	return nc, nil
 }
 
-// declare makes the stream and its consumer.
+// declareAll makes the stream and what the workers of this process need.
+func (f *Fabric) declareAll(ctx context.Context) error {
+	if err := f.declare(ctx); err != nil {
+		return err
+	}
+	if !f.cfg.Addressed {
+		return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
+	}
+	f.mu.Lock()
+	seated := slices.Collect(maps.Keys(f.seats))
+	f.mu.Unlock()
+	for _, worker := range seated {
+		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused reports an answer that will not change by asking again.
+func refused(err error) bool {
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrPermissionViolation)
+}
+
+// declare makes the stream.
 func (f *Fabric) declare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	storage := jetstream.MemoryStorage
+	if f.cfg.Durable {
+		storage = jetstream.FileStorage
+	}
 	_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{"rl.ticket.>"}, Storage: jetstream.MemoryStorage,
+		Name: streamName, Subjects: []string{allTickets}, Storage: storage, Replicas: f.cfg.Replicas,
 		Retention: jetstream.WorkQueuePolicy, MaxMsgs: f.cfg.MaxTickets, Discard: jetstream.DiscardNew,
 		// A ticket that is published again within 2 s is the same one. The ids of that
 		// time are what the window costs, in memory that the garbage collector walks:
@@ -171,32 +135,25 @@ func (f *Fabric) declare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fabric: stream: %w", err)
 	}
-	if err := f.consumer(ctx, consumerName, ticketSubject); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	known := slices.Collect(maps.Keys(f.workers))
-	f.mu.Unlock()
-	for _, worker := range known {
-		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
 // subjectOf and consumerOf are of the tickets for one worker, whose name may hold what
-// neither may.
+// neither may; consumerOfPool is of those for a pool.
 func subjectOf(worker string) string { return workerSubject + encoded(worker) }
 
 func consumerOf(worker string) string { return "to-" + encoded(worker) }
+
+func consumerOfPool(pool string) string { return "pool-" + pool }
 
 func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString([]byte(worker)) }
 
 // consumer makes what hands out the tickets of a subject.
 func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: true,
+		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: !f.cfg.Durable,
 		MaxAckPending: -1, // what is out is bounded by the slots that asked
 		MaxDeliver:    -1, // the gateway counts attempts
 		MaxWaiting:    1 << 14,
@@ -209,14 +166,29 @@ func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
 	return nil
 }
 
+// NewSource connects a worker of this process to the engine.
+func (f *Fabric) NewSource(worker string) (*Source, error) {
+	if f.cfg.Addressed {
+		if err := f.seat(worker); err != nil {
+			return nil, err
+		}
+	}
+	s, err := newSource(f.bus, worker, func() int { return len(f.Workers()) })
+	if err != nil {
+		return nil, err
+	}
+	if f.cfg.Addressed {
+		s.gone = f.unseat
+	}
+	return s, nil
+}
+
 // seat makes the consumer of a worker's own tickets.
 func (f *Fabric) seat(worker string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
 	f.mu.Lock()
-	f.workers[worker]++
+	f.seats[worker]++
 	f.mu.Unlock()
-	return f.consumer(ctx, consumerOf(worker), subjectOf(worker))
+	return f.consumer(context.Background(), consumerOf(worker), subjectOf(worker))
 }
 
 // unseat forgets a worker that has gone, and the tickets that only it could have taken:
@@ -225,10 +197,10 @@ func (f *Fabric) unseat(worker string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	f.mu.Lock()
-	f.workers[worker]--
-	left := f.workers[worker]
+	f.seats[worker]--
+	left := f.seats[worker]
 	if left <= 0 {
-		delete(f.workers, worker)
+		delete(f.seats, worker)
 	}
 	f.mu.Unlock()
 	if left > 0 { // it came back before its old connection was given up
@@ -236,27 +208,45 @@ func (f *Fabric) unseat(worker string) {
 	}
 	err := f.js.DeleteConsumer(ctx, streamName, consumerOf(worker))
 	if err == nil {
-		var stream jetstream.Stream
-		if stream, err = f.js.Stream(ctx, streamName); err == nil {
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
-		}
+		err = f.purge(ctx, worker)
 	}
 	if err != nil {
 		f.cfg.Log.Debug("tickets of a worker that has gone stay behind", "worker", worker, "error", err)
 	}
 }
 
-// Close ends the engine. Sources must have been closed before.
+// purge drops the tickets that only one worker could have taken.
+func (f *Fabric) purge(ctx context.Context, worker string) error {
+	stream, err := f.js.Stream(ctx, streamName)
+	if err != nil {
+		return err
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
+}
+
+// Advertise says where workers of other processes claim what this gateway's tickets are
+// for. Until then only those of this process can.
+func (f *Fabric) Advertise(claim string) { f.claim.Store(&claim) }
+
+// OnRestored has fn called whenever a connection that was lost is back, and with it perhaps
+// another engine, which knows none of the tickets.
+func (f *Fabric) OnRestored(fn func()) { f.restored.Store(&fn) }
+
+// Alive reports whether a gateway has been heard of late, or could not have been.
+func (f *Fabric) Alive(gateway string) bool { return f.gateways.alive(gateway) }
+
+// Connected reports whether the engine can be reached now.
+func (f *Fabric) Connected() bool { return f.nc.IsConnected() }
+
+// Address is where the engine of this process takes others, as host:port; "" where it
+// takes nobody.
+func (f *Fabric) Address() string { return f.address() }
+
+// Close ends this process's part of the engine. Sources must have been closed before.
 func (f *Fabric) Close() {
-	if f.nc != nil {
-		f.nc.Close()
-	}
-	if f.server != nil {
-		f.server.Shutdown()
-		f.server.WaitForShutdown()
-	}
-	if f.dir != "" {
-		_ = os.RemoveAll(f.dir) // a temporary directory; the system clears it otherwise
+	f.keeper.stop()
+	if f.bus != nil {
+		f.close()
 	}
 }
 
@@ -264,20 +254,30 @@ func (f *Fabric) Close() {
 // tenth of all that a small sample allocates on its way: the gateway publishes a
 // ticket again that nobody claims, and counts it.
 func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
+	if at := f.claim.Load(); at != nil && f.cfg.Sign != nil {
+		t.Claim, t.Token = *at, f.cfg.Sign(t.Key())
+	}
 	data, err := t.Encode()
 	if err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
-	id := t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
-	subject := ticketSubject
-	if t.To != "" {
-		subject = subjectOf(t.To)
-	}
-	msg := &nats.Msg{Subject: subject, Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
+	id := t.Gateway + "/" + t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
+	msg := &nats.Msg{Subject: subjectFor(t), Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
 	if err := f.nc.PublishMsg(msg); err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	return nil
+}
+
+// subjectFor is where a ticket goes.
+func subjectFor(t wire.Ticket) string {
+	switch {
+	case t.To != "":
+		return subjectOf(t.To)
+	case t.Pool != "":
+		return poolSubject + t.Pool
+	}
+	return poolSubject + poolAny
 }
 
 // Revoke tells every source that an attempt is over: a lease of it ends, a ticket

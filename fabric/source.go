@@ -19,10 +19,12 @@ import (
 
 // Source hands the stream's tickets to one worker.
 type Source struct {
-	f      *Fabric
+	cfg    Config
 	nc     *nats.Conn
 	worker string
-	// consumer is where it asks: the one of all workers, or its own.
+	crowd  func() int          // workers that share the engine
+	gone   func(worker string) // nil: nothing to do once it is disconnected
+	// consumer is where it asks: the one of its pool, or its own.
 	consumer string
 	inbox    string // the pulls' answers go to inbox.<batch>
 
@@ -31,6 +33,7 @@ type Source struct {
 	mu     sync.Mutex
 	asked  int                        // tickets that open pulls may still bring; guarded by mu
 	until  time.Time                  // when the last of them is over, whatever the server says; guarded by mu
+	rest   time.Time                  // it asks for nothing until then: there is nobody to ask; guarded by mu
 	ready  []*lease                   // came and not taken; guarded by mu
 	leases map[wire.AttemptKey]*lease // taken or ready, not over; guarded by mu
 	over   *recent                    // attempts that were revoked; guarded by mu
@@ -39,26 +42,31 @@ type Source struct {
 	closed bool                       // guarded by mu
 }
 
-// pullGrace is how long after its expiry a pull is waited for: the server says
-// when it ends, unless the connection was cut.
-const pullGrace = time.Second
+const (
+	// pullGrace is how long after its expiry a pull is waited for: the server says
+	// when it ends, unless the connection was cut.
+	pullGrace = time.Second
+	// pullRest is how long a worker rests whose pool has no consumer yet, or whose engine
+	// has no leader; it is at least as long and less than twice.
+	pullRest = 100 * time.Millisecond
+	// calm is how many workers may ask as often as PullMin and PullMax say.
+	calm = 16
+	// longestPull bounds the life of a request where there are very many workers.
+	longestPull = 5 * time.Second
+)
 
-// NewSource connects a worker to the engine.
-func (f *Fabric) NewSource(worker string) (*Source, error) {
-	if f.cfg.Addressed {
-		if err := f.seat(worker); err != nil {
-			return nil, err
-		}
-	}
-	nc, err := f.connect(worker)
+func newSource(b *bus, worker string, crowd func() int) (*Source, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Patience)
+	defer cancel()
+	nc, err := b.connect(ctx, worker, nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Source{
-		f: f, nc: nc, worker: worker, consumer: consumerName, inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
+		cfg: b.cfg, nc: nc, worker: worker, crowd: crowd, consumer: consumerOfPool(b.cfg.Pool), inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
 		leases: map[wire.AttemptKey]*lease{}, over: newRecent(4096),
 	}
-	if f.cfg.Addressed {
+	if b.cfg.Addressed {
 		s.consumer = consumerOf(worker)
 	}
 	if _, err := nc.Subscribe(s.inbox+".*", s.receive); err != nil {
@@ -81,8 +89,8 @@ func (f *Fabric) NewSource(worker string) (*Source, error) {
 func (s *Source) Disconnect() {
 	s.Close()
 	s.nc.Close()
-	if s.f.cfg.Addressed {
-		s.f.unseat(s.worker)
+	if s.gone != nil {
+		s.gone(s.worker)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +141,11 @@ func (s *Source) file(n int) (time.Duration, error) {
 	if missing <= 0 {
 		return s.until.Sub(now), nil
 	}
-	life := s.f.cfg.PullMin + rand.N(s.f.cfg.PullMax-s.f.cfg.PullMin) //nolint:gosec // order needs no secret randomness
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"group":%q,"priority":%d}`, missing, life.Nanoseconds(), pullGroup, s.place(now))
+	if s.rest.After(now) {
+		return s.rest.Sub(now), nil
+	}
+	life := s.life()
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"group":%q,"priority":%d}`, missing, life.Nanoseconds(), pullGroup, s.place())
 	subject := "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." + s.consumer
 	if err := s.nc.PublishRequest(subject, s.inbox+"."+strconv.Itoa(missing), body); err != nil {
 		return 0, fmt.Errorf("fabric: pull: %w", err)
@@ -146,11 +157,20 @@ func (s *Source) file(n int) (time.Duration, error) {
 	return s.until.Sub(now), nil
 }
 
+// life draws how long a request waits before it is filed again.
+func (s *Source) life() time.Duration {
+	life := s.cfg.PullMin + rand.N(s.cfg.PullMax-s.cfg.PullMin) //nolint:gosec // order needs no secret randomness
+	if n := s.crowd(); n > calm {
+		life = min(life*time.Duration(n)/calm, longestPull)
+	}
+	return life
+}
+
 // place says where a request goes in the queue of waiting ones: to the front (0) one
 // time in as many as there are workers, else to the back (1). At the back alone the
 // worker that was served last is always served last again.
-func (s *Source) place(now time.Time) int {
-	if n := len(s.f.presence.workers(now)); n > 1 && rand.IntN(n) > 0 { //nolint:gosec // order needs no secret randomness
+func (s *Source) place() int {
+	if n := s.crowd(); n > 1 && rand.IntN(n) > 0 { //nolint:gosec // order needs no secret randomness
 		return 1
 	}
 	return 0
@@ -189,7 +209,7 @@ func (s *Source) collect() (leases []workers.Lease, open bool) {
 		leases = append(leases, l)
 	}
 	s.ready = nil
-	return leases, s.asked > 0 && !s.closed
+	return leases, (s.asked > 0 || s.rest.After(time.Now())) && !s.closed
 }
 
 // receive takes a ticket, or the server's word that a pull has ended and how many
@@ -198,12 +218,15 @@ func (s *Source) receive(m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.wake()
-	if len(m.Data) == 0 && m.Header.Get("Status") != "" { // 408 expired, 404, 409, 503
+	if status := m.Header.Get("Status"); len(m.Data) == 0 && status != "" { // 408 expired, 404, 409, 503
 		lacks, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
 		if err != nil { // refused as a whole: what it asked for is in the subject
 			lacks, _ = strconv.Atoi(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
 		}
 		s.asked = max(s.asked-lacks, 0)
+		if status != "408" { // to ask again at once would be to ask all the time
+			s.rest = time.Now().Add(pullRest + rand.N(pullRest)) //nolint:gosec // a pause needs no secret randomness
+		}
 		return
 	}
 	s.asked = max(s.asked-1, 0)
@@ -231,7 +254,7 @@ func (s *Source) receive(m *nats.Msg) {
 func (s *Source) open(m *nats.Msg) (*lease, bool) {
 	ticket, err := wire.DecodeTicket(m.Data)
 	if err != nil {
-		s.f.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
+		s.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
 		_ = m.Term() // without an answer it lapses and comes again
 		return nil, false
 	}
@@ -275,7 +298,7 @@ func (s *Source) Announce(info wire.WorkerInfo) {
 		err = s.nc.Publish(presenceSubject, data)
 	}
 	if err != nil {
-		s.f.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
+		s.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -319,21 +318,7 @@ func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 	if len(known) == 0 {
 		return
 	}
-	for _, e := range c.entries { // it is seldom that one goes
-		before := len(e.holders)
-		for i := 0; e.state == running && i < len(e.holders); {
-			if !known[e.holders[i].worker] {
-				i++
-				continue
-			}
-			h := c.letGo(e, i)
-			e.tried(h, now, string(rewards.OutcomeWorkerLost))
-			fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
-		}
-		if e.state == running && len(e.holders) < before {
-			c.again(e, fx)
-		}
-	}
+	c.bereave(now, known, fx)
 }
 
 // takeBack returns an entry whose ticket nobody has claimed to its queue.

@@ -82,7 +82,14 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
 	}
+	slots := func(name, help string, which func(wanted, live, busy int) int) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, func() float64 { return float64(which(m.slotCounts())) })
+	}
 	reg.MustRegister(
+		slots("wanted_slots", "Slots that would have work: samples that wait for one or have one. Over live_slots it says whether workers are missing.",
+			func(wanted, _, _ int) int { return wanted }),
+		slots("live_slots", "Slots of all live workers.", func(_, live, _ int) int { return live }),
+		slots("busy_slots", "Slots that this gateway's samples have.", func(_, _, busy int) int { return busy }),
 		newRewardGauges(m),
 		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten,
 		x.backupsSent, x.backupsWon, x.backupSeconds,

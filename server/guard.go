@@ -82,7 +82,7 @@ func (s *Server) guard(c *gin.Context) {
 	// The page's links lead to the other state endpoints. The pickle clients cannot set
 	// a header, but send what stands before the @ of their address.
 	basic := route != routeStream
-	if s.token == nil || isTrusted(r) || route == routeHealth || route == routeReady || s.token.presented(r, basic) {
+	if s.token == nil || isTrusted(r) || route == routeHealth || route == routeReady || route == routeClaim || s.token.presented(r, basic) {
 		return
 	}
 	scheme := "Bearer"

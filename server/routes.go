@@ -15,6 +15,7 @@ const (
 	routeRoot    = "/"
 	routeScorers = "/scorers/"
 	routeStream  = "/v1/stream"
+	routeClaim   = "/v1/claim"
 	routeHealth  = "/healthz"
 	routeReady   = "/readyz"
 )
@@ -32,6 +33,9 @@ func (s *Server) routes() http.Handler {
 
 	// The stream.
 	r.GET(routeStream, s.serveStream)
+	if s.claims != nil {
+		r.GET(routeClaim, s.serveClaims)
+	}
 
 	// Edges.
 	pickles := s.scoring(s.pickleEdge())

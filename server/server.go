@@ -92,6 +92,9 @@ type Options struct {
 	// /v1/chat/completions, /v1/completions, /v1/embeddings, /classify and /v1/models.
 	// Nil: those paths say that there is none.
 	Router outbound.Doer
+	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
+	// and looks at who asks itself. Nil: there are none.
+	Claims http.Handler
 	// SelfTest scores a known picture and returns an error if the score is not the
 	// known one. It must end with its context. Nil: readiness asks for workers alone.
 	SelfTest func(ctx context.Context) error
@@ -112,6 +115,7 @@ type Server struct {
 	presence     loop.Presence
 	profiles     []Profile
 	router       outbound.Doer // nil: no engines
+	claims       http.Handler  // nil: nobody claims from elsewhere
 	gatherer     prometheus.Gatherer
 	log          *slog.Logger
 	version      string
@@ -133,6 +137,7 @@ type Server struct {
 	selfTest  *selfTest
 	admission gate // requests that wait for scores; closed by Drain
 	streams   gate
+	claiming  gate // connections of workers elsewhere
 	// routed counts requests that wait for an engine. They are let in while the
 	// server drains: the scorers of samples in flight may be who asks.
 	routed gate
@@ -153,14 +158,20 @@ type Server struct {
 // New makes a server, reading the files that the configuration names. Start makes
 // it listen.
 func New(o Options) (*Server, error) {
-	cfg := o.Config.WithDefaults()
-	faults := []error{cfg.Validate()}
+	var faults []error
 	if o.Loop == nil || o.Presence == nil {
 		faults = append(faults, errors.New("a loop and its presence are needed"))
 	}
 	if len(o.Profiles) == 0 {
 		faults = append(faults, errors.New("no profile: there is nothing to score with"))
 	}
+	return build(o, (*Server).routes, faults...)
+}
+
+// build makes a server with the routes of its kind.
+func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Server, error) {
+	cfg := o.Config.WithDefaults()
+	faults = append(faults, cfg.Validate())
 	tok, err := readToken(cfg.TokenFile)
 	faults = append(faults, err)
 	tlsCfg, err := tlsConfig(cfg)
@@ -169,7 +180,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, router: o.Router, gatherer: o.Gatherer, log: o.Log,
+		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, router: o.Router, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
@@ -192,7 +203,7 @@ func New(o Options) (*Server, error) {
 	s.join = newJoiner(s.life, cfg)
 	s.selfTest = newSelfTest(s.life, cfg, o.SelfTest)
 	s.metrics = newMetrics(s, reg)
-	s.handler = s.routes()
+	s.handler = routes(s)
 	s.http = &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         tlsCfg,
@@ -242,7 +253,7 @@ func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 			return fmt.Errorf("server: %w", err)
 		}
 	}
-	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.token == nil {
+	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.token == nil && s.loop != nil {
 		_ = ln.Close()
 		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String()))
 	}
@@ -294,6 +305,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.admission.close()
 	s.streams.close()
 	s.routed.close()
+	s.claiming.close()
 
 	var faults []error
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -310,7 +322,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	for what, wait := range map[string]func(context.Context) error{
-		"requests": s.admission.wait, "streams": s.streams.wait, "routed requests": s.routed.wait, "flights": s.join.wait, "self-test": s.selfTest.wait,
+		"requests": s.admission.wait, "streams": s.streams.wait, "routed requests": s.routed.wait, "claims": s.claiming.wait, "flights": s.join.wait, "self-test": s.selfTest.wait,
 	} {
 		if err := wait(last); err != nil {
 			faults = append(faults, fmt.Errorf("server: %s did not end: %w", what, err))

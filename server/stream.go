@@ -41,3 +41,16 @@ func (s *Server) serveStream(c *gin.Context) {
 	s.log.DebugContext(s.life, "stream ended", "remote", c.Request.RemoteAddr, "took", time.Since(begun), "error", err)
 	c.Abort()
 }
+
+// serveClaims hands a worker's connection to who answers claims; it has a token of its own.
+func (s *Server) serveClaims(c *gin.Context) {
+	leave, ok := s.claiming.enter()
+	if !ok {
+		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway has stopped"})
+		return
+	}
+	defer leave()
+	c.Set(upgradedKey, true)
+	s.claims.ServeHTTP(c.Writer, c.Request)
+	c.Abort()
+}

@@ -300,6 +300,18 @@ func (t Ticket) Encode() ([]byte, error) {
 		field(`,"to":`)
 		w.text(t.To)
 	}
+	if t.Pool != "" {
+		field(`,"pool":`)
+		w.text(t.Pool)
+	}
+	if t.Claim != "" {
+		field(`,"claim":`)
+		w.text(t.Claim)
+	}
+	if t.Token != "" {
+		field(`,"token":`)
+		w.text(t.Token)
+	}
 	field(`,"bytes":`)
 	w.out = strconv.AppendInt(w.out, t.Bytes, 10)
 	field(`,"deadline":"`)
@@ -355,6 +367,12 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			t.Aside = string(raw) == "true"
 		case "to":
 			t.To, err = s.string()
+		case "pool":
+			t.Pool, err = s.string()
+		case "claim":
+			t.Claim, err = s.string()
+		case "token":
+			t.Token, err = s.string()
 		case "bytes":
 			t.Bytes, err = s.int64()
 		case "deadline":

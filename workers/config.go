@@ -29,8 +29,11 @@ type Config struct {
 	Heartbeat time.Duration
 	// FinishTimeout bounds the handing over of one result. Defaults to 10 s.
 	FinishTimeout time.Duration
-	// Version is announced.
-	Version string
+	// Version is announced; so are the pool of workers that serve the same rewards, the
+	// machine, and what the worker scores with there.
+	Version         string
+	Pool, Host      string
+	Devices, Models []string
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -138,7 +138,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 	defer w.mu.Unlock()
 	info := wire.WorkerInfo{
 		ID: w.cfg.ID, Slots: w.cfg.Slots, Busy: w.cfg.Slots - w.free, State: wire.WorkerReady, Version: w.cfg.Version,
-		Scored: w.scored, Failed: w.failed,
+		Scored: w.scored, Failed: w.failed, Pool: w.cfg.Pool, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
 	}
 	for name := range w.managers {
 		info.Rewards = append(info.Rewards, name)

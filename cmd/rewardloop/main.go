@@ -52,6 +52,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "run the gateway, its workers and their scorers in this process", serve},
+		{"worker", "score what gateways on other machines hold", worker},
 		{"score", "score a file of samples with the same rewards, offline", score},
 		{"demo", "show the main job on real pictures, measured", demonstrate},
 		{"plan", "say how many workers, GPUs or calls make the reward free", plan},
@@ -60,6 +61,7 @@ func commands() []command {
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},
 		{"models", "bring the model files that rewards need, and check them", modelFiles},
+		{"fabric", "make the keys with which gateways and workers on several machines meet", fabricCommand},
 		{"version", "print the version", printVersion},
 	}
 }

@@ -20,6 +20,9 @@ Runs the reward loop in one process: gateway, workers and scorers. Trainers stre
 samples to /v1/stream, or post them to / (flow_grpo's pickle protocol) and
 /v1/score (JSON). The status page is at /.
 
+With --nats-listen or --nats, workers on other machines join (rewardloop worker) and
+several gateways share them; reward.num_workers=0 leaves the scoring to those.
+
 Overrides follow the flags in Hydra's form: key=value changes a key, +key=value adds
 one, ++key=value does either, ~key deletes.
 
@@ -29,18 +32,29 @@ stops at once.`
 const serveExample = `
 rewardloop serve -c cfg.yaml
 rewardloop serve -c cfg.yaml --listen 0.0.0.0:8080 --token-file token
-rewardloop serve reward.custom_reward_function.path=builtin://ocr`
+rewardloop serve reward.custom_reward_function.path=builtin://ocr
+rewardloop serve -c cfg.yaml --nats-listen 127.0.0.1:4222`
 
 func serve(ctx context.Context, args []string, e env) int {
 	fs := newFlags(e, "serve", serveText, serveExample)
 	file := fs.String("c", "", "configuration `file` (YAML); none: overrides only")
 	listen := fs.String("listen", "", "`address` and port, over server.listen; a public one needs a token")
 	token := fs.String("token-file", "", "`file` with the token clients must send, over server.token_file")
+	nats := fs.String("nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
+	natsListen := fs.String("nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over fabric.nats_listen")
+	advertise := fs.String("advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over fabric.advertise")
+	name := fs.String("name", "", "`name` of this process among all, over fabric.name")
 	logs := addLogFlags(fs)
 	if code, done := parse(fs, args, e); done {
 		return code
 	}
-	overrides := fs.Args()
+	overrides := append(fs.Args(), fabricOverrides(*nats, *name)...)
+	if *natsListen != "" {
+		overrides = append(overrides, "++fabric.nats_listen="+*natsListen)
+	}
+	if *advertise != "" {
+		overrides = append(overrides, "++fabric.advertise="+*advertise)
+	}
 	if *listen != "" {
 		overrides = append(overrides, "++server.listen="+*listen)
 	}
@@ -60,6 +74,18 @@ func serve(ctx context.Context, args []string, e env) int {
 	}
 	node.CollectLater(cfg, e.getenv)
 	return serveNode(ctx, e, cfg, log)
+}
+
+// fabricOverrides are what the flags of serve and worker say of the network.
+func fabricOverrides(nats, name string) []string {
+	var out []string
+	if nats != "" {
+		out = append(out, "++fabric.nats=["+nats+"]")
+	}
+	if name != "" {
+		out = append(out, "++fabric.name="+name)
+	}
+	return out
 }
 
 // serveNode runs a node until it is told to stop.

@@ -128,6 +128,10 @@ def compute_score(solution_str, reward_router_address, model_name):
 		`rewardloop_judge_tokens_total\{engine="reward_model",kind="prompt",model="org/judge"\} 10`,
 		`rewardloop_judge_cost_total\{engine="reward_model",model="org/judge"\} 0.001`,
 		`rewardloop_outbound_requests_total\{group="reward_model",server="[^"]*"\} 3`,
+		`rewardloop_outbound_limit\{group="reward_model",limit="concurrency"\} 256`,
+		`rewardloop_outbound_share\{group="reward_model",limit="concurrency"\} 256`,
+		`rewardloop_outbound_fleet_processes\{group="reward_model"\} 0`,
+		`rewardloop_outbound_fleet_deaf\{group="reward_model"\} 0`,
 	} {
 		assert.Regexp(t, line, metrics)
 	}

@@ -1,32 +1,27 @@
 package node
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
-	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/fabric/claim"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // Options are what a node is made from.
@@ -47,64 +42,29 @@ type Options struct {
 
 // Node is one process: gateway, workers, engine and edge.
 type Node struct {
+	*parts
+
 	// Loop is the gateway.
 	Loop *loop.Manager
 
-	cfg      *config.Config
-	log      *slog.Logger
-	version  string
 	noServer bool
-	scorers  *Scorers
-	managers map[string]*rewards.Manager
-	decoder  *media.Decoder
-	metrics  *prometheus.Registry
 	fabric   *fabric.Fabric
-	workers  []*workers.Worker
-	sources  []*fabric.Source
+	key      *claim.Key     // signs tickets for workers of other processes; nil: none can join
+	claims   *claim.Server  // gives them what they claim; likewise
+	others   *claim.Client  // what the workers of this process claim of other gateways; likewise
 	server   *server.Server // nil with NoServer
-	test     *selfTest
 	// printing keeps examined samples apart.
 	printing sync.Mutex
 	examined io.Writer
-	// local is where functions in Python find the reward router, and its key; nil
-	// where none of them may ask. The server closes it once it serves it.
-	local    net.Listener
-	localKey string
 }
 
 // New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
 func New(o Options) (*Node, error) {
-	n := &Node{cfg: o.Config, log: o.Log, version: o.Version, noServer: o.NoServer, examined: o.Examine, metrics: prometheus.NewRegistry()}
-	if n.log == nil {
-		n.log = slog.New(slog.DiscardHandler)
-	}
-	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if len(o.Config.Profiles) == 0 {
-		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
-	}
-	var err error
-	if n.scorers, err = NewScorers(o.Config); err != nil {
+	p, err := newParts(o)
+	if err != nil {
 		return nil, err
 	}
-	for _, spec := range o.Scorers {
-		n.scorers.Registry.Register(spec)
-	}
-	n.metrics.MustRegister(devices{n.scorers}, asked{n.scorers.Engines})
-	if err = n.openRouter(); err != nil {
-		return nil, errors.Join(err, n.scorers.Close())
-	}
-	if n.managers, err = config.BuildManagers(n.cfg, n.scorers.Registry); err != nil {
-		return nil, errors.Join(err, n.closeRouter(), n.scorers.Close())
-	}
-	if m := n.managers[config.DefaultProfile]; m != nil {
-		n.managers[""] = m // a sample that names no reward means the default one
-	}
-	d := o.Config.Pool.Decode
-	n.decoder, err = media.New(media.Config{MaxPixels: d.MaxPixels, MaxFrames: d.MaxFrames, BudgetBytes: d.BudgetBytes})
-	if err != nil {
-		return nil, errors.Join(err, n.closeScorers())
-	}
-	return n, nil
+	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine}, nil
 }
 
 // Start brings everything up. On an error what was started is stopped again.
@@ -114,30 +74,35 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			n.Stop()
 		}
 	}()
-	if err := n.warm(ctx); err != nil {
+	if n.cfg.NumWorkers > 0 { // else whoever scores readies its own
+		if err := n.warm(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.openFabric(ctx); err != nil {
 		return err
 	}
-	if n.fabric, err = fabric.Open(ctx, fabric.Config{Log: n.log, Addressed: n.cfg.Loop.Dispatch.Policy == config.DispatchRandomBlind}); err != nil {
-		return err
-	}
-	if n.test, err = newSelfTest(n.scorers); err != nil {
-		return err
-	}
-	n.managers[selfTestProfile] = n.test.manager
 	if err := n.startLoop(ctx); err != nil {
 		return err
 	}
-	if err := n.startWorkers(ctx); err != nil {
+	if err := n.openClaims(); err != nil {
+		return err
+	}
+	if err := n.startWorkers(ctx, n.fabric.NewSource, route{n.Loop.Gateway(), n.Loop, n.others}); err != nil {
 		return err
 	}
 	if n.noServer && n.local == nil {
 		return nil
 	}
-	n.server, err = server.New(server.Options{
+	o := server.Options{
 		Config: n.serverConfig(), Loop: n.Loop, Presence: n.fabric, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
 		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(),
-	})
+	}
+	if n.claims != nil {
+		o.Claims = n.claims
+	}
+	n.server, err = server.New(o)
 	if err != nil || n.local == nil {
 		return err
 	}
@@ -148,24 +113,43 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// warm readies every reward's scorers: child processes are up and have read their
-// canary before the first sample comes.
-func (n *Node) warm(ctx context.Context) error {
-	for _, name := range sortedKeys(n.managers) {
-		if name == "" {
-			continue // the default one, which is there by its name as well
-		}
-		if err := n.managers[name].Warm(ctx); err != nil {
-			return fmt.Errorf("reward %q is not ready: %w", name, err)
-		}
+// openFabric starts the engine, or connects to it. Where workers of other processes may
+// join, the gateway has a name that no other has, and a key for its tickets.
+func (n *Node) openFabric(ctx context.Context) error {
+	cfg, err := fabricConfig(n.cfg)
+	if err != nil {
+		return err
 	}
-	return nil
+	cfg.Log = n.log
+	if n.cfg.Fabric.Networked() {
+		n.key = claim.NewKey()
+		n.name = lifeName(cfg.Name)
+		cfg.Name, cfg.Sign = n.name, signer(n.key, n.cfg.Fabric.ClaimTTL)
+	}
+	if n.fabric, err = fabric.Open(ctx, cfg); err != nil || n.key == nil {
+		return err
+	}
+	n.others, err = n.claimClient(n.fabric.Alive)
+	return err
+}
+
+// openClaims answers workers of other processes.
+func (n *Node) openClaims() (err error) {
+	if n.key == nil {
+		return nil
+	}
+	n.fabric.OnRestored(n.Loop.Republish)
+	n.claims, err = claim.NewServer(claim.ServerOptions{
+		Config: claim.Config{Shared: n.cfg.Fabric.SharedMemory}, Gateway: n.Loop, Name: n.name, Key: n.key, Version: n.version,
+		Lost: n.Loop.Lost, Log: n.log, Metrics: n.metrics,
+	})
+	return err
 }
 
 func (n *Node) startLoop(ctx context.Context) error {
 	l := n.cfg.Loop
 	cfg := loop.Config{
-		MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
+		Gateway: n.name, MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
 		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, Weights: l.RunWeights, KeepResults: l.ResultsKept,
 		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
@@ -199,33 +183,6 @@ func (n *Node) startLoop(ctx context.Context) error {
 		return err
 	}
 	n.Loop.Start(ctx)
-	return nil
-}
-
-func (n *Node) startWorkers(ctx context.Context) error {
-	w := n.cfg.Loop.Workers
-	slots := w.SlotsFor(n.cfg.NumWorkers, runtime.NumCPU())
-	metrics := workers.NewMetrics(n.metrics)
-	for i := range n.cfg.NumWorkers {
-		id := "w" + strconv.Itoa(i)
-		source, err := n.fabric.NewSource(id)
-		if err != nil {
-			return err
-		}
-		n.sources = append(n.sources, source)
-		worker, err := workers.New(workers.Options{
-			Config: workers.Config{
-				ID: id, Slots: slots, MaxAbandoned: w.AbandonedFor(slots), BreakerFailures: w.BreakerFailures,
-				BreakerPause: w.BreakerPause, BreakerMaxPause: w.BreakerMaxPause, Version: n.version,
-			},
-			Source: source, Gateway: n.Loop, Managers: n.managers, Decoder: n.decoder, Log: n.log, Metrics: metrics,
-		})
-		if err != nil {
-			return err
-		}
-		n.workers = append(n.workers, worker)
-		worker.Start(ctx)
-	}
 	return nil
 }
 
@@ -275,7 +232,17 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	if err := n.server.Start(ctx, nil); err != nil {
 		return nil, err
 	}
-	return n.server.Addr(), nil
+	addr := n.server.Addr()
+	if n.key == nil {
+		return addr, nil
+	}
+	at, reachable := claimURL(n.cfg, addr)
+	n.fabric.Advertise(at)
+	n.log.InfoContext(ctx, "workers may join", "nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.NATS, ",")), "claims", at, "gateway", n.name)
+	if !reachable {
+		n.log.WarnContext(ctx, "only workers on this machine reach it: write server.listen with an address of the network, or fabric.advertise", "claims", at)
+	}
+	return addr, nil
 }
 
 // Children says how the scorers' child processes are; see Scorers.Children.
@@ -312,15 +279,12 @@ func (n *Node) Stop() {
 	if n.Loop != nil {
 		n.Loop.Stop()
 	}
-	done := make(chan struct{}, len(n.workers))
-	for _, w := range n.workers {
-		go func() { w.Stop(); done <- struct{}{} }() // waited for below
+	if n.claims != nil {
+		n.claims.Close()
 	}
-	for range n.workers {
-		<-done
-	}
-	for _, s := range n.sources {
-		s.Disconnect()
+	n.stopWorkers()
+	if n.others != nil {
+		n.others.Close()
 	}
 	if n.fabric != nil {
 		n.fabric.Close()
@@ -328,24 +292,4 @@ func (n *Node) Stop() {
 	if err := n.closeScorers(); err != nil {
 		n.log.Warn("closing the scorers", "error", err)
 	}
-}
-
-// closeScorers gives back what the rewards hold. "" is another name of the default.
-func (n *Node) closeScorers() error {
-	var errs []error
-	for name, m := range n.managers {
-		if name != "" {
-			errs = append(errs, m.Close())
-		}
-	}
-	return errors.Join(append(errs, n.closeRouter(), n.scorers.Close())...)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

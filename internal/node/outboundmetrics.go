@@ -18,12 +18,16 @@ var (
 	groupCalls   = desc("outbound_calls_total", "Calls to a group of servers.", "group")
 	groupWaiting = desc("outbound_waiting", "Calls that wait for a place, the rate or a server.", "group")
 	groupDenied  = desc("outbound_retries_denied_total", "Further attempts that the retry budget refused.", "group")
+	groupLimit   = desc("outbound_limit", "A limit of a group, which all processes of the fleet share.", "group", "limit")
+	groupPart    = desc("outbound_share", "What this process may use of it.", "group", "limit")
+	groupFleet   = desc("outbound_fleet_processes", "Processes that share a group's limits; 0: this one is alone.", "group")
+	groupDeaf    = desc("outbound_fleet_deaf", "1 while this process cannot hear the others that share a group's limits.", "group")
 
 	serverInFlight = desc("outbound_in_flight", "Requests that a server has.", "group", "server")
 	serverRequests = desc("outbound_requests_total", "Requests sent, retries included.", "group", "server")
 	serverRetries  = desc("outbound_retries_total", "Requests that were not the first of their call.", "group", "server")
 	serverFailures = desc("outbound_failures_total", "Requests that failed.", "group", "server", "class")
-	serverOpen     = desc("outbound_breaker_open", "1 while a server is out of service after failures in a row.", "group", "server")
+	serverOpen     = desc("outbound_breaker_open", "1 while a server is out of service after failures in a row, of this process or of another.", "group", "server")
 
 	judgeQuestions = desc("judge_questions_total", "Questions to a model, by where their answer came from.", "engine", "model", "from")
 	judgeFailures  = desc("judge_failures_total", "Questions without an answer, and answers of which no score could be read.", "engine", "model", "what")
@@ -48,6 +52,12 @@ func (a asked) Collect(to chan<- prometheus.Metric) {
 		count(to, groupCalls, float64(s.Calls), s.Name)
 		gauge(to, groupWaiting, s.Waiting, s.Name)
 		count(to, groupDenied, float64(s.RetriesDenied), s.Name)
+		for _, l := range s.Shares {
+			measure(to, groupLimit, l.Whole, s.Name, l.Limit)
+			measure(to, groupPart, l.Part, s.Name, l.Limit)
+		}
+		gauge(to, groupFleet, s.Processes, s.Name)
+		gauge(to, groupDeaf, flag(s.Deaf), s.Name)
 		for _, e := range s.Endpoints {
 			endpoint(to, s.Name, e)
 		}
@@ -74,9 +84,16 @@ func endpoint(to chan<- prometheus.Metric, group string, e outbound.EndpointStat
 	for class, n := range e.Failures {
 		count(to, serverFailures, float64(n), append(labels, string(class))...)
 	}
-	open := 0
-	if e.Breaker != outbound.Closed {
-		open = 1
+	gauge(to, serverOpen, flag(e.Breaker != outbound.Closed), labels...)
+}
+
+func measure(to chan<- prometheus.Metric, d *prometheus.Desc, x float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+}
+
+func flag(is bool) int {
+	if is {
+		return 1
 	}
-	gauge(to, serverOpen, open, labels...)
+	return 0
 }

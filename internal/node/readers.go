@@ -293,3 +293,15 @@ func (r *Readers) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Uses names what the readers score with: devices, and the models on them.
+func (r *Readers) Uses() (devices, names []string) {
+	for _, d := range r.Pool().Devices {
+		devices = append(devices, d.Device)
+		for _, m := range d.Models {
+			names = append(names, m.Model.Name)
+		}
+	}
+	slices.Sort(names)
+	return devices, slices.Compact(names)
+}

@@ -13,18 +13,18 @@ import (
 // writes its address into the configuration. The port must be known before they are
 // made; it is served with the edge, whatever that listens on and asks for. The
 // address holds a key that lives as long as this process.
-func (n *Node) openRouter() error {
-	if !asksRouter(n.cfg) {
+func (p *parts) openRouter() error {
+	if !asksRouter(p.cfg) {
 		return nil
 	}
 	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("the reward router's port: %w", err)
 	}
-	n.local, n.localKey = ln, rand.Text()
-	cfg := *n.cfg // whoever made it may use it again
-	cfg.RouterAddress = "rewardloop:" + n.localKey + "@" + ln.Addr().String()
-	n.cfg = &cfg
+	p.local, p.localKey = ln, rand.Text()
+	cfg := *p.cfg // whoever made it may use it again
+	cfg.RouterAddress = "rewardloop:" + p.localKey + "@" + ln.Addr().String()
+	p.cfg = &cfg
 	return nil
 }
 
@@ -41,11 +41,11 @@ func asksRouter(c *config.Config) bool {
 }
 
 // closeRouter closes a port that nobody serves yet.
-func (n *Node) closeRouter() error {
-	if n.local == nil {
+func (p *parts) closeRouter() error {
+	if p.local == nil {
 		return nil
 	}
-	ln := n.local
-	n.local = nil
+	ln := p.local
+	p.local = nil
 	return ln.Close()
 }

@@ -41,6 +41,12 @@ type breaker struct {
 	suspects []uint64      // Requests among them that may be to blame themselves.
 	pause    time.Duration // The last pause.
 	due      time.Time     // When the next probe is, while open.
+
+	// In a fleet; see hearsay.
+	told   bool      // It is open on the word of another process only.
+	hope   time.Time // When that one's probe is due, if it is.
+	failed int64     // How often it opened otherwise.
+	found  time.Time // When it last did.
 }
 
 func newBreaker(after int, shortest, longest time.Duration) breaker {
@@ -71,11 +77,10 @@ func (b *breaker) begin() (probe bool) {
 func (b *breaker) end(probe bool, v verdict, suspect uint64, now time.Time) (changed bool) {
 	switch {
 	case probe && v == unknown:
-		b.state, b.due = Open, now // The next call probes.
+		b.state, b.due, b.hope = Open, now, time.Time{} // The next call probes.
 		return true
-	case probe && v == alive:
-		b.state, b.pause = Closed, 0
-		b.clear()
+	case v == alive && (probe || b.told && b.state == Open): // An answer outweighs any word.
+		b.close()
 		return true
 	case probe:
 		b.row++
@@ -100,6 +105,23 @@ func (b *breaker) end(probe bool, v verdict, suspect uint64, now time.Time) (cha
 	return true
 }
 
+func (b *breaker) close() {
+	b.state, b.pause, b.told, b.hope = Closed, 0, false, time.Time{}
+	b.clear()
+}
+
+// follow leaves the endpoint alone because another process, whose probe is due at hope
+// after a pause, says that it is dead. It is probed at due if nothing more is heard.
+func (b *breaker) follow(due, hope time.Time, pause time.Duration) {
+	if b.state == Closed {
+		b.state, b.told = Open, true
+	}
+	if b.told { // A probe that fails goes on where the other process was.
+		b.pause = min(pause, b.max)
+	}
+	b.due, b.hope = due, hope
+}
+
 func (b *breaker) clear() {
 	b.row, b.suspects = 0, b.suspects[:0]
 }
@@ -108,4 +130,6 @@ func (b *breaker) open(now time.Time) {
 	b.state = Open
 	b.pause = min(max(2*b.pause, b.min), b.max)
 	b.due = now.Add(b.pause)
+	b.told, b.hope, b.found = false, time.Time{}, now
+	b.failed++
 }

@@ -22,12 +22,15 @@ type endpoint struct {
 	name  string   // The URL without user, password and query.
 	url   *url.URL // Without user and password.
 	basic string   // What it is sent as Authorization, if the URL names a user.
+	// digest stands for it where other processes can read it.
+	digest string
 
 	// Guarded by Group.mu.
 	inFlight          int
 	requests, retries int64
 	failures          map[rewards.Class]int64
 	breaker           breaker
+	others            hearsay
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
 	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
@@ -42,6 +45,7 @@ func newEndpoint(u *url.URL, cfg GroupConfig) *endpoint {
 		password, _ := u.User.Password()
 		e.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
 	}
+	e.digest = urlDigest(u)
 	bare := *u
 	bare.User = nil
 	e.url = &bare
@@ -89,16 +93,19 @@ func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f 
 				e.retries++
 			}
 			g.mu.Unlock()
+			if probe {
+				g.urge()
+			}
 			return e, probe, nil
 		}
-		due, last, known := g.nextProbe()
+		due, hope, last, known := g.nextProbe()
 		changed := g.changed
 		g.mu.Unlock()
 		end, bounded := ctx.Deadline()
-		if known && bounded && due.After(end) {
+		if known && bounded && hope.After(end) {
 			return nil, false, &failure{class: rewards.Unavailable, text: fmt.Sprintf(
 				"all %d endpoints are out of service and the next probe, in %s, comes after the call's deadline: %s",
-				len(g.endpoints), brief(due.Sub(now)), last)}
+				len(g.endpoints), brief(hope.Sub(now)), last)}
 		}
 		if !g.waitForProbe(ctx, due.Sub(now), known, changed) {
 			return nil, false, ended(ctx, "all endpoints were out of service: "+last)
@@ -190,17 +197,38 @@ func (t *try) times(e *endpoint) int {
 }
 
 // nextProbe is when the next endpoint may be probed, and what is wrong with it. It is
-// not known while all are being probed. The caller holds mu.
-func (g *Group) nextProbe() (due time.Time, last string, known bool) {
+// not known while all are being probed. hope is when one may be back: due, or earlier
+// where another process probes. The caller holds mu.
+func (g *Group) nextProbe() (due, hope time.Time, last string, known bool) {
 	for _, e := range g.endpoints {
 		if last == "" {
-			last = e.last
+			last = e.why()
 		}
-		if e.breaker.state == Open && (!known || e.breaker.due.Before(due)) {
-			due, last, known = e.breaker.due, e.last, true
+		b := &e.breaker
+		if b.state != Open {
+			continue
 		}
+		if !known || b.due.Before(due) {
+			due, last = b.due, e.why()
+		}
+		first := b.due
+		if !b.hope.IsZero() {
+			first = earlier(b.hope, first)
+		}
+		if !known || first.Before(hope) {
+			hope = first
+		}
+		known = true
 	}
-	return due, last, known
+	return due, hope, last, known
+}
+
+// why says what is wrong with the endpoint. The caller holds the group's mu.
+func (e *endpoint) why() string {
+	if e.breaker.told {
+		return e.name + ": another process found it out of service"
+	}
+	return e.last
 }
 
 // elsewhere reports whether an endpoint other than e is in service and not busy.
@@ -237,9 +265,37 @@ func (g *Group) settle(e *endpoint, probe bool, body []byte, answer *Answer, f *
 			e.busyUntil = now.Add(f.after.wait)
 		}
 	}
-	if e.breaker.end(probe, health, suspect, now) {
-		close(g.changed)
-		g.changed = make(chan struct{})
+	changed := e.breaker.end(probe, health, suspect, now)
+	switch health {
+	case alive:
+		e.others.answered = now
+		if e.others.refute() {
+			g.urge()
+		}
+	case ill:
+		// What another process says as well needs no further proof.
+		if suspect == 0 && e.breaker.state == Closed && e.others.stands() {
+			e.breaker.open(now)
+			changed = true
+		}
+	case unknown:
+	}
+	if changed {
+		g.announce()
+		g.urge()
+	}
+}
+
+// announce tells those who wait that an endpoint's state has changed. The caller holds mu.
+func (g *Group) announce() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// urge has the fleet told soon.
+func (g *Group) urge() {
+	if m := g.member.Load(); m != nil {
+		m.urge()
 	}
 }
 

@@ -6,11 +6,10 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -28,7 +27,11 @@ type Group struct {
 	secrets *secrets
 	budget  *budget
 	rate    *rate
-	slots   *semaphore.Weighted
+	slots   *slots
+
+	member atomic.Pointer[member] // Nil: the process is alone.
+	leave  atomic.Pointer[func()] // The fleet.
+	want   want
 
 	closed  atomic.Bool
 	calls   atomic.Int64
@@ -46,17 +49,23 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	g := &Group{
 		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
-		slots: semaphore.NewWeighted(int64(cfg.Concurrency)), changed: make(chan struct{}),
+		slots: newSlots(cfg.Concurrency), changed: make(chan struct{}),
 	}
 	g.cfg.Header = canonicalHeader(cfg.Header) // The caller's may change.
 	urls := []*url.URL{t.proxy}
+	digests := map[string]int{}
 	for _, raw := range cfg.URLs {
 		u, err := parseURL(raw)
 		if err != nil {
 			return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
 		}
 		urls = append(urls, u)
-		g.endpoints = append(g.endpoints, newEndpoint(u, cfg))
+		e := newEndpoint(u, cfg)
+		if n := digests[e.digest]; n > 0 { // the same but for the user or the query
+			e.digest += "#" + strconv.Itoa(n+1)
+		}
+		digests[urlDigest(u)]++
+		g.endpoints = append(g.endpoints, e)
 	}
 	var err error
 	if g.secrets, err = newSecrets(cfg.KeyFile, cfg.Header, urls...); err != nil {
@@ -112,14 +121,17 @@ func (g *Group) bounded(ctx context.Context) (context.Context, context.CancelFun
 
 // attempt waits for its turn, sends the call once and judges the answer.
 func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
-	g := t.g
+	g, tokens := t.g, max(t.call.Tokens, 0)
+	g.want.begin(tokens)
 	if f = g.enter(ctx); f != nil {
+		g.want.end(tokens)
 		return nil, f
 	}
-	defer g.slots.Release(1)
-	tokens := max(t.call.Tokens, 0)
-	if g.rate.take(ctx, tokens) != nil {
-		return nil, ended(ctx, "it waited for the rate limit ("+g.cfg.rates()+") to allow it")
+	defer g.slots.release()
+	err := g.rate.take(ctx, tokens)
+	g.want.end(tokens)
+	if err != nil {
+		return nil, ended(ctx, "it waited for the rate limit ("+g.rates()+") to allow it")
 	}
 	e, probe, f := g.choose(ctx, t)
 	if f != nil {
@@ -147,20 +159,30 @@ func (g *Group) enter(ctx context.Context) *failure {
 		return &failure{class: rewards.Unavailable, text: "the transport is closed"}
 	case ctx.Err() != nil:
 		return ended(ctx, "nothing was sent yet")
-	case g.slots.TryAcquire(1):
+	case g.slots.try():
 		return nil
 	}
 	if g.queued.Add(1) > int64(g.cfg.MaxWaiting) {
 		g.queued.Add(-1)
 		return &failure{class: rewards.Unavailable, text: fmt.Sprintf(
-			"%d calls wait for %d slots already: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.cfg.Concurrency)}
+			"%d calls wait for %d slots already: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.slots.bound())}
 	}
-	err := g.slots.Acquire(ctx, 1)
+	err := g.slots.acquire(ctx)
 	g.queued.Add(-1)
 	if err != nil {
-		return ended(ctx, fmt.Sprintf("it waited for one of %d slots", g.cfg.Concurrency))
+		return ended(ctx, fmt.Sprintf("it waited for one of %d slots", g.slots.bound()))
 	}
 	return nil
+}
+
+// rates says the rate limits there are.
+func (g *Group) rates() string {
+	all := g.cfg.rates()
+	if m := g.member.Load(); m != nil {
+		processes, _ := m.figures(time.Now())
+		all += fmt.Sprintf(", shared by %d processes", max(processes, 1))
+	}
+	return all
 }
 
 // Name returns the group's name.
@@ -174,6 +196,9 @@ func (g *Group) Spent(tokens, booked int) {
 
 func (g *Group) close() {
 	g.closed.Store(true)
+	if leave := g.leave.Swap(nil); leave != nil {
+		(*leave)()
+	}
 	if idle, ok := g.trip.(interface{ CloseIdleConnections() }); ok {
 		idle.CloseIdleConnections()
 	}

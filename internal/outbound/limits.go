@@ -14,28 +14,43 @@ const slack = 1e-6
 
 // bucket refills all the time. It has no lock; rate guards it.
 type bucket struct {
-	minute float64 // What flows in within a minute; 0: there is no limit.
+	limit  float64 // Of all processes that share it; 0: there is none.
+	minute float64 // What flows into this process's part within a minute.
 	size   float64
 	level  float64
 }
 
 // newBucket is full. It holds a minute's worth, and at least one.
-func newBucket(minute float64) bucket {
-	size := max(minute, 1)
-	return bucket{minute: minute, size: size, level: size}
+func newBucket(limit float64) bucket {
+	size := max(limit, 1)
+	return bucket{limit: limit, minute: limit, size: size, level: size}
 }
 
+// share changes the part. The level stays; see refill.
+func (b *bucket) share(minute float64) {
+	if b.limit > 0 {
+		b.minute, b.size = minute, max(minute, 1)
+	}
+}
+
+// refill lets d pass. What a part holds beyond its size, because it was larger, leaks as
+// fast as the other parts fill, so that all together never hold more than a minute's worth.
 func (b *bucket) refill(d time.Duration) {
+	if b.level > b.size {
+		b.level = max(b.level-(b.limit-b.minute)*d.Minutes(), b.size)
+		return
+	}
 	b.level = min(b.level+b.minute*d.Minutes(), b.size)
 }
 
-// cost is what n counts for: at most the whole bucket, because more never comes.
-func (b *bucket) cost(n float64) float64 { return min(n, b.size) }
+// cost is what n counts for: at most a minute's worth of the whole limit, because more
+// never comes. A part may be smaller; then it is left with a debt.
+func (b *bucket) cost(n float64) float64 { return min(n, max(b.limit, 1)) }
 
-// wait is the time until n can be taken.
+// wait is the time until n can be taken: until it is there, or the bucket is full.
 func (b *bucket) wait(n float64) time.Duration {
-	missing := b.cost(n) - b.level
-	if b.minute == 0 || missing <= slack {
+	missing := min(n, b.size) - b.level
+	if b.limit == 0 || missing <= slack {
 		return 0
 	}
 	ns := missing / b.minute * float64(time.Minute)
@@ -45,10 +60,10 @@ func (b *bucket) wait(n float64) time.Duration {
 	return time.Duration(math.Ceil(ns))
 }
 
-// add puts n in, or takes it out where it is negative. A debt is at most a bucket: a
-// minute is all that the other side remembers too.
+// add puts n in, or takes it out where it is negative. A debt is at most a minute's
+// worth of the limit: a minute is all that the other side remembers too.
 func (b *bucket) add(n float64) {
-	b.level = min(max(b.level+n, -b.size), b.size)
+	b.level = min(max(b.level+n, -max(b.limit, 1)), max(b.level, b.size))
 }
 
 // rate holds the requests and the tokens per minute. Who comes first is served first,
@@ -60,6 +75,8 @@ type rate struct {
 	at       time.Time  // Up to when the buckets are filled.
 	queue    *list.List // Of *waiter; the first one watches the clock.
 	booked   int64      // Tokens, corrected and less what was given back.
+	// shares are this process's parts now; nil: it has the whole limits.
+	shares func(time.Time) (rpm, tpm float64)
 }
 
 // waiter waits in a rate's queue.
@@ -130,6 +147,11 @@ func (r *rate) wait(tokens int) time.Duration {
 		r.tokens.refill(d)
 		r.at = now
 	}
+	if r.shares != nil {
+		rpm, tpm := r.shares(now)
+		r.requests.share(rpm)
+		r.tokens.share(tpm)
+	}
 	return max(r.requests.wait(1), r.tokens.wait(float64(tokens)))
 }
 
@@ -147,6 +169,27 @@ func (r *rate) wake() {
 		default:
 		}
 	}
+}
+
+// share makes shares the parts from now on. What was saved up is cut to them, because
+// the others have theirs.
+func (r *rate) share(shares func(time.Time) (rpm, tpm float64)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait(0)
+	r.shares = shares
+	r.wait(0)
+	r.requests.level = min(r.requests.level, r.requests.size)
+	r.tokens.level = min(r.tokens.level, r.tokens.size)
+	r.wake()
+}
+
+// look makes the first of the queue look again, because a share may have changed.
+func (r *rate) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait(0)
+	r.wake()
 }
 
 // refund gives back what take took for a request that was not served: its tokens, and
@@ -171,6 +214,14 @@ func (r *rate) correct(used, booked int) {
 	r.tokens.add(r.tokens.cost(float64(booked)) - r.tokens.cost(float64(used)))
 	r.booked += int64(used) - int64(booked)
 	r.wake()
+}
+
+// parts are the requests and tokens a minute of this process.
+func (r *rate) parts() (rpm, tpm float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait(0)
+	return r.requests.minute, r.tokens.minute
 }
 
 // figures are the tokens booked so far and the requests that wait.

@@ -20,6 +20,21 @@ type Stats struct {
 	// given back for attempts that were not served. It may fall.
 	Tokens    int64
 	Endpoints []EndpointStats
+	// Shares are this process's parts of the limits that there are.
+	Shares []Share
+	// Processes are those that share the limits, as far as they have been heard of, this
+	// one included once it has heard itself; 0: the process is alone.
+	Processes int
+	// Deaf: the process hears nothing of the others.
+	Deaf bool
+}
+
+// Share is a part of a limit.
+type Share struct {
+	// Limit is "concurrency", "requests_per_minute" or "tokens_per_minute".
+	Limit string
+	// Whole is the limit, Part what this process may use of it: the same where it is alone.
+	Whole, Part float64
 }
 
 // EndpointStats is the part of one endpoint.
@@ -32,6 +47,8 @@ type EndpointStats struct {
 	// Failures counts the attempts that failed, by class.
 	Failures map[rewards.Class]int64
 	Breaker  State
+	// Told: it is not closed only because another process says that it fails.
+	Told bool
 	// FailuresInRow are those since the last answer; BreakAfter of them open the breaker.
 	FailuresInRow int
 	// NextProbe is when an open breaker lets a request through; zero for the others.
@@ -46,12 +63,16 @@ func (g *Group) Stats() Stats {
 	var waiting int
 	s.Tokens, waiting = g.rate.figures()
 	s.Waiting = waiting + int(g.queued.Load()+g.stalled.Load())
+	s.Shares = g.shares()
+	if m := g.member.Load(); m != nil {
+		s.Processes, s.Deaf = m.figures(time.Now())
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
 		es := EndpointStats{
 			Endpoint: e.name, InFlight: e.inFlight, Requests: e.requests, Retries: e.retries,
-			Failures: maps.Clone(e.failures), Breaker: e.breaker.state, FailuresInRow: e.breaker.row,
+			Failures: maps.Clone(e.failures), Breaker: e.breaker.state, FailuresInRow: e.breaker.row, Told: e.breaker.told,
 		}
 		if e.breaker.state == Open {
 			es.NextProbe = e.breaker.due
@@ -59,4 +80,16 @@ func (g *Group) Stats() Stats {
 		s.Endpoints = append(s.Endpoints, es)
 	}
 	return s
+}
+
+func (g *Group) shares() []Share {
+	rpm, tpm := g.rate.parts()
+	all := []Share{{Limit: "concurrency", Whole: float64(g.cfg.Concurrency), Part: float64(g.slots.bound())}}
+	if g.cfg.RPM > 0 {
+		all = append(all, Share{"requests_per_minute", g.cfg.RPM, rpm})
+	}
+	if g.cfg.TPM > 0 {
+		all = append(all, Share{"tokens_per_minute", g.cfg.TPM, tpm})
+	}
+	return all
 }

@@ -24,6 +24,8 @@ type Transport struct {
 
 	mu     sync.Mutex
 	groups map[string]*Group // By identity.
+	fleet  Fleet             // Nil: the process is alone.
+	keys   map[string]int    // How many groups have a key in the fleet.
 	closed bool
 }
 
@@ -36,7 +38,7 @@ func NewTransport(p Policy) (*Transport, error) {
 	if err := errors.Join(errAllow, errProxy, errTLS); err != nil {
 		return nil, err
 	}
-	t := &Transport{dial: newDialer(allowed), proxy: proxy, groups: map[string]*Group{}}
+	t := &Transport{dial: newDialer(allowed), proxy: proxy, groups: map[string]*Group{}, keys: map[string]int{}}
 	t.newTrip = func(cfg GroupConfig) http.RoundTripper {
 		var only1 http.Protocols
 		only1.SetHTTP1(true)
@@ -92,6 +94,7 @@ func (t *Transport) Group(cfg GroupConfig) (*Group, error) {
 		return nil, err
 	}
 	t.groups[id] = g
+	t.enlist(g)
 	return g, nil
 }
 

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/rewardloop/rewardloop/fabric/acl"
+)
+
+const fabricText = `
+fabric acl makes the access to the bus that gateways and workers on several machines
+share: a key for each of the two roles, and what the server must know of them. Each
+role may use its own subjects and nothing else: a worker takes tickets and cannot
+make any. docs/fabric-security.md lists the subjects.
+
+Without --jwt it writes gateway.nk and worker.nk, which are secret, and acl.conf for
+the server: one that serve starts (--nats-listen), or a nats-server of yours, which
+includes it. With --jwt it writes gateway.creds, worker.creds and resolver.conf for a
+nats-server that knows its users by JWT. With --tls also a small certificate
+authority, and a certificate for the server's names and addresses.
+
+Files that are there are not replaced without --force.`
+
+const fabricExample = `
+rewardloop fabric acl --out access
+rewardloop fabric acl --out access-tls --tls gateway.lab,10.0.0.5 --mtls
+rewardloop fabric acl --out access-jwt --jwt`
+
+// access is one call of fabric acl.
+type access struct {
+	env
+	acl.Config
+}
+
+func fabricCommand(_ context.Context, args []string, e env) int {
+	fs := newFlags(e, "fabric", fabricText, fabricExample)
+	a := access{env: e}
+	fs.StringVar(&a.Dir, "out", "", "`folder` for the files; made if it is not there")
+	fs.BoolVar(&a.JWT, "jwt", false, "operator, accounts and credentials in place of nkeys")
+	hosts := fs.String("tls", "", "also certificates, for these `hosts`: the server's names and addresses, separated by commas")
+	fs.BoolVar(&a.MutualTLS, "mtls", false, "with --tls: a certificate for each role too, for servers that ask for one")
+	fs.BoolVar(&a.Force, "force", false, "replace files that are there; their keys stop working when the server reads the new ones")
+	action := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		action, args = args[0], args[1:]
+	}
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	if err := onlyACL(action, fs.Args(), a.Dir); err != nil {
+		return complain(e, "fabric", exitUsage, fmt.Errorf("%w; see --help", err))
+	}
+	if *hosts != "" {
+		for host := range strings.SplitSeq(*hosts, ",") {
+			a.Hosts = append(a.Hosts, strings.TrimSpace(host))
+		}
+	}
+	if err := a.Validate(); err != nil {
+		return complain(e, "fabric acl", exitUsage, err)
+	}
+	files, err := acl.Create(a.Config)
+	switch {
+	case errors.Is(err, acl.ErrExists):
+		return complain(e, "fabric acl", exitUsage, fmt.Errorf("%w; --force replaces them", err))
+	case err != nil:
+		return complain(e, "fabric acl", exitFailure, err)
+	}
+	if err := a.report(files); err != nil {
+		return complain(e, "fabric acl", exitFailure, err)
+	}
+	return exitOK
+}
+
+// onlyACL finds what is missing, and words that mean nothing.
+func onlyACL(action string, rest []string, dir string) error {
+	switch {
+	case action != "acl":
+		return errors.New("say acl")
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected %q", rest[0])
+	case dir == "":
+		return errors.New("--out must name a folder for the files")
+	}
+	return nil
+}
+
+// report says what was written, and what to run next.
+func (a *access) report(files []acl.File) error {
+	fmt.Fprintf(a.stdout, "written to %s:\n", a.Dir)
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range files {
+		note := "secret"
+		if f.Mode&0o077 != 0 {
+			note = ""
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", f.Name, note, f.For)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	a.next()
+	return nil
+}
+
+// next prints the two commands that use the files.
+func (a *access) next() {
+	host, scheme := "HOST", "nats"
+	if len(a.Hosts) > 0 {
+		host, scheme = a.Hosts[0], "tls"
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+	}
+	url := scheme + "://" + host + ":4222"
+	serve := []string{"rewardloop serve -c cfg.yaml --nats-listen 0.0.0.0:4222", a.setting("acl_file", "acl.conf")}
+	if a.JWT {
+		serve = []string{"rewardloop serve -c cfg.yaml --nats " + url}
+	}
+	fmt.Fprintln(a.stdout, "\nthen, on the gateway's machine:")
+	if a.JWT {
+		fmt.Fprintf(a.stdout, "  # a nats-server whose configuration has jetstream { … } and: include %s\n", a.path("resolver.conf"))
+	}
+	printCommand(a.stdout, append(serve, a.settings(acl.Gateway)...))
+	fmt.Fprintf(a.stdout, "on each worker's machine, which gets %s:\n", strings.Join(a.forWorkers(), ", "))
+	printCommand(a.stdout, append([]string{"rewardloop worker -c cfg.yaml --join " + url}, a.settings(acl.Worker)...))
+}
+
+// settings are what a role's command is told of the files.
+func (a *access) settings(role acl.Role) []string {
+	all := []string{a.setting("nkey_file", acl.SeedFile(role))}
+	if a.JWT {
+		all = []string{a.setting("creds_file", acl.CredsFile(role))}
+	}
+	if len(a.Hosts) == 0 {
+		return all
+	}
+	all = append(all, a.setting("tls_ca", "ca.pem"))
+	name := ""
+	switch {
+	case role == acl.Gateway && !a.JWT: // its own server shows it
+		name = "server"
+	case a.MutualTLS:
+		name = string(role)
+	}
+	if name != "" {
+		all = append(all, a.setting("tls_cert", name+".pem"), a.setting("tls_key", name+"-key.pem"))
+	}
+	return all
+}
+
+// forWorkers are the files that a worker's machine gets, and no others.
+func (a *access) forWorkers() []string {
+	var names []string
+	for _, s := range a.settings(acl.Worker) {
+		_, path, _ := strings.Cut(s, "=")
+		names = append(names, filepath.Base(strings.Trim(path, "'")))
+	}
+	return slices.Clip(names)
+}
+
+func (a *access) setting(key, file string) string {
+	return "++fabric." + key + "=" + a.path(file)
+}
+
+// path is a file as a shell takes it.
+func (a *access) path(file string) string {
+	path := filepath.Join(a.Dir, file)
+	if strings.ContainsAny(path, " '\"$&;|<>()*?[]#~\\`\t\n!{}") {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
+
+// printCommand prints a command that can be copied, a setting in each line.
+func printCommand(w io.Writer, parts []string) {
+	fmt.Fprintf(w, "  %s\n", strings.Join(parts, " \\\n    "))
+}

@@ -1,0 +1,86 @@
+//go:build linux && fault
+
+package main_test
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
+	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
+)
+
+// networkFaults are those between processes that are well.
+func networkFaults() []fault {
+	const cut = 8 * time.Second
+	long := fleet.Load{Samples: 400}
+	return []fault{
+		{
+			name: "link down", what: "link of one of two workers down, 8 s", hosts: true, load: long, within: silent, because: "a lease",
+			happens: during(cut, (*netlab.Host).Down),
+		},
+		{
+			name: "input cut", what: "one worker hears nothing, 8 s", hosts: true, needs: []netlab.Ability{netlab.Drop}, load: long,
+			within: silent, because: "a lease", happens: during(cut, (*netlab.Host).DropInput),
+		},
+		{
+			name: "output cut", what: "one worker is not heard, 8 s", hosts: true, needs: []netlab.Ability{netlab.Drop}, load: long,
+			within: silent, because: "a lease", happens: during(cut, (*netlab.Host).DropOutput),
+		},
+		{
+			name: "loss", what: "one worker loses 5 % of the packets sent to it, 8 s", hosts: true, needs: []netlab.Ability{netlab.Lose},
+			load: long, within: silent, because: "a lease", happens: during(cut, func(h *netlab.Host) { h.Loss(5) }),
+		},
+		{
+			name: "narrow link", what: "40 Mbit/s to one worker, 8 s", hosts: true, needs: []netlab.Ability{netlab.Limit}, load: long,
+			within: closed, because: "nothing is lost", happens: during(cut, func(h *netlab.Host) { h.Rate(40e6) }),
+		},
+		{
+			name: "far away", what: "50 ms each way between client, gateway, broker and workers", cfg: fleet.Config{Delay: 50 * time.Millisecond},
+		},
+		{
+			name: "client cut", what: "the client's connection reset five times", within: closed, because: "it dials again",
+			happens: func(s *stage) {
+				s.Mark()
+				for i := range 5 {
+					s.Proxies[0].Cut()
+					s.Reached(40 + 40*(i+1))
+				}
+			},
+		},
+		{
+			name: "client refused", what: "the client's connection reset and the next ones refused, 3 s", within: 3*time.Second + closed,
+			because: "the outage, and pauses between dials",
+			happens: func(s *stage) {
+				s.Mark()
+				s.Proxies[0].Refuse(true)
+				s.Proxies[0].Cut()
+				s.pause(3 * time.Second)
+				s.Proxies[0].Refuse(false)
+			},
+		},
+		{
+			name: "client frozen", what: "nothing passes between client and gateway, 8 s, without a word", within: cut + closed, because: "the outage",
+			load: long,
+			happens: func(s *stage) {
+				s.Mark()
+				for _, d := range []netlab.Direction{netlab.Up, netlab.Down} {
+					s.Proxies[0].Freeze(d)
+				}
+				s.pause(cut)
+				for _, d := range []netlab.Direction{netlab.Up, netlab.Down} {
+					s.Proxies[0].Thaw(d)
+				}
+			},
+		},
+	}
+}
+
+// during makes a fault of the first worker's host and heals it after a while.
+func during(d time.Duration, fault func(*netlab.Host)) func(*stage) {
+	return func(s *stage) {
+		s.Mark()
+		fault(s.hosts[0])
+		s.pause(d)
+		s.hosts[0].Heal()
+	}
+}

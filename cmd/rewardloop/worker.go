@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/node"
+)
+
+const workerText = `
+Runs workers and their scorers for gateways on other machines: they take tickets
+from the NATS that both share, fetch each sample from the gateway that holds it, and
+hand the score back. Workers join and leave at any time.
+
+Once it takes samples it prints one line of JSON to stdout: its name, its process and
+where --listen serves /healthz, /readyz and /metrics.
+
+SIGTERM or Ctrl-C takes nothing more and finishes what it has; a second one gives it
+back to be scored elsewhere. With --until-stdin-closes it also ends, at once, when its
+standard input does: with whoever started it.`
+
+const workerExample = `
+rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222
+rewardloop worker -c cfg.yaml --join tls://nats.lab:4222 ++fabric.nkey_file=worker.nk ++fabric.tls_ca=ca.pem
+rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 --rewards ocr --listen 127.0.0.1:9090`
+
+func worker(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "worker", workerText, workerExample)
+	file := fs.String("c", "", "configuration `file` (YAML), the gateways' own; none: overrides only")
+	join := fs.String("join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
+	name := fs.String("name", "", "`name` of this process among all, over fabric.name; default: host and process number")
+	rewards := fs.String("rewards", "", "serve only these `rewards`, by the names of their sections, over fabric.rewards")
+	listen := fs.String("listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
+	tied := fs.Bool("until-stdin-closes", false, "end when standard input does: whoever started this is gone")
+	logs := addLogFlags(fs)
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	overrides := append(fs.Args(), fabricOverrides(*join, *name)...)
+	if *rewards != "" {
+		overrides = append(overrides, "++fabric.rewards=["+*rewards+"]")
+	}
+	cfg, err := config.Load(*file, overrides, e.getenv)
+	if err != nil {
+		return complain(e, "worker", exitUsage, err)
+	}
+	if len(cfg.Fabric.NATS) == 0 {
+		return complain(e, "worker", exitUsage, fmt.Errorf("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
+	}
+	log, err := logs.logger(e)
+	if err != nil {
+		return complain(e, "worker", exitUsage, err)
+	}
+	node.CollectLater(cfg, e.getenv)
+	return runWorker(ctx, e, workerRun{cfg: cfg, listen: *listen, tied: *tied, log: log})
+}
+
+// workerRun is what the worker command was asked for.
+type workerRun struct {
+	cfg    *config.Config
+	listen string
+	tied   bool // to standard input
+	log    *slog.Logger
+}
+
+// runWorker runs the workers until they are told to stop.
+func runWorker(ctx context.Context, e env, r workerRun) int {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	if r.tied {
+		go func() { // ends with standard input, or with the process
+			_, _ = io.Copy(io.Discard, e.stdin) // whatever ends it: nobody is there any more
+			r.log.WarnContext(ctx, "standard input is closed: whoever started this is gone")
+			cut()
+		}()
+	}
+	w, err := node.NewWorker(node.Options{Config: r.cfg, Log: r.log, Version: release()})
+	if err != nil {
+		return complain(e, "worker", exitUsage, err)
+	}
+	start := time.Now()
+	if err := w.Start(ctx); err != nil {
+		return complain(e, "worker", exitFailure, err)
+	}
+	defer w.Stop()
+	address := ""
+	if r.listen != "" {
+		addr, err := w.Listen(ctx, r.listen)
+		if err != nil {
+			return complain(e, "worker", exitFailure, err)
+		}
+		address = addr.String()
+	}
+	r.log.InfoContext(ctx, "taking samples", "worker", w.Name(), "workers", max(r.cfg.NumWorkers, 1), "version", release(), "ready_after", time.Since(start).Round(time.Millisecond))
+	if err := json.NewEncoder(e.stdout).Encode(ready{Event: "ready", Worker: w.Name(), PID: os.Getpid(), Listen: address}); err != nil {
+		return complain(e, "worker", exitFailure, err)
+	}
+	select {
+	case s := <-signals:
+		r.log.InfoContext(ctx, "draining: nothing more is taken; once more gives back what is here", "signal", s.String())
+	case <-ctx.Done():
+		return exitOK // Stop gives back what it has
+	}
+	dctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the process, or with dctx
+		select {
+		case <-signals:
+			cancel()
+		case <-dctx.Done():
+		}
+	}()
+	if err := w.Drain(dctx); err != nil {
+		r.log.WarnContext(ctx, "stopped with samples unfinished; they go to other workers", "error", err)
+		return exitOK
+	}
+	r.log.InfoContext(ctx, "everything taken was answered; stopping")
+	return exitOK
+}
+
+// ready is the line that tells whoever started the process that it takes samples.
+type ready struct {
+	Event  string `json:"event"`
+	Worker string `json:"worker"`
+	PID    int    `json:"pid"`
+	Listen string `json:"listen"`
+}

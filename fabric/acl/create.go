@@ -1,0 +1,168 @@
+package acl
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config says what Create makes.
+type Config struct {
+	// Dir is where the files go; it is made if it is not there.
+	Dir string
+	// JWT makes an operator, accounts and credentials in place of nkeys.
+	JWT bool
+	// Hosts are the names and IP addresses that a server's certificate is for; none:
+	// no certificates are made.
+	Hosts []string
+	// MutualTLS also makes a certificate for each role, for servers that ask for one.
+	MutualTLS bool
+	// Force replaces files that are there.
+	Force bool
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("acl: no folder was named for the files"))
+	}
+	if c.MutualTLS && len(c.Hosts) == 0 {
+		errs = append(errs, errors.New("acl: certificates for clients need one for the server: name its hosts"))
+	}
+	for _, host := range c.Hosts {
+		if err := validHost(host); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validHost accepts an IP address, a name, or *.name.
+func validHost(host string) error {
+	if net.ParseIP(host) != nil {
+		return nil
+	}
+	bad := func(why string) error { return fmt.Errorf("acl: host %q: %s", host, why) }
+	if _, _, err := net.SplitHostPort(host); err == nil || strings.Contains(host, "/") {
+		return bad("want a name or an IP address, without a port or a scheme")
+	}
+	if len(host) > 253 {
+		return bad("a name has at most 253 characters")
+	}
+	for label := range strings.SplitSeq(strings.TrimPrefix(host, "*."), ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return bad("it is no host name and no IP address")
+		}
+	}
+	return nil
+}
+
+// File is one that was made.
+type File struct {
+	Name string      // within the folder
+	Mode os.FileMode // 0600 where it holds a secret
+	For  string      // what it is for, in a few words
+	data []byte
+}
+
+// modes of files that hold a secret, and of those that all may read.
+const (
+	private os.FileMode = 0o600
+	public  os.FileMode = 0o644
+)
+
+// ErrExists: a file is there and was not to be replaced.
+var ErrExists = errors.New("acl: there already")
+
+// Create makes keys and what goes with them, and returns the files that it wrote.
+// Either all are written or, unless the disk fails half-way through a replacement,
+// none is. Without Config.Force a file that is there is an error (ErrExists).
+func Create(cfg Config) ([]File, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	keys := nkeyFiles
+	if cfg.JWT {
+		keys = jwtFiles
+	}
+	files, err := keys()
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Hosts) > 0 {
+		certificates, err := tlsFiles(cfg.Hosts, cfg.MutualTLS, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, certificates...)
+	}
+	if err := write(cfg.Dir, files, cfg.Force); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// write puts the files into dir. Each is complete under another name before the first
+// gets its own.
+func write(dir string, files []File, force bool) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // what is secret has a mode of its own; a nats-server of another user reads the rest
+		return fmt.Errorf("acl: folder: %w", err)
+	}
+	if !force {
+		if err := absent(dir, files); err != nil {
+			return err
+		}
+	}
+	var temporary []string
+	defer func() {
+		for _, t := range temporary { // those that got their name are gone from here
+			_ = os.Remove(t)
+		}
+	}()
+	for _, f := range files {
+		t, err := writeTemporary(dir, f)
+		temporary = append(temporary, t)
+		if err != nil {
+			return fmt.Errorf("acl: writing %s: %w", filepath.Join(dir, f.Name), err)
+		}
+	}
+	for i, f := range files {
+		if err := os.Rename(temporary[i], filepath.Join(dir, f.Name)); err != nil {
+			return fmt.Errorf("acl: %w", err)
+		}
+	}
+	return nil
+}
+
+// absent reports all files that are there.
+func absent(dir string, files []File) error {
+	var there []string
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name)
+		if _, err := os.Lstat(path); err == nil {
+			there = append(there, path)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("acl: %w", err)
+		}
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%w, and not replaced: %s", ErrExists, strings.Join(there, ", "))
+	}
+	return nil
+}
+
+// writeTemporary returns the name of a file with f's content and mode; "" if there is
+// none to remove.
+func writeTemporary(dir string, f File) (string, error) {
+	t, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = t.Write(f.data)
+	return t.Name(), errors.Join(err, t.Chmod(f.Mode), t.Sync(), t.Close())
+}

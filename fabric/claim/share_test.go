@@ -1,0 +1,178 @@
+//go:build linux
+
+package claim_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/fabric/claim"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// shareOf returns the folder that a welcome offers, and its marker.
+func shareOf(t *testing.T, m *wire.ClaimWelcome) (dir, marker string) {
+	t.Helper()
+	require.NotNil(t, m.Shared)
+	b, err := os.ReadFile(filepath.Join(m.Shared.Dir, "marker"))
+	require.NoError(t, err)
+	return m.Shared.Dir, string(b)
+}
+
+// sharing is a rig and a worker that share a folder of the test's.
+func sharing(t *testing.T, base string) (*rig, *worker) {
+	t.Helper()
+	r := newRig(t, func(o *claim.ServerOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
+	return r, newWorker(t, func(o *claim.ClientOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
+}
+
+const (
+	sentBytes     = "rewardloop_claim_sent_bytes_total"
+	receivedBytes = "rewardloop_claim_client_received_bytes_total"
+)
+
+func TestPayloadsGoThroughMemoryThatBothSidesSee(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	r, w := sharing(t, base)
+	var tasks sync.WaitGroup
+	for i, size := range []int{1000, 70_000, 3 * 512 * 512, 5 << 20, 800_000, 1 << 20, 2 << 20} {
+		ticket := r.ticket(name("sample", i), size)
+		tasks.Go(func() {
+			f, err := w.Claim(t.Context(), ticket, "worker-1")
+			if assert.NoError(t, err) {
+				assert.Equal(t, ticket.ID, f.Header().Sample.ID)
+				f.Release()
+			}
+		})
+	}
+	tasks.Wait()
+	require.Greater(t, counter(t, r.reg, sentBytes, "shared_memory"), 1e6)
+	require.InDelta(t, counter(t, r.reg, sentBytes, "shared_memory"), counter(t, w.reg, receivedBytes, "shared_memory"), 0)
+	require.InDelta(t, counter(t, r.reg, sentBytes, "websocket"), counter(t, w.reg, receivedBytes, "websocket"), 0)
+	dirs, err := filepath.Glob(base + "/*")
+	require.NoError(t, err)
+	require.Len(t, dirs, 1)
+	info, err := os.Stat(dirs[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	w.Close()
+	require.Eventually(t, func() bool {
+		files, err := os.ReadDir(dirs[0])
+		return err == nil && len(files) == 1 && files[0].Name() == "marker"
+	}, soon, time.Millisecond, "its staging files go with a connection")
+	r.server.Close()
+	require.NoDirExists(t, dirs[0])
+}
+
+func TestAClaimGoesOverTheSocketWhereSharedMemoryFails(t *testing.T) {
+	t.Parallel()
+	for what, spoil := range map[string]func(t *testing.T, dir string){
+		"a file that cannot be read": func(t *testing.T, dir string) {
+			t.Helper()
+			for i := range 8 { // a folder in the place of each
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, name("c1", i))))
+			}
+		},
+		"a folder that cannot be written": func(t *testing.T, dir string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(dir))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			base := t.TempDir()
+			r, w := sharing(t, base)
+			dirs, err := filepath.Glob(base + "/*")
+			require.NoError(t, err)
+			f, err := w.Claim(t.Context(), r.ticket("sample-1", 100), "worker-1")
+			require.NoError(t, err)
+			f.Release()
+			spoil(t, dirs[0])
+			for i := range 3 {
+				f, err = w.Claim(t.Context(), r.ticket(name("picture", i), 900_000), "worker-1")
+				require.NoError(t, err)
+				f.Release()
+			}
+			if strings.Contains(what, "folder") {
+				require.InDelta(t, 0, counter(t, w.reg, receivedBytes, "shared_memory"), 0)
+			}
+		})
+	}
+}
+
+func TestStagedBytesAreCheckedToo(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	r, w := sharing(t, base)
+	dirs, err := filepath.Glob(base + "/*")
+	require.NoError(t, err)
+	p := newProxy(t, r.url())
+	spoilt := false
+	p.tap = func(_ int, _ int64, b []byte) bool {
+		if at := strings.Index(string(b), `"staged"`); at >= 0 && !spoilt {
+			spoilt = true
+			f, err := os.OpenFile(filepath.Join(dirs[0], "c1-0"), os.O_WRONLY, 0)
+			if assert.NoError(t, err) {
+				_, _ = f.WriteAt([]byte("spoilt"), 400_000)
+				_ = f.Close()
+			}
+		}
+		return false
+	}
+	f, err := w.Claim(t.Context(), p.via(r.ticket("sample-1", 900_000)), "worker-1")
+	require.NoError(t, err)
+	require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
+	f.Release()
+	require.InDelta(t, 1, counter(t, w.reg, "rewardloop_claim_client_corrupt_total"), 0)
+	require.Equal(t, 1, r.store.claims["sample-1"])
+}
+
+func TestAGatewayRemovesTheFoldersOfThoseThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	left := filepath.Join(base, "rewardloop-claim-1")
+	require.NoError(t, os.Mkdir(left, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(left, "marker"), []byte(strings.Repeat("x", 64)), 0o600))
+	others := filepath.Join(base, "somebody-elses")
+	require.NoError(t, os.Mkdir(others, 0o700))
+	alive, _ := sharing(t, base)
+	require.NoDirExists(t, left)
+	_, _ = sharing(t, base)
+	dirs, err := filepath.Glob(base + "/*")
+	require.NoError(t, err)
+	require.Len(t, dirs, 3, "that of a gateway that lives stays, and what is not ours")
+	require.DirExists(t, others)
+	alive.server.Close()
+}
+
+func TestAWorkerLooksOnlyWhereSharedMemoryIs(t *testing.T) {
+	t.Parallel()
+	base, elsewhere := t.TempDir(), t.TempDir()
+	secret := filepath.Join(elsewhere, "rewardloop-claim-x")
+	require.NoError(t, os.Mkdir(secret, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(secret, "marker"), []byte(strings.Repeat("s", 64)), 0o600))
+	require.NoError(t, os.Symlink(secret, filepath.Join(base, "rewardloop-claim-link")))
+	open := filepath.Join(base, "rewardloop-claim-open")
+	require.NoError(t, os.Mkdir(open, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(open, "marker"), []byte(strings.Repeat("s", 64)), 0o600))
+	for _, dir := range []string{secret, base + "/rewardloop-claim-link", open, base + "/rewardloop-claim-no", base + "/x/../rewardloop-claim-open", "/etc", ""} {
+		told := make(chan string, 10)
+		ticket := gateway(t, `{"type":"welcome","protocol":1,"gateway":"gateway-1","shared":{"dir":"`+dir+`","prefix":"c1","files":8}}`, func(e *end, m *wire.ClaimAsk) {
+			told <- "claim"
+			b, _ := wire.EncodeClaim(&wire.ClaimRefused{N: m.N, Reason: wire.RefusedGone})
+			_ = e.conn.Send(b)
+		})
+		w := newWorker(t, func(o *claim.ClientOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
+		_, err := w.Claim(t.Context(), ticket, "worker-1")
+		require.ErrorIs(t, err, wire.ErrGone)
+		require.Equal(t, "claim", <-told)
+	}
+}

@@ -1,0 +1,174 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// parts are what every process that scores has, with a gateway or without one.
+type parts struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	version  string
+	name     string // among all processes; "": there are no others
+	scorers  *Scorers
+	managers map[string]*rewards.Manager
+	decoder  *media.Decoder
+	metrics  *prometheus.Registry
+	buffers  *wire.Buffers
+	test     *selfTest
+	workers  []*workers.Worker
+	sources  []*fabric.Source
+	// local is where functions in Python find the reward router, and its key; nil
+	// where none of them may ask. The server closes it once it serves it.
+	local    net.Listener
+	localKey string
+}
+
+// newParts builds the rewards.
+func newParts(o Options) (*parts, error) {
+	p := &parts{cfg: o.Config, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry(), buffers: new(wire.Buffers)}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if len(o.Config.Profiles) == 0 {
+		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
+	}
+	var err error
+	if p.scorers, err = NewScorers(o.Config); err != nil {
+		return nil, err
+	}
+	for _, spec := range o.Scorers {
+		p.scorers.Registry.Register(spec)
+	}
+	p.metrics.MustRegister(devices{p.scorers}, asked{p.scorers.Engines})
+	if err = p.openRouter(); err != nil {
+		return nil, errors.Join(err, p.scorers.Close())
+	}
+	if p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry); err != nil {
+		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
+	}
+	if m := p.managers[config.DefaultProfile]; m != nil {
+		p.managers[""] = m // a sample that names no reward means the default one
+	}
+	d := o.Config.Pool.Decode
+	p.decoder, err = media.New(media.Config{MaxPixels: d.MaxPixels, MaxFrames: d.MaxFrames, BudgetBytes: d.BudgetBytes})
+	if err == nil {
+		p.test, err = newSelfTest(p.scorers)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.closeScorers())
+	}
+	p.managers[selfTestProfile] = p.test.manager
+	return p, nil
+}
+
+// warm readies every reward's scorers: child processes are up and have read their
+// canary before the first sample comes.
+func (p *parts) warm(ctx context.Context) error {
+	for _, name := range sortedKeys(p.managers) {
+		if name == "" {
+			continue // the default one, which is there by its name as well
+		}
+		if err := p.managers[name].Warm(ctx); err != nil {
+			return fmt.Errorf("reward %q is not ready: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// startWorkers starts the workers of this process, each with a source of its own.
+func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*fabric.Source, error), gateway workers.Gateway) error {
+	w := p.cfg.Loop.Workers
+	slots := w.SlotsFor(max(p.cfg.NumWorkers, 1), runtime.NumCPU())
+	metrics := workers.NewMetrics(p.metrics)
+	for i := range p.cfg.NumWorkers {
+		cfg := workers.Config{
+			ID: "w" + strconv.Itoa(i), Slots: slots, MaxAbandoned: w.AbandonedFor(slots), BreakerFailures: w.BreakerFailures,
+			BreakerPause: w.BreakerPause, BreakerMaxPause: w.BreakerMaxPause, Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
+		}
+		if p.name != "" {
+			cfg.ID = p.name + "-" + cfg.ID
+			cfg.Pool, cfg.Host = poolName(p.cfg), hostName()
+			cfg.Devices, cfg.Models = p.scorers.Readers.Uses()
+		}
+		s, err := source(cfg.ID)
+		if err != nil {
+			return err
+		}
+		p.sources = append(p.sources, s)
+		worker, err := workers.New(workers.Options{
+			Config: cfg, Source: s, Gateway: gateway, Managers: p.served(), Decoder: p.decoder, Log: p.log, Metrics: metrics,
+		})
+		if err != nil {
+			return err
+		}
+		p.workers = append(p.workers, worker)
+		worker.Start(ctx)
+	}
+	return nil
+}
+
+// served are the managers that the workers of this process have.
+func (p *parts) served() map[string]*rewards.Manager {
+	only := p.cfg.Fabric.Rewards
+	if len(only) == 0 {
+		return p.managers
+	}
+	own := maps.Clone(p.managers)
+	maps.DeleteFunc(own, func(name string, _ *rewards.Manager) bool {
+		return name != selfTestProfile && !slices.Contains(only, name) && (name != "" || !slices.Contains(only, config.DefaultProfile))
+	})
+	return own
+}
+
+// stopWorkers ends the workers, all at once, and then their connections.
+func (p *parts) stopWorkers() {
+	var all sync.WaitGroup
+	for _, w := range p.workers {
+		all.Go(w.Stop)
+	}
+	all.Wait()
+	for _, s := range p.sources {
+		s.Disconnect()
+	}
+}
+
+// closeScorers gives back what the rewards hold. "" is another name of the default.
+func (p *parts) closeScorers() error {
+	var errs []error
+	for name, m := range p.managers {
+		if name != "" {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(append(errs, p.closeRouter(), p.scorers.Close())...)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,548 @@
+package outbound_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+)
+
+// bus brings every word to every process, in one order, each with its own delay.
+type bus struct {
+	mu   sync.Mutex
+	all  []*process
+	last []letter
+}
+
+type letter struct {
+	from, group string
+	report      *outbound.Report
+	at          time.Time
+}
+
+// process is one with its own transport. It lives until stop, within a bubble.
+type process struct {
+	name string
+	bus  *bus
+	lag  func() time.Duration // Of a word on its way here; nil: none.
+	tr   *outbound.Transport
+	urge chan struct{}
+	post chan letter
+	quit context.CancelFunc
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	group   string
+	member  outbound.Member
+	cut     bool // It neither hears nor is heard.
+	stopped bool // Its clock stands still.
+}
+
+var _ outbound.Fleet = (*process)(nil)
+
+// start makes a process of the bus; g is its group.
+func (b *bus) start(t *testing.T, name string, cfg outbound.GroupConfig, trip tripFunc) (p *process, g *outbound.Group) {
+	t.Helper()
+	return b.startLate(t, name, cfg, trip, nil)
+}
+
+func (b *bus) startLate(t *testing.T, name string, cfg outbound.GroupConfig, trip tripFunc, lag func() time.Duration) (p *process, g *outbound.Group) {
+	t.Helper()
+	if cfg.URLs == nil {
+		cfg.URLs = []string{"http://a"}
+	}
+	p = &process{name: name, bus: b, lag: lag, tr: outbound.NewTestTransport(trip), urge: make(chan struct{}, 1), post: make(chan letter, 1<<16)}
+	g, err := p.tr.Group(cfg)
+	require.NoError(t, err)
+	ctx, quit := context.WithCancel(t.Context())
+	p.quit = quit
+	p.tr.Join(p)
+	b.mu.Lock()
+	b.all = append(b.all, p)
+	b.mu.Unlock()
+	p.done.Go(func() { p.speak(ctx) })
+	p.done.Go(func() { p.listen(ctx) })
+	t.Cleanup(p.kill)
+	return p, g
+}
+
+func (p *process) Self() string { return p.name }
+
+func (p *process) Urge() {
+	select {
+	case p.urge <- struct{}{}:
+	default:
+	}
+}
+
+func (p *process) Join(group string, m outbound.Member) (leave func()) {
+	p.mu.Lock()
+	p.group, p.member = group, m
+	p.mu.Unlock()
+	p.bus.mu.Lock()
+	known := p.bus.last
+	p.bus.mu.Unlock()
+	for _, l := range known {
+		if l.group == group {
+			m.Heard(l.from, l.report)
+		}
+	}
+	return func() {
+		p.mu.Lock()
+		p.member = nil
+		p.mu.Unlock()
+		p.bus.send(letter{from: p.name, group: group})
+	}
+}
+
+// set cuts a process off, or stops it as a signal would.
+func (p *process) set(cut, stopped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.stopped = cut, stopped
+}
+
+// kill ends the process without a word.
+func (p *process) kill() {
+	p.quit()
+	p.done.Wait()
+}
+
+func (p *process) speak(ctx context.Context) {
+	tick := time.NewTicker(outbound.FleetPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-p.urge:
+		}
+		p.mu.Lock()
+		m, group, cut, stopped := p.member, p.group, p.cut, p.stopped
+		p.mu.Unlock()
+		if m == nil || stopped {
+			continue
+		}
+		if r := m.Report(); !cut {
+			p.bus.send(letter{from: p.name, group: group, report: &r})
+		}
+	}
+}
+
+func (b *bus) send(l letter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.at = time.Now()
+	b.last = append(b.last, l)
+	if len(b.last) > 64 {
+		b.last = b.last[1:]
+	}
+	for _, p := range b.all {
+		p.post <- l
+	}
+}
+
+func (p *process) listen(ctx context.Context) {
+	for {
+		var l letter
+		select {
+		case <-ctx.Done():
+			return
+		case l = <-p.post:
+		}
+		if p.lag != nil {
+			time.Sleep(time.Until(l.at.Add(p.lag()))) // Of the bubble.
+		}
+		p.mu.Lock()
+		m, ok := p.member, p.group == l.group && !p.cut && !p.stopped
+		p.mu.Unlock()
+		if m != nil && ok {
+			m.Heard(l.from, l.report)
+		}
+	}
+}
+
+// part is a group's part of a limit now.
+func part(g *outbound.Group, limit string) float64 {
+	for _, s := range g.Stats().Shares {
+		if s.Limit == limit {
+			return s.Part
+		}
+	}
+	return -1
+}
+
+const (
+	rpm    = "requests_per_minute"
+	places = "concurrency"
+)
+
+// sum is that of several groups.
+func sum(limit string, all ...*outbound.Group) float64 {
+	s := 0.0
+	for _, g := range all {
+		s += part(g, limit)
+	}
+	return s
+}
+
+// load keeps n calls of a group under way until the context ends.
+func load(ctx context.Context, wg *sync.WaitGroup, g *outbound.Group, n int) {
+	for range n {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = g.Do(ctx, &outbound.Call{Tokens: 300})
+			}
+		})
+	}
+}
+
+// slow answers after d of the bubble.
+func slow(d time.Duration, each func()) tripFunc {
+	return func(*http.Request) (*http.Response, error) {
+		if each != nil {
+			each()
+		}
+		time.Sleep(d) // Of the bubble.
+		return reply(200, ""), nil
+	}
+}
+
+func TestThreeProcessesTogetherKeepToTheRequestsAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		var mu sync.Mutex
+		var at []time.Time
+		note := slow(100*time.Millisecond, func() { mu.Lock(); at = append(at, time.Now()); mu.Unlock() })
+		cfg := outbound.GroupConfig{RPM: 600}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range 3 { // They start at the same time, with very different loads.
+			_, g := b.start(t, fmt.Sprint("p", i), cfg, note)
+			load(ctx, &wg, g, 1+20*i)
+		}
+		wg.Wait()
+		count := func(from, to time.Duration) (n int) {
+			for _, x := range at {
+				if x := x.Sub(start); x >= from && x < to {
+					n++
+				}
+			}
+			return n
+		}
+		for m := range 5 {
+			n := count(time.Duration(m)*time.Minute, time.Duration(m+1)*time.Minute)
+			assert.LessOrEqual(t, n, 600+30, "minute %d", m)
+			assert.Greater(t, n, 500, "minute %d", m)
+		}
+		assert.LessOrEqual(t, len(at), 5*600+30)
+	})
+}
+
+func TestSharesFollowWhatProcessesWantAndSumToTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		cfg := outbound.GroupConfig{RPM: 600, Concurrency: 30}
+		_, busy := b.start(t, "busy", cfg, slow(time.Second, nil))
+		_, idle := b.start(t, "idle", cfg, slow(time.Second, nil))
+		_, calm := b.start(t, "calm", cfg, slow(time.Second, nil))
+		time.Sleep(10 * time.Second) // Of the bubble.
+		for _, g := range []*outbound.Group{busy, idle, calm} {
+			assert.InDelta(t, 200, part(g, rpm), 1e-6, "nobody wants anything")
+			assert.InDelta(t, 10, part(g, places), 0)
+			assert.Equal(t, 3, g.Stats().Processes)
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		load(ctx, &wg, busy, 90)
+		load(ctx, &wg, calm, 10)
+		time.Sleep(time.Minute) // Of the bubble.
+		assert.InDelta(t, 600*(0.1/3+0.9*0.9), part(busy, rpm), 40)
+		assert.InDelta(t, 600*(0.1/3+0.9*0.1), part(calm, rpm), 40)
+		assert.Less(t, part(idle, rpm), 30.0)
+		assert.GreaterOrEqual(t, part(idle, rpm), 20.0)
+		assert.GreaterOrEqual(t, part(idle, places), 1.0)
+		assert.Greater(t, part(busy, places), 20.0)
+		assert.InDelta(t, 600, sum(rpm, busy, idle, calm), 30)
+		assert.LessOrEqual(t, sum(rpm, busy, idle, calm), 600.001)
+		assert.LessOrEqual(t, sum(places, busy, idle, calm), 30.0)
+		cancel()
+		wg.Wait()
+		time.Sleep(2 * time.Minute) // Of the bubble.
+		assert.InDelta(t, 200, part(busy, rpm), 10, "it is quiet again")
+	})
+}
+
+// Words need up to 1.5 s, a different time to each process, while all of them change
+// their minds all the time.
+func TestTheSumStaysWithinTheLimitWhateverTheDelays(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+			var mu sync.Mutex
+			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return dice.IntN(n) }
+			var b bus
+			var all []*outbound.Group
+			inFlight, most := 0, 0
+			cfg := outbound.GroupConfig{RPM: 1200, TPM: 100_000, Concurrency: 40}
+			for i := range 5 {
+				_, g := b.startLate(t, fmt.Sprint("p", i), cfg, func(*http.Request) (*http.Response, error) {
+					d := time.Duration(roll(4000)) * time.Millisecond
+					mu.Lock()
+					inFlight++
+					most = max(most, inFlight)
+					mu.Unlock()
+					time.Sleep(d) // Of the bubble.
+					mu.Lock()
+					inFlight--
+					mu.Unlock()
+					return reply(200, ""), nil
+				}, func() time.Duration { return time.Duration(roll(1500)) * time.Millisecond })
+				all = append(all, g)
+			}
+			time.Sleep(10 * time.Second) // Of the bubble. The membership is stable from here.
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			used := map[string]float64{}
+			for range 20 {
+				inner, stop := context.WithTimeout(ctx, time.Duration(1+roll(20))*time.Second)
+				load(inner, &wg, all[roll(len(all))], 1+roll(40))
+				for range 50 {
+					time.Sleep(100 * time.Millisecond) // Of the bubble.
+					for limit, whole := range map[string]float64{rpm: 1200, "tokens_per_minute": 100_000, places: 40} {
+						require.LessOrEqual(t, sum(limit, all...), whole*1.000001, "%s", limit)
+						used[limit] += sum(limit, all...) / whole
+					}
+				}
+				_ = stop // It has a time-out, and ends with ctx.
+			}
+			cancel()
+			wg.Wait()
+			assert.LessOrEqual(t, most, 40, "requests in flight")
+			for limit, n := range used {
+				t.Logf("%s: %.0f %% of the limit were somebody's share", limit, n/10)
+				assert.Greater(t, n/10, 50.0, "%s", limit)
+			}
+		})
+	}
+}
+
+func TestANewcomerStartsAtOnceAndGetsItsShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		cfg := outbound.GroupConfig{RPM: 600, TPM: 60_000, Concurrency: 8}
+		_, old := b.start(t, "old", cfg, slow(time.Second, nil))
+		time.Sleep(5 * time.Second) // Of the bubble.
+		assert.InDelta(t, 600, part(old, rpm), 1e-6, "alone in its fleet")
+		_, young := b.start(t, "young", cfg, slow(0, nil))
+		start := time.Now()
+		for range 3 {
+			_, err := young.Do(t.Context(), &outbound.Call{Tokens: 100})
+			require.NoError(t, err)
+		}
+		assert.Zero(t, time.Since(start))
+		assert.InDelta(t, 30, part(young, rpm), 1e-6, "a tenth of its half")
+		synctest.Wait()
+		assert.Less(t, part(old, rpm), 600.0, "the others make room when they hear of it")
+		time.Sleep(4 * time.Second) // Of the bubble.
+		assert.Greater(t, part(young, rpm), 200.0)
+		assert.InDelta(t, 6, part(young, places), 1)
+	})
+}
+
+// A full bucket of 600 is there for its owner when another process comes; it is not
+// there twice when both have half of the limit.
+func TestWhatIsSavedUpIsNeitherLostNorDoubled(t *testing.T) {
+	t.Parallel()
+	for after, c := range map[time.Duration]struct{ old, both int }{
+		time.Second:     {old: 500, both: 640},
+		2 * time.Minute: {old: 290, both: 610},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var b bus
+			var a, z counter
+			cfg := outbound.GroupConfig{RPM: 600, Concurrency: 4000}
+			_, old := b.start(t, "old", cfg, slow(0, func() { a.next() }))
+			time.Sleep(2 * time.Minute) // Of the bubble.
+			_, young := b.start(t, "young", cfg, slow(0, func() { z.next() }))
+			time.Sleep(after) // Of the bubble.
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			load(ctx, &wg, old, 1)
+			load(ctx, &wg, young, 1)
+			synctest.Wait()
+			assert.GreaterOrEqual(t, a.count(), c.old, after)
+			assert.LessOrEqual(t, a.count()+z.count(), c.both, after)
+			time.Sleep(time.Minute) // Of the bubble.
+			assert.LessOrEqual(t, a.count()+z.count(), 1200+10, after)
+		})
+	}
+}
+
+func TestAShareThatIsLeftGoesToTheOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leave  func(p *process)
+		within time.Duration
+	}{
+		"with a word":    {func(p *process) { p.tr.Close() }, 5 * time.Second},
+		"without a word": {func(p *process) { p.kill() }, 10 * time.Second},
+		"stopped":        {func(p *process) { p.set(false, true) }, 10 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var b bus
+			cfg := outbound.GroupConfig{RPM: 600}
+			_, a := b.start(t, "a", cfg, slow(0, nil))
+			_, c1 := b.start(t, "b", cfg, slow(0, nil))
+			gone, g := b.start(t, "c", cfg, slow(0, nil))
+			time.Sleep(10 * time.Second) // Of the bubble.
+			require.InDelta(t, 200, part(a, rpm), 1e-6)
+			c.leave(gone)
+			time.Sleep(c.within) // Of the bubble.
+			assert.InDelta(t, 300, part(a, rpm), 1e-6, name)
+			assert.InDelta(t, 300, part(c1, rpm), 1e-6, name)
+			if name == "stopped" { // When it goes on it knows at once that it knows nothing.
+				assert.True(t, g.Stats().Deaf)
+				assert.InDelta(t, 200, part(g, rpm), 1e-6)
+				gone.set(false, false)
+				time.Sleep(10 * time.Second) // Of the bubble.
+				assert.InDelta(t, 600, sum(rpm, a, c1, g), 1e-6)
+				assert.InDelta(t, 200, part(g, rpm), 1e-6)
+				assert.False(t, g.Stats().Deaf)
+			}
+		})
+	}
+}
+
+func TestWithoutTheBusEachHasItsPartOfThoseLastKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		cfg := outbound.GroupConfig{RPM: 600, Concurrency: 10}
+		var all []*outbound.Group
+		var procs []*process
+		for i := range 3 {
+			p, g := b.start(t, fmt.Sprint("p", i), cfg, slow(time.Second, nil))
+			all, procs = append(all, g), append(procs, p)
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		load(ctx, &wg, all[0], 50)
+		time.Sleep(20 * time.Second) // Of the bubble.
+		require.Greater(t, part(all[0], rpm), 450.0)
+		for _, p := range procs {
+			p.set(true, false)
+		}
+		for range 200 {
+			time.Sleep(100 * time.Millisecond) // Of the bubble.
+			require.LessOrEqual(t, sum(rpm, all...), 600.001, "not while they find out either")
+		}
+		for _, g := range all {
+			assert.True(t, g.Stats().Deaf)
+			assert.InDelta(t, 200, part(g, rpm), 1e-6)
+			assert.InDelta(t, 3, part(g, places), 0)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestOneThatNeverHeardTheOthersHasAnEighth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		p, g := b.start(t, "p", outbound.GroupConfig{RPM: 800}, slow(0, nil))
+		p.set(true, false)
+		time.Sleep(time.Minute) // Of the bubble.
+		assert.True(t, g.Stats().Deaf)
+		assert.InDelta(t, 100, part(g, rpm), 1e-6)
+	})
+}
+
+func TestGroupsWithOtherLimitsDoNotMix(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		_, x := b.start(t, "x", outbound.GroupConfig{Name: "judge", RPM: 600}, slow(0, nil))
+		_, y := b.start(t, "y", outbound.GroupConfig{Name: "judge", RPM: 500}, slow(0, nil))
+		_, z := b.start(t, "z", outbound.GroupConfig{Name: "judge", RPM: 600, URLs: []string{"http://other"}}, slow(0, nil))
+		time.Sleep(10 * time.Second) // Of the bubble.
+		assert.InDelta(t, 600, part(x, rpm), 1e-6)
+		assert.InDelta(t, 500, part(y, rpm), 1e-6)
+		assert.InDelta(t, 600, part(z, rpm), 1e-6)
+	})
+}
+
+// recorder is a fleet that only notes what would be said.
+type recorder struct {
+	mu     sync.Mutex
+	groups map[string]outbound.Member
+}
+
+func (r *recorder) Self() string { return "me" }
+func (r *recorder) Urge()        {}
+
+func (r *recorder) Join(group string, m outbound.Member) (leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups[group] = m
+	return func() {}
+}
+
+func TestNoPartOfAURLThatIsSecretIsSaid(t *testing.T) {
+	t.Parallel()
+	key := func(urls ...string) (key, endpoint string) {
+		r := &recorder{groups: map[string]outbound.Member{}}
+		tr := outbound.NewTestTransport(tripFunc(func(*http.Request) (*http.Response, error) { return nil, errRefused }))
+		g, err := tr.Group(outbound.GroupConfig{URLs: urls, Attempts: 1, BreakAfter: 1})
+		require.NoError(t, err)
+		tr.Join(r)
+		_, err = g.Do(t.Context(), &outbound.Call{})
+		require.Error(t, err)
+		for k, m := range r.groups {
+			return k, m.Report().Open[0].Endpoint
+		}
+		return "", ""
+	}
+	plain, endpoint := key("http://host/v1")
+	secret, same := key("http://user:password@host:80/v1/?key=secret")
+	assert.Equal(t, endpoint, same, "a digest of scheme, host, port and path")
+	assert.NotContains(t, secret, "password")
+	assert.NotContains(t, secret, "secret")
+	assert.NotEqual(t, plain[len("host@"):], endpoint)
+	_, other := key("https://host/v1")
+	assert.NotEqual(t, endpoint, other)
+
+	r := &recorder{groups: map[string]outbound.Member{}}
+	tr := outbound.NewTestTransport(slow(0, nil))
+	tr.Join(r)
+	for _, user := range []string{"a", "b"} {
+		_, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://" + user + ":x@host"}})
+		require.NoError(t, err)
+	}
+	assert.Len(t, r.groups, 2, "the same endpoint with two users is two groups")
+}

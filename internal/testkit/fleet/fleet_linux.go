@@ -1,0 +1,264 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
+)
+
+// Config of a fleet.
+type Config struct {
+	// Binary is the rewardloop program; REWARDLOOP_BIN in the environment names another.
+	Binary string
+	// NATSServer is the program Broker starts; see NATSServer. Not needed without Broker.
+	NATSServer string
+	// Lab holds the hosts, if there are any; processes without one listen on its bridge.
+	Lab *netlab.Lab
+	// Lease is fabric.lease. Defaults to 6 s.
+	Lease time.Duration
+	// Replicas is fabric.replicas. Defaults to 1.
+	Replicas int
+	// Slots is how many samples a worker scores at a time. Defaults to 8.
+	Slots int
+	// Delay is put on each way between the processes on this host, by a netlab.Proxy before
+	// each gateway and each broker that is started on its own. Not for a cluster, whose
+	// members tell their real addresses.
+	Delay time.Duration
+	// ScoreLeast and ScoreMost bound how long a score takes. Default to 100 and 300 ms.
+	ScoreLeast, ScoreMost time.Duration
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.Binary = cmp.Or(os.Getenv("REWARDLOOP_BIN"), c.Binary)
+	c.Lease = cmp.Or(c.Lease, 6*time.Second)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.Slots = cmp.Or(c.Slots, 8)
+	c.ScoreLeast = cmp.Or(c.ScoreLeast, 100*time.Millisecond)
+	c.ScoreMost = max(cmp.Or(c.ScoreMost, 300*time.Millisecond), c.ScoreLeast)
+	return c
+}
+
+// hostOf is where a process runs; nil: in the test's own network.
+type hostOf = *netlab.Host
+
+// Fleet is the processes of one test. Its methods are called by the test's goroutine.
+type Fleet struct {
+	t          testing.TB
+	cfg        Config
+	dir        string
+	wg         sync.WaitGroup
+	scorer     *scorer
+	scorerAddr string // on the loopback of each host
+	scoring    map[hostOf]bool
+	processes  []*Process
+	brokers    []*broker
+	nats       string // URLs, separated by commas
+}
+
+// New writes the configuration; nothing runs yet.
+func New(t testing.TB, cfg Config) *Fleet {
+	t.Helper()
+	cfg = cfg.WithDefaults()
+	f := &Fleet{t: t, cfg: cfg, dir: t.TempDir(), scoring: map[hostOf]bool{}}
+	t.Cleanup(f.wg.Wait)
+	f.scorer = newScorer(t, cfg.ScoreLeast, cfg.ScoreMost)
+	f.scorerAddr = "127.0.0.1:" + strconv.Itoa(freePort(t, "127.0.0.1"))
+	f.write("token", "fleet-token-"+strconv.FormatUint(rand.Uint64(), 36)) //nolint:gosec // opens this test's server only
+	f.write("alone.yaml", f.yaml(2, false))
+	f.write("gateway.yaml", f.yaml(0, true))
+	f.write("worker.yaml", f.yaml(1, true))
+	t.Cleanup(func() {
+		if t.Failed() {
+			quote(t, f.processes)
+		}
+		for _, p := range f.processes {
+			p.end()
+		}
+	})
+	return f
+}
+
+func (f *Fleet) yaml(workers int, network bool) string {
+	fabric := ""
+	if network {
+		fabric = fmt.Sprintf("fabric: {lease: %v, replicas: %d}\n", f.cfg.Lease, f.cfg.Replicas)
+	}
+	return fabric + fmt.Sprintf(`loop:
+  sample_timeout: 2m
+  drain_timeout: 20s
+  workers: {slots: %d}
+reward:
+  num_workers: %d
+  reward_functions:
+    checksum:
+      path: http://%s
+      protocol: json
+      request: {id: "{id}", file: "{image_b64}"}
+      score_path: score
+      concurrency: 256
+`, f.cfg.Slots, workers, f.scorerAddr)
+}
+
+func (f *Fleet) write(name, text string) {
+	f.t.Helper()
+	require.NoError(f.t, os.WriteFile(f.file(name), []byte(text), 0o600))
+}
+
+func (f *Fleet) file(name string) string { return filepath.Join(f.dir, name) }
+
+// RequireWorkers skips the test if the program cannot run workers of their own.
+func (f *Fleet) RequireWorkers() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, f.cfg.Binary, "worker", "--help").CombinedOutput() //nolint:gosec // the program under test
+	if err == nil {
+		return
+	}
+	require.Contains(f.t, string(out), `no command "worker"`, "rewardloop worker --help: %v", err)
+	f.t.Skip("SKIPPED: this rewardloop has no command worker, so there is no fleet to test")
+}
+
+// ip is where processes on a host are reached.
+func (f *Fleet) ip(h hostOf) string {
+	switch {
+	case h != nil:
+		return h.IP.String()
+	case f.cfg.Lab != nil:
+		return f.cfg.Lab.IP().String()
+	}
+	return "127.0.0.1"
+}
+
+// delayed returns where an address is reached: at a proxy, if there is to be a delay.
+func (f *Fleet) delayed(addr string) string {
+	f.t.Helper()
+	if f.cfg.Delay == 0 {
+		return addr
+	}
+	p := netlab.NewProxy(f.t, net.JoinHostPort(f.ip(nil), "0"), addr)
+	p.Latency(netlab.Up, f.cfg.Delay)
+	p.Latency(netlab.Down, f.cfg.Delay)
+	return p.Addr()
+}
+
+// address is a free one on a host.
+func (f *Fleet) address(h hostOf) string {
+	f.t.Helper()
+	ip := f.ip(h)
+	if h != nil { // nobody else lives there
+		return net.JoinHostPort(ip, strconv.Itoa(nextPort()))
+	}
+	return net.JoinHostPort(ip, strconv.Itoa(freePort(f.t, ip)))
+}
+
+// Alone starts a gateway with two workers in the same process, on this host: what a
+// fleet is compared with.
+func (f *Fleet) Alone(name string) *Process {
+	f.t.Helper()
+	f.listen(nil)
+	addr := f.address(nil)
+	args := []string{"serve", "-c", f.file("alone.yaml"), "--listen", addr, "--token-file", f.file("token")}
+	return f.add(&Process{Name: name, Addr: addr, bin: f.cfg.Binary, args: args, ready: serves})
+}
+
+func serves(p *Process) bool { return p.log.says("msg=serving") }
+
+// Gateway starts `rewardloop serve` on a host, nil for none. Without a Broker it is the
+// broker, too, for the workers and gateways started after it.
+func (f *Fleet) Gateway(name string, h hostOf) *Process {
+	f.t.Helper()
+	addr := f.address(h)
+	args := []string{
+		"serve", "-c", f.file("gateway.yaml"), "--listen", addr, "--token-file", f.file("token"),
+		"--name", name, "--advertise", "ws://" + f.delayed(addr),
+	}
+	if f.nats == "" {
+		at := f.address(h)
+		f.nats = "nats://" + f.delayed(at)
+		args = append(args, "--nats-listen", at)
+	} else {
+		args = append(args, "--nats", f.nats)
+	}
+	return f.add(&Process{Name: name, Addr: addr, host: h, bin: f.cfg.Binary, args: args, ready: serves})
+}
+
+// Worker starts `rewardloop worker` on a host, nil for none, and returns when it takes samples.
+func (f *Fleet) Worker(name string, h hostOf) *Process {
+	f.t.Helper()
+	f.listen(h)
+	args := []string{"worker", "-c", f.file("worker.yaml"), "--join", f.nats, "--name", name}
+	return f.add(&Process{Name: name, host: h, bin: f.cfg.Binary, args: args, ready: func(p *Process) bool {
+		return p.log.says(`"event":"ready"`)
+	}})
+}
+
+// add starts a process of the fleet.
+func (f *Fleet) add(p *Process) *Process {
+	f.t.Helper()
+	require.NotEmpty(f.t, p.bin, "fleet: name the program in Config.Binary or REWARDLOOP_BIN")
+	p.f = f
+	f.processes = append(f.processes, p)
+	p.Start()
+	return p
+}
+
+// ports hands out ports below those the kernel gives to outgoing connections, so
+// that a process finds its own free when it comes back.
+var ports = struct { //nolint:gochecknoglobals // ports are the machine's
+	sync.Mutex
+	next int
+}{next: 20000 + rand.IntN(8000)} //nolint:gosec // any will do
+
+func nextPort() int {
+	ports.Lock()
+	defer ports.Unlock()
+	ports.next++
+	if ports.next > 32000 {
+		ports.next = 20000
+	}
+	return ports.next
+}
+
+// freePort is one that nobody listens on.
+func freePort(t testing.TB, ip string) int {
+	t.Helper()
+	for range 1000 {
+		port := nextPort()
+		var lc net.ListenConfig
+		l, err := lc.Listen(t.Context(), "tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	t.Fatalf("no port of %s from 20000 to 32000 is free", ip)
+	return 0
+}
+
+// NATSServer builds nats-server from the module this one requires and returns its
+// path; it is removed when the test ends.
+func NATSServer(t testing.TB) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "nats-server")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/nats-io/nats-server/v2").CombinedOutput() //nolint:gosec // a constant command
+	require.NoError(t, err, "building nats-server: %s", strings.TrimSpace(string(out)))
+	return bin
+}

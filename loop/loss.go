@@ -1,0 +1,89 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// This file is about what is lost for certain: a worker whose process has ended, an engine
+// that has forgotten its tickets. Leases and deadlines would mend both in time; whoever
+// knows it sooner says so here.
+
+// Lost is told that workers are gone: what they have claimed goes to others at once. One
+// that is not gone after all does no harm; of two answers the first one counts.
+func (m *Manager) Lost(workers []string) {
+	gone := make(map[string]bool, len(workers))
+	for _, w := range workers {
+		gone[w] = true
+	}
+	m.mu.Lock()
+	var fx effects
+	m.core.bereave(time.Now(), gone, &fx)
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+// Republish is told that the engine may know none of the tickets any more: those that
+// nobody has claimed are made anew.
+func (m *Manager) Republish() {
+	m.mu.Lock()
+	var fx effects
+	m.core.reissue(time.Now(), &fx)
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+// bereave gives samples to others whose workers are gone.
+func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
+	for _, e := range c.entries { // it is seldom that one goes
+		before := len(e.holders)
+		for i := 0; e.state == running && i < len(e.holders); {
+			if !gone[e.holders[i].worker] {
+				i++
+				continue
+			}
+			h := c.letGo(e, i)
+			e.tried(h, now, string(rewards.OutcomeWorkerLost))
+			fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
+		}
+		if e.state == running && len(e.holders) < before {
+			c.again(e, fx)
+		}
+	}
+}
+
+// reissue takes every ticket back that nobody has claimed.
+func (c *core) reissue(now time.Time, fx *effects) {
+	for _, e := range c.entries {
+		switch {
+		case e.state == published:
+			c.takeBack(now, e, fx)
+			c.metrics.republished.Inc()
+		case e.state == running && e.spare.out:
+			fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
+			c.dropSpare(e)
+			c.watch(e)
+		}
+	}
+	fx.wake = true
+}
+
+// slotCounts are the slots that would have work, those that are there, and those that this
+// gateway's samples have.
+func (m *Manager) slotCounts() (wanted, live, busy int) {
+	workers := m.presence.Workers()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.core.pools.survey(workers)
+	for _, e := range m.core.entries {
+		switch e.state {
+		case queued, published:
+			wanted++
+		case running:
+			wanted++
+			busy += len(e.holders)
+		}
+	}
+	return wanted, m.core.pools.slots, busy
+}

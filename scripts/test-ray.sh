@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Workers on a Ray cluster (python/rewardloop/ray.py) against a real one of two nodes
+# on this machine. They get an environment of their own below .cache; RAY_PYTHON names
+# a Python that has everything already, such as that of make test-verl.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+pinned=python/requirements-test-ray.txt
+venv=.cache/ray
+stamp=$venv/installed.txt
+
+install() {
+	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
+		return 0
+	fi
+	rm -rf "$venv"
+	say "making $venv with $("$PYTHON" --version)"
+	mkdir -p .cache
+	"$PYTHON" -m venv "$venv" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; or name a Python that has ray in RAY_PYTHON"
+	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
+	if ! "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: \
+		--requirement "$pinned"; then
+		rm -rf "$venv"
+		die "pip failed, see above: without a network name a Python that has ray in RAY_PYTHON"
+	fi
+	cp "$pinned" "$stamp"
+}
+
+python=${RAY_PYTHON:-}
+if [ -z "$python" ]; then
+	install
+	python=$PWD/$venv/bin/python
+fi
+
+log=.cache/test-ray.log
+mkdir -p .cache
+export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
+export RAY_USAGE_STATS_ENABLED=0
+say "workers on a Ray cluster ($("$python" --version), log in $log)"
+modules=(tests.test_ray)
+# RAY_TESTS="tests.test_ray.OnACluster.test_…" runs some of them.
+if [ -n "${RAY_TESTS:-}" ]; then read -ra modules <<<"$RAY_TESTS"; fi
+within 900 "$python" -m unittest -v "${modules[@]}" 2>&1 | tee "$log" || die "a test failed, or they took longer than 15 minutes: see $log"
+if grep -q '^Ran 0 tests' "$log"; then die "no test was run"; fi
+if grep -F "skipped 'SKIPPED" "$log"; then die "something was left out, though this is the place for it"; fi

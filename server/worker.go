@@ -1,0 +1,59 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// NewWorker makes the HTTP face of a process that has workers and no gateway: /healthz,
+// /readyz and /metrics, and on a listener of its own (ServeRouter) the reward router. Of
+// the options it needs neither Loop nor Presence nor Profiles; SelfTest says whether its
+// workers can take samples. Nothing that it shows others needs a token.
+func NewWorker(o Options) (*Server, error) { return build(o, (*Server).workerRoutes) }
+
+// workerRoutes is what a worker's process answers to.
+func (s *Server) workerRoutes() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.HandleMethodNotAllowed = true
+	r.Use(s.observe, s.guard)
+	local := func(c *gin.Context) {
+		if !isTrusted(c.Request) {
+			s.noWorkerRoute(c)
+		}
+	}
+	for _, path := range routerPaths() {
+		r.POST(path, local, s.forward(path))
+	}
+	r.GET("/v1/models", local, s.forward("/v1/models"))
+	r.GET(routeHealth, s.health)
+	r.HEAD(routeHealth, s.health)
+	r.GET(routeReady, s.workerReady)
+	r.HEAD(routeReady, s.workerReady)
+	r.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{})))
+	r.NoRoute(s.noWorkerRoute)
+	return r
+}
+
+func (s *Server) noWorkerRoute(c *gin.Context) {
+	s.refuse(c, &fault{status: http.StatusNotFound, class: "not_found", message: "this is a worker: samples go to a gateway; here are /healthz, /readyz and /metrics"})
+}
+
+// workerReady answers GET /readyz: 200 if the workers can take samples, else 503.
+func (s *Server) workerReady(c *gin.Context) {
+	var err error
+	if s.admission.isClosed() {
+		err = errors.New("draining")
+	} else if err = s.selfTest.result(c.Request.Context()); err != nil {
+		err = fmt.Errorf("not ready: %w", err)
+	}
+	if err != nil {
+		s.write(c, jsonAnswer(http.StatusServiceUnavailable, true, map[string]any{"ready": false, "reasons": []string{err.Error()}}))
+		return
+	}
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"ready": true}))
+}
