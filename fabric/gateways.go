@@ -16,7 +16,7 @@ type gateways struct {
 
 	mu    sync.Mutex
 	heard map[string]lastWord // guarded by mu
-	since time.Time        // when this process began to listen, or could again; guarded by mu
+	since time.Time           // when this process began to listen, or could again; guarded by mu
 }
 
 // lastWord is what a gateway said last.

@@ -35,6 +35,17 @@ build_binary() {
 # look like a pass: so its lack is a failure, unless REQUIRE_ORT=0 says otherwise.
 real_models() { scripts/ort.sh && scripts/models.sh; }
 
+# What deploy/ ships, held to the binary just built by a module of its own.
+deploy_manifests() {
+	local root=$PWD
+	$GO build -o .cache/testsum ./scripts/testsum || return 1
+	(
+		cd deploy/check
+		$GO vet ./... || exit 1
+		REWARDLOOP_BIN=$root/bin/rewardloop $GO test -json -vet=off -shuffle=on -count=1 -timeout=5m ./... | "$root/.cache/testsum"
+	)
+}
+
 # Python's own tests, against the binary just built. unittest calls a run
 # without any test a success; we do not.
 python_tests() {
@@ -81,6 +92,7 @@ fi
 use_models
 [ -z "$tags" ] || step "go build without tags" "$GO" build ./...
 step "go build with CGO_ENABLED=0" env CGO_ENABLED=0 "$GO" build ./...
+step "deploy manifests" deploy_manifests
 step "Python tests" python_tests
 # The race detector makes a history ten times dearer: under it some hundreds are run,
 # here all of them. REWARDLOOP_SEEDS=<n> runs another number, REWARDLOOP_SEED=<n> one.

@@ -94,8 +94,8 @@ type WorkerInfo struct {
 	// scores now, abandoned ones included.
 	Slots int `json:"slots"`
 	Busy  int `json:"busy"`
-	// State is "ready", "broken" (its breaker is open), "sick" (too many
-	// abandoned scorers) or "draining".
+	// State is "ready", "broken" (its breaker is open, or it reaches no gateway), "sick"
+	// (too many abandoned scorers) or "draining".
 	State string `json:"state"`
 	// Rewards names the profiles it serves.
 	Rewards []string `json:"rewards,omitempty"`

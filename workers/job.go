@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/obs"
@@ -32,6 +33,7 @@ func (w *Worker) score(work context.Context, j *job) {
 		return
 	}
 	claimed := time.Now()
+	w.connected(claimed)
 	res, done := w.run(ctx, j, p)
 	switch {
 	case res.Outcome == rewards.OutcomeCancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -82,8 +84,45 @@ func (w *Worker) unclaimed(j *job, err error) {
 		w.release(j, j.lease.Done)
 		return
 	}
-	w.log.Warn("claim failed; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
+	log := w.log.Warn
+	if errors.Is(err, wire.ErrUnreachable) && w.cutOff(time.Now()) {
+		log = w.log.Debug // it has been said
+	}
+	log("claim failed; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
 	w.release(j, func() { j.lease.Return(100 * time.Millisecond) })
+}
+
+const (
+	// reachable is how long a claim that went well speaks for this worker's network: if
+	// others fail within, it is their gateway that cannot be reached by anybody.
+	reachable = 2 * time.Second
+	// cutRest is how long a worker rests that reaches no gateway at all; it doubles with
+	// each claim that fails, up to maxCutRest. It would otherwise draw every ticket that
+	// no busy worker wants, over and over.
+	cutRest    = 500 * time.Millisecond
+	maxCutRest = 5 * time.Second
+)
+
+// cutOff notes that a gateway could not be reached, and reports whether this is not the
+// first time in a row.
+func (w *Worker) cutOff(now time.Time) (again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aside.After(now) || now.Sub(w.reached) < reachable {
+		return w.unreached > 0
+	}
+	pause := min(cutRest<<min(w.unreached, 8), maxCutRest)
+	w.aside = now.Add(pause + rand.N(pause/2)) //nolint:gosec // a pause needs no secret randomness
+	w.unreached++
+	w.stir()
+	return w.unreached > 1
+}
+
+// connected notes that a payload came.
+func (w *Worker) connected(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reached, w.unreached = now, 0
 }
 
 // release ends the lease, after which the heartbeat leaves it alone.

@@ -40,6 +40,8 @@ type Worker struct {
 	asked     int                // of the Take that is open; guarded by mu
 	refile    context.CancelFunc // ends the Take that is open; guarded by mu
 	aside     time.Time          // it asks for nothing until then; guarded by mu
+	reached   time.Time          // when a payload last came; guarded by mu
+	unreached int                // claims in a row that found no gateway; guarded by mu
 	scored    uint64             // guarded by mu
 	failed    uint64             // guarded by mu
 }
@@ -153,7 +155,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 	switch {
 	case w.abandoned > w.cfg.MaxAbandoned:
 		info.State = wire.WorkerSick
-	case w.breaker.open():
+	case w.breaker.open() || w.unreached > 0:
 		info.State = wire.WorkerBroken
 	}
 	return info

@@ -17,9 +17,9 @@ import (
 	"github.com/rewardloop/rewardloop/fabric/acl"
 )
 
-func option(t *testing.T, make func(string) (nats.Option, error), file string) nats.Option {
+func option(t *testing.T, read func(string) (nats.Option, error), file string) nats.Option {
 	t.Helper()
-	o, err := make(file)
+	o, err := read(file)
 	require.NoError(t, err)
 	return o
 }

@@ -76,7 +76,7 @@ const (
 	public  os.FileMode = 0o644
 )
 
-// ErrExists: a file is there and was not to be replaced.
+// ErrExists is that of files that are there and were not to be replaced.
 var ErrExists = errors.New("acl: there already")
 
 // Create makes keys and what goes with them, and returns the files that it wrote.

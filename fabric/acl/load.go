@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// ErrFile: a file cannot be used for what it was named for.
+// ErrFile is that of a file that cannot be used for what it was named for.
 var ErrFile = errors.New("acl: cannot use")
 
 // maxFile bounds what is read of a file: acl.conf has 4 KB, credentials have 2.
@@ -110,8 +110,7 @@ func readBounded(file string, allow func(os.FileInfo) error) ([]byte, error) {
 
 // bare drops the path of an error, which its user says already.
 func bare(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/fabric/acl"
@@ -142,7 +141,7 @@ func TestLoadRefusesByNameWhatIsNotAboutUsers(t *testing.T) {
 			require.ErrorIs(t, err, acl.ErrFile)
 			require.ErrorContains(t, err, "acl: cannot use "+file+": ")
 			for _, want := range tt.want {
-				assert.ErrorContains(t, err, want)
+				require.ErrorContains(t, err, want)
 			}
 			require.NotContains(t, err.Error(), strings.TrimSpace(string(secret)))
 			require.NotContains(t, err.Error(), "eyJ")

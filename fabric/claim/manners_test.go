@@ -8,6 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +83,9 @@ func TestTheGatewayEndsConnectionsThatBreakTheRules(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			if strings.Contains(what, "staging") && runtime.GOOS != "linux" {
+				t.Skip("shared memory needs Linux")
+			}
 			r := newRig(t, func(o *claim.ServerOptions) { o.Config.Shared, o.Config.SharedDir = true, t.TempDir() })
 			e := stranger(t, r)
 			if strings.Contains(what, "staging") {
@@ -131,6 +137,15 @@ func TestALaterProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T) 
 	same.say(t, `{"type":"claim","n":1,"urgent":true,"attempt":`+string(key)+`,"token":"`+ticket.Token+`","worker":"w"}`)
 	require.Contains(t, <-same.texts, `"type":"payload","n":1`)
 	require.NoError(t, same.conn.Close(wsconn.CloseNormal, ""))
+}
+
+// shareOf returns the folder that a welcome offers, and its marker.
+func shareOf(t *testing.T, m *wire.ClaimWelcome) (dir, marker string) {
+	t.Helper()
+	require.NotNil(t, m.Shared)
+	b, err := os.ReadFile(filepath.Join(m.Shared.Dir, "marker"))
+	require.NoError(t, err)
+	return m.Shared.Dir, string(b)
 }
 
 // gateway is a claim address that says whatever a test wants.

@@ -17,15 +17,6 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// shareOf returns the folder that a welcome offers, and its marker.
-func shareOf(t *testing.T, m *wire.ClaimWelcome) (dir, marker string) {
-	t.Helper()
-	require.NotNil(t, m.Shared)
-	b, err := os.ReadFile(filepath.Join(m.Shared.Dir, "marker"))
-	require.NoError(t, err)
-	return m.Shared.Dir, string(b)
-}
-
 // sharing is a rig and a worker that share a folder of the test's.
 func sharing(t *testing.T, base string) (*rig, *worker) {
 	t.Helper()
@@ -72,40 +63,44 @@ func TestPayloadsGoThroughMemoryThatBothSidesSee(t *testing.T) {
 	require.NoDirExists(t, dirs[0])
 }
 
-func TestAClaimGoesOverTheSocketWhereSharedMemoryFails(t *testing.T) {
+func TestAClaimGoesOverTheSocketWhereSharedMemoryCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	for what, spoil := range map[string]func(t *testing.T, dir string){
-		"a file that cannot be read": func(t *testing.T, dir string) {
-			t.Helper()
-			for i := range 8 { // a folder in the place of each
-				require.NoError(t, os.RemoveAll(filepath.Join(dir, name("c1", i))))
-			}
-		},
-		"a folder that cannot be written": func(t *testing.T, dir string) {
-			t.Helper()
-			require.NoError(t, os.RemoveAll(dir))
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			base := t.TempDir()
-			r, w := sharing(t, base)
-			dirs, err := filepath.Glob(base + "/*")
-			require.NoError(t, err)
-			f, err := w.Claim(t.Context(), r.ticket("sample-1", 100), "worker-1")
-			require.NoError(t, err)
-			f.Release()
-			spoil(t, dirs[0])
-			for i := range 3 {
-				f, err = w.Claim(t.Context(), r.ticket(name("picture", i), 900_000), "worker-1")
-				require.NoError(t, err)
-				f.Release()
-			}
-			if strings.Contains(what, "folder") {
-				require.InDelta(t, 0, counter(t, w.reg, receivedBytes, "shared_memory"), 0)
-			}
-		})
+	base := t.TempDir()
+	r, w := sharing(t, base)
+	f, err := w.Claim(t.Context(), r.ticket("sample-1", 100), "worker-1")
+	require.NoError(t, err)
+	f.Release()
+	dirs, err := filepath.Glob(base + "/*")
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(dirs[0]))
+	for i := range 3 {
+		f, err = w.Claim(t.Context(), r.ticket(name("picture", i), 900_000), "worker-1")
+		require.NoError(t, err)
+		f.Release()
 	}
+	require.InDelta(t, 0, counter(t, w.reg, receivedBytes, "shared_memory"), 0)
+}
+
+func TestAClaimGoesOverTheSocketWhereSharedMemoryCannotBeRead(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	r, w := sharing(t, base)
+	dirs, err := filepath.Glob(base + "/*")
+	require.NoError(t, err)
+	p := newProxy(t, r.url())
+	p.tap = func(_ int, _ int64, b []byte) bool {
+		if strings.Contains(string(b), `"staged"`) {
+			assert.NoError(t, os.Truncate(filepath.Join(dirs[0], "c1-0"), 1000))
+		}
+		return false
+	}
+	for i := range 3 {
+		f, err := w.Claim(t.Context(), p.via(r.ticket(name("picture", i), 900_000)), "worker-1")
+		require.NoError(t, err)
+		f.Release()
+		require.Equal(t, 1, r.store.claims[name("picture", i)])
+	}
+	require.InDelta(t, 1, counter(t, w.reg, "rewardloop_claim_client_corrupt_total"), 0, "it is tried once")
 }
 
 func TestStagedBytesAreCheckedToo(t *testing.T) {

@@ -47,7 +47,8 @@
 // who falls silent for 5 s is counted out. Who has not heard a word of its own for 3 s is
 // deaf, and has the limit by the number of processes it knew, counting 2 at least, or by 8
 // if it never knew any. In any time, all processes together send at most what the limit
-// allows in it, one bucket for the burst, and a tenth of a part for each that came.
+// allows in it, one bucket for the burst, and a tenth of a part for each that came;
+// more only where some are deaf and others are not.
 // There is at least one place for each process, also where there are fewer than processes.
 //
 // An endpoint that a process found dead is left alone by the others until its probe is
@@ -55,7 +56,7 @@
 // others rely on it. An answer outweighs all that: who had one in the last 5 s, and no
 // failure since, does not listen, and tells the others, who then do not either, until
 // that trouble is over. One broken process can so keep an endpoint from those that had
-// nothing to ask for twice BreakMax and a quarter; only two that each found out for
+// nothing to ask for two and a half times BreakMax at most; only two that each found out for
 // themselves are relied on for longer. One failure of its own besides the word of another
 // is as good as BreakAfter.
 package outbound

@@ -143,6 +143,9 @@ func (w *waiter) sleep(ctx context.Context, first bool, d time.Duration) error {
 func (r *rate) wait(tokens int) time.Duration {
 	now := time.Now()
 	if d := now.Sub(r.at); d > 0 {
+		if r.shares != nil { // A process that was stopped meanwhile had no share.
+			d = min(d, shareHold)
+		}
 		r.requests.refill(d)
 		r.tokens.refill(d)
 		r.at = now

@@ -198,6 +198,24 @@ class Cluster(unittest.TestCase):
         until(ready, "all are ready again")
         return found
 
+    def kill_driver(self, options: dict[str, Any]) -> None:
+        """Starts a pool in a process of its own, and kills that."""
+        options = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+        driver = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, json.dumps([self.cluster.address, options])],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.addCleanup(driver.wait)
+        self.addCleanup(driver.kill)
+        assert driver.stdout is not None
+        with driver.stdout:
+            self.assertIn("started", driver.stdout.readline())
+        self.assertEqual(2, len(processes(self.mark)))
+        driver.kill()  # Ray then kills each actor, and with it the worker
+        began = time.monotonic()
+        until(lambda: not processes(self.mark), "the workers are gone")
+        print(f"workers were gone {time.monotonic() - began:.3f} s after their driver was killed", file=sys.stderr)
+
 
 class OnACluster(Cluster):
     def test_one_worker_for_each_gpu_of_each_node(self) -> None:
@@ -290,22 +308,7 @@ class OnACluster(Cluster):
             self.assertEqual([after.pid], processes(self.mark))
 
     def test_a_killed_driver_leaves_no_worker(self) -> None:
-        options = self.options()
-        options["binary"] = str(options["binary"])
-        driver = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, json.dumps([self.cluster.address, options])],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.addCleanup(driver.wait)
-        self.addCleanup(driver.kill)
-        assert driver.stdout is not None
-        with driver.stdout:
-            self.assertIn("started", driver.stdout.readline())
-        self.assertEqual(2, len(processes(self.mark)))
-        driver.kill()  # Ray then kills each actor, and with it the worker
-        began = time.monotonic()
-        until(lambda: not processes(self.mark), "the workers are gone")
-        print(f"workers were gone {time.monotonic() - began:.3f} s after their driver was killed", file=sys.stderr)
+        self.kill_driver(self.options())
         with self.pool():  # and the next removes what they have left
             self.assertEqual(2, len(list(self.workers_folder.iterdir())))
 
@@ -414,6 +417,15 @@ class WithTheBinary(Cluster):
             self.assertEqual([2, 0], [w.restarts for w in pool.health()])
             again = client.score([replace(s, id=f"last-{s.id}") for s in samples], timeout=PATIENCE)
             self.assertEqual({w.name for w in found}, {r.worker.rpartition("-w")[0] for r in again})
+
+    def test_a_killed_driver_leaves_no_worker(self) -> None:
+        port = free_port()
+        with harness.serve("reward.num_workers=0", "--nats-listen", f"127.0.0.1:{port}"):
+            self.kill_driver(self.options(join=f"nats://127.0.0.1:{port}", config=self.config))
+
+    def test_workers_that_do_not_reach_nats_are_told(self) -> None:
+        with self.assertRaisesRegex(RewardloopError, r"(?s)did not start: .*rewardloop worker: .*127\.0\.0\.1:\d+"):
+            self.pool(join=f"nats://127.0.0.1:{free_port()}", config=self.config).start()
 
     def test_a_wrong_configuration_is_told_in_the_workers_words(self) -> None:
         self.config.write_text("nonsense: 1\n")

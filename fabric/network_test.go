@@ -1,0 +1,228 @@
+package fabric_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/internal/testkit/enginetest"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// mortalServer is a NATS server that runs by itself, and can be killed and started anew.
+type mortalServer struct {
+	t    *testing.T
+	port int
+	s    *server.Server
+}
+
+func newServer(t *testing.T) *mortalServer {
+	t.Helper()
+	b := &mortalServer{t: t, port: -1}
+	b.start()
+	t.Cleanup(b.stop)
+	return b
+}
+
+// start is for a server that knows nothing of the one before.
+func (b *mortalServer) start() {
+	b.t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.t.TempDir(), NoSigs: true, NoLog: true})
+	require.NoError(b.t, err)
+	s.Start()
+	require.True(b.t, s.ReadyForConnections(10*time.Second))
+	_, port, err := net.SplitHostPort(s.Addr().String())
+	require.NoError(b.t, err)
+	b.port, err = strconv.Atoi(port)
+	require.NoError(b.t, err)
+	b.s = s
+}
+
+func (b *mortalServer) stop() {
+	b.s.Shutdown()
+	b.s.WaitForShutdown()
+}
+
+func (b *mortalServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", b.port) }
+
+// join makes a worker process of its own.
+func join(t *testing.T, cfg fabric.Config) *fabric.Member {
+	t.Helper()
+	m, err := fabric.Join(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+func connect(t *testing.T, m *fabric.Member, worker string) *fabric.Source {
+	t.Helper()
+	s, err := m.NewSource(worker)
+	require.NoError(t, err)
+	t.Cleanup(s.Disconnect)
+	return s
+}
+
+func TestFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, over(fabric.Config{}))
+}
+
+func TestAddressedFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
+	t.Parallel()
+	enginetest.RunAddressed(t, over(fabric.Config{Addressed: true}))
+}
+
+// over has the engine in the gateway's process listen, and every worker in a process of
+// its own, as far as the engine can tell.
+func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harness)) {
+	cfg.Lease, cfg.Gone = 750*time.Millisecond, 300*time.Millisecond
+	return func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
+		t.Helper()
+		served := cfg
+		served.Listen, served.Name = "127.0.0.1:-1", "gw"
+		f, _ := open(t, served)
+		test(t, &enginetest.Harness{
+			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
+			Source: func(t *testing.T, worker string) workers.Source {
+				t.Helper()
+				own := cfg
+				own.URLs, own.Name = []string{"nats://" + f.Address()}, worker
+				s := connect(t, join(t, own), worker)
+				s.Announce(wire.WorkerInfo{ID: worker, Slots: 1, State: wire.WorkerReady})
+				return s
+			},
+			Lose: func(t *testing.T) { t.Helper(); require.NoError(t, f.Lose(t.Context())) },
+		})
+	}
+}
+
+// takeFrom asks until a ticket comes.
+func takeFrom(t *testing.T, s *fabric.Source, within time.Duration) wire.Ticket {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for ctx.Err() == nil {
+		got, err := s.Take(ctx, 1)
+		if err != nil || len(got) == 0 {
+			continue // not connected, or nothing yet
+		}
+		got[0].Done()
+		return got[0].Ticket()
+	}
+	require.Fail(t, "no ticket came")
+	return wire.Ticket{}
+}
+
+func ticketOf(gateway, id string) wire.Ticket {
+	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Gateway: gateway, Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}
+}
+
+// Two gateways have samples of the same names at the same time; neither's is taken for
+// the other's copy.
+func TestGatewaysDoNotTakeEachOthersTicketsForTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := newServer(t)
+	one, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "one"})
+	two, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "two"})
+	require.NoError(t, one.Publish(t.Context(), ticketOf("one", "a")))
+	require.NoError(t, two.Publish(t.Context(), ticketOf("two", "a")))
+	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w")
+	got := map[string]bool{}
+	for range 2 {
+		got[takeFrom(t, s, 10*time.Second).Gateway] = true
+	}
+	assert.Equal(t, map[string]bool{"one": true, "two": true}, got)
+}
+
+func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
+	t.Parallel()
+	b := newServer(t)
+	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
+	ocr := connect(t, join(t, fabric.Config{URLs: []string{b.url()}, Pool: "ocr"}), "w1")
+	any := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w2")
+	ocr.Announce(wire.WorkerInfo{ID: "w1", Slots: 1, State: wire.WorkerReady, Pool: "ocr"})
+	first, second := ticketOf("gw", "for ocr"), ticketOf("gw", "for any")
+	first.Pool = "ocr"
+	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, gw.Publish(t.Context(), first))
+	require.NoError(t, gw.Publish(t.Context(), second))
+	assert.Equal(t, "for any", takeFrom(t, any, 10*time.Second).ID)
+	assert.Equal(t, "for ocr", takeFrom(t, ocr, 10*time.Second).ID)
+}
+
+// A broker that keeps nothing dies and comes back: the gateway is told once everything is
+// there again, and tickets go through to workers that were connected all along.
+func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
+	t.Parallel()
+	b := newServer(t)
+	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
+	var restored atomic.Int64
+	back := make(chan struct{}, 8)
+	gw.OnRestored(func() { restored.Add(1); back <- struct{}{} })
+	m := join(t, fabric.Config{URLs: []string{b.url()}, Pool: "p"})
+	s := connect(t, m, "w")
+	s.Announce(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady, Pool: "p"})
+	first := ticketOf("gw", "before")
+	first.Pool = "p"
+	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, gw.Publish(t.Context(), first))
+	require.Equal(t, "before", takeFrom(t, s, 10*time.Second).ID)
+	b.stop()
+	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, 10*time.Second, time.Millisecond,
+		"what is sent while nobody listens is refused, so that the loop knows")
+	require.False(t, m.Connected())
+	b.start()
+	select {
+	case <-back:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the gateway was not told")
+	}
+	second := ticketOf("gw", "after")
+	second.Pool = "p"
+	require.NoError(t, gw.Publish(t.Context(), second))
+	require.Equal(t, "after", takeFrom(t, s, 10*time.Second).ID)
+}
+
+func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
+	t.Parallel()
+	b := newServer(t)
+	const gone = 1500 * time.Millisecond
+	gw, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Name: "gw"})
+	require.NoError(t, err)
+	m := join(t, fabric.Config{URLs: []string{b.url()}, Gone: gone})
+	require.True(t, m.Alive("gw"))
+	require.True(t, m.Alive("nobody"), "it has not listened for long")
+	require.Eventually(t, func() bool { return !m.Alive("nobody") }, 3*gone, 10*time.Millisecond)
+	require.True(t, m.Alive("gw"))
+	gw.Close()
+	require.Eventually(t, func() bool { return !m.Alive("gw") }, 3*gone, 10*time.Millisecond)
+}
+
+func TestAWorkerWithoutAnEngineSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	_, err := fabric.Join(t.Context(), fabric.Config{URLs: []string{"nats://me:secret@127.0.0.1:1"}, Patience: 300 * time.Millisecond})
+	require.ErrorContains(t, err, "nats://127.0.0.1:1")
+	require.NotContains(t, err.Error(), "secret")
+	_, err = fabric.Join(t.Context(), fabric.Config{})
+	require.ErrorContains(t, err, "needs the address of the engine")
+}
+
+func TestAnOpenDoorNeedsAList(t *testing.T) {
+	t.Parallel()
+	_, err := fabric.Open(t.Context(), fabric.Config{Listen: "0.0.0.0:4222"})
+	require.ErrorContains(t, err, "acl_file")
+	_, err = fabric.Open(t.Context(), fabric.Config{Listen: "127.0.0.1:-1", URLs: []string{"nats://a"}})
+	require.ErrorContains(t, err, "leave one of them out")
+	_, err = fabric.Open(t.Context(), fabric.Config{Pool: "a.b"})
+	require.ErrorContains(t, err, `pool "a.b"`)
+}
