@@ -579,7 +579,7 @@ func payloadForm(m *ClaimPayload) payloadMessage {
 }
 
 func (form *payloadMessage) into(m *ClaimPayload) error {
-	if form.N == 0 || len(form.Frames) == 0 || form.Group == nil && len(form.Frames) > 1 {
+	if form.N == 0 || form.Group == nil && len(form.Frames) != 1 {
 		return fmt.Errorf("claim %d with %d frames", form.N, len(form.Frames))
 	}
 	m.N, m.Frames = form.N, make([]ClaimFrame, len(form.Frames))

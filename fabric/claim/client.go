@@ -20,12 +20,12 @@ import (
 var _ workers.Gateway = (*Client)(nil)
 
 var (
-	// ErrClosed: the client was closed.
+	// ErrClosed is what a client that was closed answers.
 	ErrClosed = errors.New("claim client is closed")
-	// ErrRefused: the gateway refused a claim or a result for a reason that may pass, or that
-	// says that the two sides do not understand each other.
+	// ErrRefused is a claim or a result that was refused for a reason that may pass, or because
+	// the two sides do not understand each other.
 	ErrRefused = errors.New("refused by the gateway")
-	// ErrStalled: nothing came for a claim within Config.StallTimeout.
+	// ErrStalled is a claim for which nothing came within Config.StallTimeout.
 	ErrStalled = errors.New("claim stalled")
 
 	// errLost: the connection ended before the answer; the question is asked again.
@@ -71,6 +71,8 @@ type Client struct {
 	closed bool              // guarded by mu
 	serial uint64            // numbers claims and results; guarded by mu
 	gates  map[gateKey]*gate // guarded by mu
+	// wanted has the numbers of claims that are open or asked for; guarded by mu.
+	wanted map[uint64]struct{}
 }
 
 // NewClient returns a client without connections. Every fault of the options is in the error.
@@ -86,6 +88,7 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	c := &Client{
 		cfg: cfg, opt: opt, log: opt.Log, seldom: seldom{log: opt.Log}, metrics: newClientMetrics(opt.Metrics),
 		session: rand.Text(), results: semaphore.NewWeighted(resultBytes), gates: map[gateKey]*gate{},
+		wanted: map[uint64]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -182,7 +185,7 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 	if t.Bytes > c.cfg.BulkBytes {
 		lane = bulkLane
 	}
-	ask.N = c.want(t, 0)
+	ask.N = c.want(0)
 	for corrupt := 0; ; {
 		l, err := c.link(ctx, t, lane, c.cfg.DialPatience)
 		if err != nil {
@@ -206,7 +209,7 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 			l.await(ctx)
 		case errors.Is(err, wire.ErrCorrupt) && corrupt < corruptTries:
 			c.seldom.warn("corrupt", "payload is corrupt and asked for again", "sample_id", t.ID, "gateway", t.Gateway, "error", err)
-			ask.N, ask.Plain = c.want(t, ask.N), true // what is still on its way has the old number
+			ask.N, ask.Plain = c.want(ask.N), true // what is still on its way has the old number
 		default:
 			c.unwant(t, ask.N)
 			return nil, nil, err
@@ -216,13 +219,12 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 }
 
 // want numbers a claim, in place of its old number if that is not 0.
-func (c *Client) want(t wire.Ticket, old uint64) uint64 {
+func (c *Client) want(old uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serial++
-	g := c.gateTo(t)
-	delete(g.wanted, old)
-	g.wanted[c.serial] = struct{}{}
+	delete(c.wanted, old)
+	c.wanted[c.serial] = struct{}{}
 	return c.serial
 }
 
@@ -230,10 +232,11 @@ func (c *Client) want(t wire.Ticket, old uint64) uint64 {
 // the next hello, or when it has not seen this process for a while.
 func (c *Client) unwant(t wire.Ticket, n uint64) {
 	c.mu.Lock()
-	g := c.gateTo(t)
-	delete(g.wanted, n)
-	l := g.anyLink()
-	c.forgetIfIdle(g)
+	delete(c.wanted, n)
+	var l *link
+	if g := c.gates[gateKey{t.Gateway, t.Claim}]; g != nil {
+		l = g.anyLink()
+	}
 	c.mu.Unlock()
 	if l != nil {
 		l.drop(n)
@@ -328,9 +331,12 @@ func (c *Client) keep(l *link, t wire.Ticket, worker string, n uint64, frames []
 	c.mu.Lock()
 	o := &open{gate: c.gateTo(t), key: openKey{t.Key(), worker}, token: t.Token, n: n, frames: len(frames)}
 	if old := o.gate.open[o.key]; old != nil { // the worker has the ticket once more
-		delete(o.gate.wanted, old.n)
+		delete(c.wanted, old.n)
 	}
 	o.gate.open[o.key] = o
+	if !c.closed {
+		c.laneTo(o.gate, smallLane) // it has the result, and shows that the worker lives
+	}
 	c.mu.Unlock()
 	for _, f := range frames {
 		f.OnRelease(func() { c.released(o) })
@@ -370,7 +376,7 @@ func (c *Client) shut(o *open) bool {
 		return false
 	}
 	delete(o.gate.open, o.key)
-	delete(o.gate.wanted, o.n)
+	delete(c.wanted, o.n)
 	c.forgetIfIdle(o.gate)
 	return true
 }

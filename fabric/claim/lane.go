@@ -28,8 +28,6 @@ type gate struct {
 	key   gateKey
 	lanes [lanes]*lane
 	open  map[openKey]*open
-	// wanted has the numbers of claims that are open or asked for.
-	wanted map[uint64]struct{}
 }
 
 // anyLink returns a connection to the gateway, nil if there is none.
@@ -44,7 +42,7 @@ func (g *gate) anyLink() *link {
 
 // forgetIfIdle removes a gate that nothing is left of. The caller holds mu.
 func (c *Client) forgetIfIdle(g *gate) {
-	if g.lanes == [lanes]*lane{} && len(g.open) == 0 && len(g.wanted) == 0 {
+	if g.lanes == [lanes]*lane{} && len(g.open) == 0 {
 		delete(c.gates, g.key)
 	}
 }
@@ -140,7 +138,7 @@ func (c *Client) gateTo(t wire.Ticket) *gate {
 	key := gateKey{t.Gateway, t.Claim}
 	g := c.gates[key]
 	if g == nil {
-		g = &gate{key: key, open: map[openKey]*open{}, wanted: map[uint64]struct{}{}}
+		g = &gate{key: key, open: map[openKey]*open{}}
 		c.gates[key] = g
 	}
 	return g

@@ -60,7 +60,7 @@ func (k *link) hello(lane string) *wire.ClaimHello {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	m.UpTo = k.c.serial
-	for n := range k.lane.gate.wanted {
+	for n := range k.c.wanted {
 		m.Wanted = append(m.Wanted, n)
 	}
 	return m
@@ -174,7 +174,7 @@ func (k *link) claim(ctx context.Context, ask wire.ClaimAsk, limit int64) (*call
 	}
 	stall := time.NewTicker(k.c.cfg.StallTimeout)
 	defer stall.Stop()
-	for moved := int64(-1); ; {
+	for moved := int64(0); ; {
 		select {
 		case <-x.done:
 			return x, x.err
@@ -356,7 +356,7 @@ func (k *link) payload(m *wire.ClaimPayload) error {
 		x.drafts[i] = k.c.opt.Buffers.Draft(int(f.Sum.Len))
 	}
 	x.moved.Add(1)
-	k.giveBack(m.N, x, false)
+	k.giveBack(m.N, x, x.full()) // a group may have nobody left
 	return nil
 }
 

@@ -50,8 +50,8 @@ func newStore() *store {
 }
 
 // add puts a sample of about size bytes into the store and returns its ticket.
-func (s *store) add(t testing.TB, id string, size int) wire.Ticket {
-	t.Helper()
+func (s *store) add(tb testing.TB, id string, size int) wire.Ticket {
+	tb.Helper()
 	pixels := make([]byte, size)
 	rng := rand.NewChaCha8([32]byte{byte(size), byte(len(id)), id[len(id)-1]})
 	_, _ = rng.Read(pixels)
@@ -59,9 +59,9 @@ func (s *store) add(t testing.TB, id string, size int) wire.Ticket {
 		ID: id, Run: "run", Prompt: "a red square",
 		Media: []*rewards.Media{{Kind: rewards.Latent, Encoding: rewards.Raw, Layout: "L", DType: "F32", Shape: []int{max(1, size/4)}, Data: pixels[:max(1, size/4)*4]}},
 	}, wire.Options{})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	f, err := wire.NewFrame(m, &s.buffers)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.frames[id]; old != nil {
@@ -124,15 +124,15 @@ func (s *store) taken() []*wire.Result {
 }
 
 // empty releases the store's own references and requires that nobody else has any.
-func (s *store) empty(t testing.TB) {
-	t.Helper()
+func (s *store) empty(tb testing.TB) {
+	tb.Helper()
 	s.mu.Lock()
 	for id, f := range s.frames {
 		f.Release()
 		delete(s.frames, id)
 	}
 	s.mu.Unlock()
-	assert.Eventually(t, func() bool { return s.buffers.Live() == 0 }, soon, time.Millisecond, "frames that are still held: %d bytes", s.buffers.Live())
+	assert.Eventually(tb, func() bool { return s.buffers.Live() == 0 }, soon, time.Millisecond, "frames that are still held: %d bytes", s.buffers.Live())
 }
 
 // rig is a gateway with a claim address.
@@ -148,14 +148,14 @@ type rig struct {
 
 type option func(*claim.ServerOptions)
 
-func newRig(t testing.TB, opts ...option) *rig {
-	t.Helper()
-	return newTLSRig(t, false, opts...)
+func newRig(tb testing.TB, opts ...option) *rig {
+	tb.Helper()
+	return newTLSRig(tb, false, opts...)
 }
 
-func newTLSRig(t testing.TB, encrypted bool, opts ...option) *rig {
-	t.Helper()
-	r := &rig{t: t, store: newStore(), key: claim.NewKey(), reg: prometheus.NewRegistry(), lost: make(chan []string, 16)}
+func newTLSRig(tb testing.TB, encrypted bool, opts ...option) *rig {
+	tb.Helper()
+	r := &rig{t: tb, store: newStore(), key: claim.NewKey(), reg: prometheus.NewRegistry(), lost: make(chan []string, 16)}
 	opt := claim.ServerOptions{
 		Gateway: r.store, Name: gatewayName, Key: r.key, Metrics: r.reg, Lost: func(names []string) { r.lost <- names },
 	}
@@ -164,17 +164,17 @@ func newTLSRig(t testing.TB, encrypted bool, opts ...option) *rig {
 	}
 	var err error
 	r.server, err = claim.NewServer(opt)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	r.http = httptest.NewUnstartedServer(r.server)
 	if encrypted {
 		r.http.StartTLS()
 	} else {
 		r.http.Start()
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		r.server.Close()
 		r.http.Close()
-		r.store.empty(t)
+		r.store.empty(tb)
 	})
 	return r
 }
@@ -197,8 +197,8 @@ type worker struct {
 	reg     *prometheus.Registry
 }
 
-func newWorker(t testing.TB, opts ...func(*claim.ClientOptions)) *worker {
-	t.Helper()
+func newWorker(tb testing.TB, opts ...func(*claim.ClientOptions)) *worker {
+	tb.Helper()
 	w := &worker{buffers: &wire.Buffers{Poison: true}, reg: prometheus.NewRegistry()}
 	opt := claim.ClientOptions{Buffers: w.buffers, Metrics: w.reg}
 	for _, f := range opts {
@@ -206,19 +206,19 @@ func newWorker(t testing.TB, opts ...func(*claim.ClientOptions)) *worker {
 	}
 	var err error
 	w.Client, err = claim.NewClient(opt)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
 		w.Close()
-		assert.Zero(t, w.buffers.Live(), "bytes that the worker still holds")
+		assert.Zero(tb, w.buffers.Live(), "bytes that the worker still holds")
 	})
 	return w
 }
 
 // counter returns the sum of a metric over its labels; want restricts them.
-func counter(t testing.TB, reg *prometheus.Registry, name string, want ...string) float64 {
-	t.Helper()
+func counter(tb testing.TB, reg *prometheus.Registry, name string, want ...string) float64 {
+	tb.Helper()
 	families, err := reg.Gather()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() != name {

@@ -245,6 +245,9 @@ func (p *peer) deliver(m *wire.ClaimAsk, h *held, got *payload) {
 		got.release() // the session keeps its own for the next connection
 		return
 	}
+	if len(got.refs) == 0 {
+		return // a group that nobody is left of
+	}
 	p.push.add(&push{n: m.N, held: h, payload: got, plain: m.Plain})
 }
 

@@ -27,13 +27,13 @@ type proxy struct {
 	tap func(conn int, at int64, b []byte) bool
 }
 
-func newProxy(t testing.TB, target string) *proxy {
-	t.Helper()
+func newProxy(tb testing.TB, target string) *proxy {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	p := &proxy{listener: l, target: strings.TrimSuffix(strings.TrimPrefix(target, "ws://"), "/v1/claim"), conns: map[net.Conn]struct{}{}}
 	p.tasks.Go(p.serve)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = l.Close()
 		p.thaw()
 		p.cut()

@@ -318,7 +318,7 @@ class RayWorkers:
             placed = actor.options(num_cpus=min(self._cpus, seat.resources.get("CPU", 0.0)), num_gpus=gpus, scheduling_strategy=there)
             seat.actor = placed.remote(self._plan, seat.bundle, gpus)
         timeout = self._plan.start_timeout
-        late = f"its actor did not start within {timeout:g} s: is something else using what the bundle has"
+        late = f"its actor did not start within {timeout:g} s: is something else using what the bundle has, or the node too busy"
         for seat, where in self._answers(ray, "where", timeout, late):
             seat.where = where
         late = f"its actor has not said within {timeout + _SLACK:g} s whether it started"

@@ -172,8 +172,14 @@ func (e *Engine) match() {
 	}
 }
 
-// mayHave reports whether a ticket is for anybody, or for this one.
-func (t *taker) mayHave(it *item) bool { return it.ticket.To == "" || it.ticket.To == t.source.worker }
+// mayHave reports whether a ticket is for anybody, or for this one or its pool. The caller
+// holds mu.
+func (t *taker) mayHave(it *item) bool {
+	if to := it.ticket.To; to != "" {
+		return to == t.source.worker
+	}
+	return it.ticket.Pool == "" || it.ticket.Pool == t.source.e.info[t.source.worker].Pool
+}
 
 // give hands a ticket to the slot of that number among those that may have it. The caller
 // holds mu.

@@ -1,0 +1,169 @@
+package loop_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// twoPools has workers named o… that serve the reward ocr, p… that serve pick, and b… that
+// serve both, each a pool.
+func twoPools(t *testing.T, took time.Duration, dispatch loop.Dispatch, body func(t *testing.T, s *stage, add func(id string))) {
+	t.Helper()
+	score := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+		return rewards.Score{Value: 1}, pause(ctx, took)
+	}
+	ocr, pick := profile(t, term(score)), profile(t, term(score))
+	of := func(worker string) map[string]*rewards.Manager {
+		switch worker[0] {
+		case 'o':
+			return map[string]*rewards.Manager{"ocr": ocr}
+		case 'p':
+			return map[string]*rewards.Manager{"pick": pick}
+		}
+		return map[string]*rewards.Manager{"ocr": ocr, "pick": pick}
+	}
+	onStage(t, rig.Options{Profiles: of("both"), ProfilesOf: of, Loop: loop.Config{Dispatch: dispatch}}, func(t *testing.T, s *stage) {
+		t.Helper()
+		body(t, s, func(id string) {
+			s.Add(t, workers.Config{ID: id, Slots: 2, Pool: id[:1]})
+		})
+	})
+}
+
+func asking(id, reward string) *rewards.Sample {
+	s := rig.Sample(id, 3)
+	s.Reward = reward
+	return s
+}
+
+func policies() []loop.Dispatch {
+	return []loop.Dispatch{{Policy: loop.Random}, {Policy: loop.SpeedWeighted}, {Policy: loop.RandomBlind}, {Policy: loop.Random, BackupAfter: 3}}
+}
+
+func TestASampleGoesToAWorkerThatServesItsReward(t *testing.T) {
+	t.Parallel()
+	for _, d := range policies() {
+		twoPools(t, 50*time.Millisecond, d, func(t *testing.T, s *stage, add func(string)) {
+			t.Helper()
+			for _, id := range []string{"o1", "o2", "p1", "b1"} {
+				add(id)
+			}
+			var futures []*loop.Future
+			for i := range 80 {
+				futures = append(futures, s.submit(t, "_run", asking(fmt.Sprint(i), []string{"ocr", "pick"}[i%2])))
+			}
+			by := map[string]int{}
+			for i, f := range futures {
+				res := result(t, f)
+				require.Equal(t, rewards.Scored, res.Outcome, "%v: %v", d, res.Errors)
+				require.NotEqual(t, "po"[i%2], res.Worker[0], "%v: %s", d, res.Worker)
+				by[res.Worker[:1]]++
+			}
+			require.Len(t, by, 3, "every pool had some: %v", by)
+		})
+	}
+}
+
+// Nobody serves pick for a while: its samples wait, and those for ocr pass them in the
+// same run and step; when a worker comes, they are scored.
+func TestSamplesThatNobodyServesKeepNoOthersWaiting(t *testing.T) {
+	t.Parallel()
+	for _, d := range policies() {
+		twoPools(t, 50*time.Millisecond, d, func(t *testing.T, s *stage, add func(string)) {
+			t.Helper()
+			add("o1")
+			var late, now []*loop.Future
+			for i := range 20 {
+				late = append(late, s.submit(t, "_run", asking(fmt.Sprint("p", i), "pick")))
+			}
+			for i := range 20 {
+				now = append(now, s.submit(t, "_run", asking(fmt.Sprint("o", i), "ocr")))
+			}
+			for _, f := range now {
+				require.Equal(t, rewards.Scored, result(t, f).Outcome, d)
+			}
+			for _, f := range late {
+				select {
+				case <-f.Done():
+					require.Fail(t, "nobody could have scored it")
+				default:
+				}
+			}
+			add("p1")
+			for _, f := range late {
+				require.Equal(t, rewards.Scored, result(t, f).Outcome, d)
+			}
+		})
+	}
+}
+
+// A ticket that lies in the engine for a pool whose workers have gone is made anew for
+// another pool that serves it.
+func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
+	t.Parallel()
+	twoPools(t, 800*time.Millisecond, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+		t.Helper()
+		add("o1")
+		var futures []*loop.Future
+		for i := range 4 { // two are claimed, two lie in the engine
+			futures = append(futures, s.submit(t, "_run", asking(fmt.Sprint(i), "ocr")))
+		}
+		require.NoError(t, pause(t.Context(), 400*time.Millisecond))
+		s.Workers[0].Kill()
+		s.engine.Kill("o1")
+		add("b1")
+		for _, f := range futures {
+			require.Equal(t, rewards.Scored, result(t, f).Outcome)
+		}
+	})
+}
+
+// A gateway that is told of a dead worker does not wait for its leases.
+func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
+	t.Parallel()
+	twoPools(t, 100*time.Millisecond, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+		t.Helper()
+		add("o1")
+		future := s.submit(t, "_run", asking("x", "ocr"))
+		require.NoError(t, pause(t.Context(), 50*time.Millisecond))
+		s.Workers[0].Kill()
+		s.engine.Kill("o1")
+		add("o2")
+		begin := time.Now()
+		s.Manager.Lost([]string{"o1", "somebody else"})
+		res := result(t, future)
+		require.Equal(t, rewards.Scored, res.Outcome)
+		require.Equal(t, "o2", res.Worker)
+		require.Less(t, time.Since(begin), time.Second)
+	})
+}
+
+// The engine forgets its tickets and says so: they are made anew at once.
+func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
+	t.Parallel()
+	twoPools(t, time.Second, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+		t.Helper()
+		add("o1")
+		var futures []*loop.Future
+		for i := range 4 {
+			futures = append(futures, s.submit(t, "_run", asking(fmt.Sprint(i), "ocr")))
+		}
+		require.NoError(t, pause(t.Context(), 100*time.Millisecond))
+		begin := time.Now()
+		s.engine.Lose()
+		s.Manager.Republish()
+		for _, f := range futures {
+			require.Equal(t, rewards.Scored, result(t, f).Outcome)
+		}
+		require.Less(t, time.Since(begin), 4*time.Second)
+	})
+}
