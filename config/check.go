@@ -104,6 +104,9 @@ func (r *reader) fabric(c *Config) {
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		r.faultAt("fabric.tls_cert", "fabric.tls_cert and fabric.tls_key go together")
 	}
+	if f.TLSClients && (f.TLSCA == "" || f.TLSCert == "" || f.NATSListen == "") {
+		r.faultAt("fabric.tls_clients", "needs fabric.nats_listen with fabric.tls_cert, and fabric.tls_ca to check by")
+	}
 	if f.NKeyFile != "" && f.CredsFile != "" {
 		r.faultAt("fabric.creds_file", "fabric.nkey_file is there as well: leave one of them out")
 	}

@@ -285,6 +285,8 @@ type Fabric struct {
 	TLSCA      string
 	TLSCert    string
 	TLSKey     string
+	// TLSClients lets only those into NATSListen who show a certificate of TLSCA.
+	TLSClients bool
 	// Name is this process among all; "": host and process number.
 	Name string
 	// Advertise is where workers reach this gateway; "": it follows from server.listen.

@@ -151,6 +151,7 @@ func (c *Config) sections() []section {
 			text("tls_ca", &f.TLSCA, "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's."),
 			text("tls_cert", &f.TLSCert, "Certificate file (PEM): that of nats_listen, and what NATS and gateways that ask for one are shown."),
 			text("tls_key", &f.TLSKey, "Its private key file (PEM)."),
+			toggle("tls_clients", &f.TLSClients, "nats_listen takes only those who show a certificate that tls_ca has signed."),
 			text("name", &f.Name, "Name of this process; another one for each. Empty: host and process number."),
 			text("advertise", &f.Advertise, "Where workers reach this gateway, such as ws://10.0.0.5:8080. Empty: it follows from server.listen."),
 			texts("rewards", &f.Rewards, "Rewards that the workers of this process serve, by the names of their sections. Empty: all of this file."),

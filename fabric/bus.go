@@ -88,6 +88,9 @@ func (b *bus) serve() error {
 		if o.Port, err = strconv.Atoi(port); err != nil {
 			return fmt.Errorf("fabric: nats_listen: port %q: %w", port, err)
 		}
+		if o.Port == 0 { // which means another thing to the server
+			o.Port = server.RANDOM_PORT
+		}
 		o.Host, o.TLSConfig = host, b.cfg.TLS
 		if o.TLSConfig != nil {
 			o.TLS, o.TLSTimeout = true, 5

@@ -26,7 +26,7 @@ type Config struct {
 	// tls://host:port; one that answers is enough. None: the engine is in this process.
 	URLs []string
 	// Listen is where the engine in this process takes workers and other gateways, as
-	// host:port; port -1 is a free one. "": it opens no port.
+	// host:port; port 0 is a free one. "": it opens no port.
 	Listen string
 	// Access admits them; nil: everybody. TLS has the certificate for it.
 	Access func(*server.Options)

@@ -89,7 +89,7 @@ func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harne
 	return func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
 		t.Helper()
 		served := cfg
-		served.Listen, served.Name = "127.0.0.1:-1", "gw"
+		served.Listen, served.Name = "127.0.0.1:0", "gw"
 		f, _ := open(t, served)
 		test(t, &enginetest.Harness{
 			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
@@ -221,7 +221,7 @@ func TestAnOpenDoorNeedsAList(t *testing.T) {
 	t.Parallel()
 	_, err := fabric.Open(t.Context(), fabric.Config{Listen: "0.0.0.0:4222"})
 	require.ErrorContains(t, err, "acl_file")
-	_, err = fabric.Open(t.Context(), fabric.Config{Listen: "127.0.0.1:-1", URLs: []string{"nats://a"}})
+	_, err = fabric.Open(t.Context(), fabric.Config{Listen: "127.0.0.1:0", URLs: []string{"nats://a"}})
 	require.ErrorContains(t, err, "leave one of them out")
 	_, err = fabric.Open(t.Context(), fabric.Config{Pool: "a.b"})
 	require.ErrorContains(t, err, `pool "a.b"`)

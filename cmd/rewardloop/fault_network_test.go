@@ -5,6 +5,8 @@ package main_test
 import (
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
 	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
 )
@@ -36,6 +38,49 @@ func networkFaults() []fault {
 		},
 		{
 			name: "far away", what: "50 ms each way between client, gateway, broker and workers", cfg: fleet.Config{Delay: 50 * time.Millisecond},
+		},
+		{
+			name: "claims cut", what: "the workers' connections to the gateway reset five times", cfg: fleet.Config{Proxied: true},
+			within: closed, because: "they dial again",
+			happens: func(s *stage) {
+				s.Mark()
+				for i := range 5 {
+					s.fleet.Way("g1").Cut()
+					s.Reached(40 + 40*(i+1))
+				}
+			},
+		},
+		{
+			name: "claims corrupt", what: "a bit flipped in five reads of the payloads that workers fetch", cfg: fleet.Config{Proxied: true},
+			within: closed, because: "they are fetched again",
+			happens: func(s *stage) {
+				s.Mark()
+				for i := range 5 {
+					s.fleet.Way("g1").Corrupt(netlab.Down, 1)
+					s.Reached(40 + 40*(i+1))
+				}
+				require.True(s.t, s.fleet.Way("g1").Corrupted(netlab.Down), "not all bits were flipped")
+			},
+		},
+		{
+			name: "claims frozen", what: "nothing passes from gateway to workers, 8 s, without a word; the broker is well", cfg: fleet.Config{Proxied: true},
+			load: long, within: cut + closed, because: "the outage",
+			happens: func(s *stage) {
+				s.Mark()
+				s.fleet.Way("g1").Freeze(netlab.Down)
+				s.pause(cut)
+				s.fleet.Way("g1").Thaw(netlab.Down)
+			},
+		},
+		{
+			name: "broker frozen", what: "nothing passes to the broker, 8 s, without a word", cfg: fleet.Config{Proxied: true},
+			load: long, within: cut + closed, because: "the outage",
+			happens: func(s *stage) {
+				s.Mark()
+				s.fleet.Way("nats1").Freeze(netlab.Up)
+				s.pause(cut)
+				s.fleet.Way("nats1").Thaw(netlab.Up)
+			},
 		},
 		{
 			name: "client cut", what: "the client's connection reset five times", within: closed, because: "it dials again",

@@ -52,6 +52,14 @@ func processFaults() []fault {
 			},
 		},
 		{
+			name: "kill the gateway that is the broker", what: "kill -9 of a gateway with the broker inside, started again", embedded: true,
+			within: closed, because: eof, happens: func(s *stage) {
+				s.Mark()
+				s.gateways[0].Kill9()
+				s.gateways[0].Start()
+			},
+		},
+		{
 			name: "stop the gateway", what: "SIGSTOP of the gateway, 4 s", within: silent, because: "nobody is told",
 			happens: func(s *stage) {
 				s.Mark()
@@ -69,6 +77,15 @@ func processFaults() []fault {
 			},
 		},
 		{
+			name: "stop the broker", what: "SIGSTOP of the broker, 4 s", within: silent, because: "nobody is told",
+			happens: func(s *stage) {
+				s.Mark()
+				s.brokers[0].Stop()
+				s.pause(4 * time.Second)
+				s.brokers[0].Cont()
+			},
+		},
+		{
 			name: "kill the leader", what: "kill -9 of the stream's leader among three brokers, R3", brokers: 3,
 			cfg: fleet.Config{Replicas: 3}, within: silent, because: "an election and a lease",
 			happens: func(s *stage) {
@@ -79,7 +96,7 @@ func processFaults() []fault {
 		},
 		{
 			name: "restart everything", what: "rolling restart (SIGTERM) of four workers and two gateways", workers: 4, gateways: 2,
-			load: fleet.Load{Samples: 400}, within: 25 * time.Second, because: "the draining of what it held",
+			load: fleet.Load{Samples: 400}, within: closed, because: "the others go on",
 			happens: func(s *stage) {
 				s.Mark()
 				for _, p := range append(s.workers, s.gateways...) {

@@ -19,7 +19,7 @@ const (
 )
 
 // binary is built once for all tests.
-var binary = sync.OnceValues(func() (check.Binary, error) { //nolint:gochecknoglobals // built once
+var binary = sync.OnceValues(func() (check.Binary, error) {
 	if path := os.Getenv("REWARDLOOP_BIN"); path != "" {
 		return check.Binary{Path: path}, nil
 	}

@@ -89,7 +89,7 @@ func (c *Cluster) fault(format string, args ...any) {
 }
 
 // suppliedLine is a row of the table in the README: | `secret/name` | `key`, `key` | … |.
-var suppliedLine = regexp.MustCompile("(?m)^\\| `((?:secret|configmap)/[a-z-]+)` \\| ([^|]*) \\|") //nolint:gochecknoglobals // compiled once
+var suppliedLine = regexp.MustCompile("(?m)^\\| `((?:secret|configmap)/[a-z-]+)` \\| ([^|]*) \\|")
 
 // Supplied reads from a README which objects the user makes, with their keys.
 func Supplied(readme string) (map[string][]string, error) {

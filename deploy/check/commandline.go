@@ -90,7 +90,7 @@ func expanded(w workload, container corev1.Container) []string {
 	return args
 }
 
-var etcPath = regexp.MustCompile(`/etc/[A-Za-z0-9/._-]+`) //nolint:gochecknoglobals // compiled once
+var etcPath = regexp.MustCompile(`/etc/[A-Za-z0-9/._-]+`)
 
 // checkPaths: each file that arguments name is mounted.
 func (c *Cluster) checkPaths(where string, w workload, container corev1.Container, args []string) {
@@ -120,7 +120,7 @@ func (c *Cluster) checkAddresses(where string, w workload, args []string) {
 type Binary struct{ Path string }
 
 // helpFlag is a line of --help that begins a flag.
-var helpFlag = regexp.MustCompile(`(?m)^  --?([a-z][a-z-]*)`) //nolint:gochecknoglobals // compiled once
+var helpFlag = regexp.MustCompile(`(?m)^  --?([a-z][a-z-]*)`)
 
 // Flags are those of a command.
 func (b Binary) Flags(ctx context.Context, command ...string) ([]string, error) {
@@ -148,7 +148,7 @@ func settings() map[string]string {
 
 // noModel is the one fault that a configuration may have here: models are not downloaded
 // for this.
-var noModel = regexp.MustCompile(`(?m)^rewardloop config: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: get it with rewardloop models pull \S+\n\z`) //nolint:gochecknoglobals // compiled once
+var noModel = regexp.MustCompile(`(?m)^rewardloop config: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: get it with rewardloop models pull \S+\n\z`)
 
 // Check holds a command line to what the binary takes: its flags to those of the command,
 // the configuration and the overrides to `config check`, and the time to stop to

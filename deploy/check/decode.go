@@ -62,11 +62,11 @@ func Build(dir string) ([]metav1.Object, error) {
 // decode reads an object into the type of its kind, whose fields must have the case that
 // they are written in, and of whose enumerations each value must be one.
 func decode(kind string, text []byte) (metav1.Object, error) {
-	make, known := kinds()[kind]
+	empty, known := kinds()[kind]
 	if !known {
 		return nil, fmt.Errorf("apiVersion and kind %s are not among those that are used here", kind)
 	}
-	o := make()
+	o := empty()
 	strict, err := json.UnmarshalStrict(text, o)
 	if err != nil {
 		return nil, err

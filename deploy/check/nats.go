@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats-server/v2/server" //nolint:depguard // the server itself reads its configuration
 )
 
 // NATS reads the server's configuration as the server does, in a new folder dir. acl is

@@ -109,7 +109,7 @@ func (c *Cluster) checkPolicyPorts(policy string, ports []networkingv1.NetworkPo
 }
 
 // address is one that a command line or a configuration names.
-var address = regexp.MustCompile(`\b(?:nats|tls|ws|wss|http|https)://([A-Za-z0-9.-]+):(\d+)`) //nolint:gochecknoglobals // compiled once
+var address = regexp.MustCompile(`\b(?:nats|tls|ws|wss|http|https)://([A-Za-z0-9.-]+):(\d+)`)
 
 // reaches reports whether somebody answers at a host and port, as seen from the
 // namespace: a Service, or a pod of a StatefulSet below its headless Service.

@@ -86,7 +86,7 @@ func (c *Cluster) checkContainer(where string, w workload, container corev1.Cont
 }
 
 // variable is a reference $(NAME), which the kubelet replaces.
-var variable = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`) //nolint:gochecknoglobals // compiled once
+var variable = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
 
 // checkVariables: a reference to a variable that is not declared, or in a variable's
 // value declared only later, stays in the text as it is, and no one complains.

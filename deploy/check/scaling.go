@@ -93,7 +93,7 @@ func (c *Cluster) checkBehavior(where string, b *autoscalingv2.HorizontalPodAuto
 }
 
 // metric is the name of one of ours in a query.
-var metric = regexp.MustCompile(`\brewardloop_[a-z_]+`) //nolint:gochecknoglobals // compiled once
+var metric = regexp.MustCompile(`\brewardloop_[a-z_]+`)
 
 // Metrics are the names of rewardloop's metrics in a text, each once.
 func Metrics(text string) []string {

@@ -68,6 +68,18 @@ func TestAGroupArrivesWithAllThatItsTermsHaveSaid(t *testing.T) {
 	require.Eventually(t, func() bool { return counter(t, r.reg, "rewardloop_claim_open") == 0 }, soon, time.Millisecond)
 }
 
+func TestAGroupThatNobodyIsLeftOfArrivesEmpty(t *testing.T) {
+	t.Parallel()
+	r, w := newRig(t), newWorker(t)
+	ticket := r.ticket("group", 10)
+	ticket.Group = true
+	r.store.groups["group"] = &wire.Group{UID: "u", Size: 2}
+	g, err := w.ClaimGroup(t.Context(), ticket, "worker-1")
+	require.NoError(t, err)
+	require.Equal(t, &wire.Group{UID: "u", Size: 2}, g)
+	require.NoError(t, w.Finish(t.Context(), ticket, &wire.Result{ID: "group", Outcome: rewards.Failed, Worker: "worker-1", Attempt: ticket.Key()}))
+}
+
 // The large payload is held up on its way until the gateway has granted the small ones.
 func TestSmallPayloadsOvertakeALargeOne(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func natsTLS(f config.Fabric) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.NATSListen != "" && f.TLSCA != "" { // whoever connects shows a certificate of the same CA
+	if f.TLSClients {
 		t.ClientCAs = t.RootCAs
 		t.ClientAuth = tls.RequireAndVerifyClientCert
 	}

@@ -245,6 +245,10 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	return addr, nil
 }
 
+// NATS is where this process's own NATS takes workers and other gateways, as host:port; ""
+// where it takes nobody.
+func (n *Node) NATS() string { return n.fabric.Address() }
+
 // Children says how the scorers' child processes are; see Scorers.Children.
 func (n *Node) Children() map[string]slot.Stats { return n.scorers.Children() }
 

@@ -30,7 +30,7 @@ func (f *Fleet) Broker(hosts ...hostOf) []*Process {
 		b.args = []string{"-c", f.file(b.Name + ".conf")}
 		b.ready = func(*Process) bool { return f.healthy(b) }
 		f.brokers = append(f.brokers, b)
-		urls, routes = append(urls, "nats://"+f.delayed(b.Addr)), append(routes, "nats://"+b.routes)
+		urls, routes = append(urls, "nats://"+f.way(b.Name, b.Addr)), append(routes, "nats://"+b.routes)
 	}
 	require.NotEmpty(f.t, f.cfg.NATSServer, "fleet: name nats-server in Config.NATSServer")
 	var out []*Process

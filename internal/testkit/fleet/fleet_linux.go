@@ -34,9 +34,10 @@ type Config struct {
 	Replicas int
 	// Slots is how many samples a worker scores at a time. Defaults to 8.
 	Slots int
-	// Delay is put on each way between the processes on this host, by a netlab.Proxy before
-	// each gateway and each broker that is started on its own. Not for a cluster, whose
-	// members tell their real addresses.
+	// Proxied puts a netlab.Proxy before each gateway and each broker: Way returns it. Not for
+	// a cluster, whose members tell their real addresses.
+	Proxied bool
+	// Delay is that of each of these proxies and of the clients', each way.
 	Delay time.Duration
 	// ScoreLeast and ScoreMost bound how long a score takes. Default to 100 and 300 ms.
 	ScoreLeast, ScoreMost time.Duration
@@ -67,14 +68,15 @@ type Fleet struct {
 	scoring    map[hostOf]bool
 	processes  []*Process
 	brokers    []*broker
-	nats       string // URLs, separated by commas
+	ways       map[string]*netlab.Proxy // by the name of what is behind them
+	nats       string                   // URLs, separated by commas
 }
 
 // New writes the configuration; nothing runs yet.
 func New(t testing.TB, cfg Config) *Fleet {
 	t.Helper()
 	cfg = cfg.WithDefaults()
-	f := &Fleet{t: t, cfg: cfg, dir: t.TempDir(), scoring: map[hostOf]bool{}}
+	f := &Fleet{t: t, cfg: cfg, dir: t.TempDir(), scoring: map[hostOf]bool{}, ways: map[string]*netlab.Proxy{}}
 	t.Cleanup(f.wg.Wait)
 	f.scorer = newScorer(t, cfg.ScoreLeast, cfg.ScoreMost)
 	f.scorerAddr = "127.0.0.1:" + strconv.Itoa(freePort(t, "127.0.0.1"))
@@ -145,15 +147,24 @@ func (f *Fleet) ip(h hostOf) string {
 	return "127.0.0.1"
 }
 
-// delayed returns where an address is reached: at a proxy, if there is to be a delay.
-func (f *Fleet) delayed(addr string) string {
+// Way is the proxy between workers and a gateway ("g1"), or between everybody and a broker
+// ("nats1"; "g1/nats" for that of a gateway), with Config.Proxied.
+func (f *Fleet) Way(name string) *netlab.Proxy {
 	f.t.Helper()
-	if f.cfg.Delay == 0 {
+	require.Contains(f.t, f.ways, name, "fleet: Config.Proxied puts proxies between processes")
+	return f.ways[name]
+}
+
+// way returns where others reach an address: at a proxy, if there are to be any.
+func (f *Fleet) way(name, addr string) string {
+	f.t.Helper()
+	if !f.cfg.Proxied && f.cfg.Delay == 0 {
 		return addr
 	}
 	p := netlab.NewProxy(f.t, net.JoinHostPort(f.ip(nil), "0"), addr)
 	p.Latency(netlab.Up, f.cfg.Delay)
 	p.Latency(netlab.Down, f.cfg.Delay)
+	f.ways[name] = p
 	return p.Addr()
 }
 
@@ -186,11 +197,11 @@ func (f *Fleet) Gateway(name string, h hostOf) *Process {
 	addr := f.address(h)
 	args := []string{
 		"serve", "-c", f.file("gateway.yaml"), "--listen", addr, "--token-file", f.file("token"),
-		"--name", name, "--advertise", "ws://" + f.delayed(addr),
+		"--name", name, "--advertise", "ws://" + f.way(name, addr),
 	}
 	if f.nats == "" {
 		at := f.address(h)
-		f.nats = "nats://" + f.delayed(at)
+		f.nats = "nats://" + f.way(name+"/nats", at)
 		args = append(args, "--nats-listen", at)
 	} else {
 		args = append(args, "--nats", f.nats)

@@ -221,7 +221,7 @@ type Report struct {
 	InFlight int // how many those were
 
 	ByWorker map[string]int // results by worker
-	Faults   []string // some of what went wrong
+	Faults   []string       // some of what went wrong
 }
 
 // Of counts the results of one process's workers.
