@@ -15,7 +15,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), overSteps(), dispatch()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), overSteps(), dispatch(), overMachines()}
 }
 
 func main() {

@@ -37,6 +37,7 @@ type node struct {
 	cfg     nodeConfig
 	decoder rewards.Decoder
 	mortals map[string]*mortal // by worker, with nodeConfig.mortal
+	abroad  *abroad            // with nodeConfig.processes
 }
 
 // nodeConfig is what experiments vary.
@@ -50,6 +51,9 @@ type nodeConfig struct {
 	fabric    fabric.Config
 	// mortal says that workers can be killed.
 	mortal bool
+	// processes is how many processes the workers are divided over, as far as the engine and
+	// the gateway can tell: they reach both over loopback TCP. 0: they are the gateway's own.
+	processes int
 }
 
 // newNode starts everything and connects the clients.
@@ -63,26 +67,34 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	if cfg.profileOf == nil {
 		n.cfg.profileOf = func(string) rewards.ManagerConfig { return cfg.profile }
 	}
-	if n.fabric, err = fabric.Open(ctx, cfg.fabric); err != nil {
+	if cfg.processes > 0 {
+		n.abroad = newAbroad(&n.cfg)
+	}
+	if n.fabric, err = fabric.Open(ctx, n.cfg.fabric); err != nil {
 		return nil, err
 	}
-	if n.loop, err = loop.New(loop.Options{Config: cfg.loop, Engine: n.fabric, Presence: n.fabric}); err != nil {
+	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Engine: n.fabric, Presence: n.fabric}); err != nil {
 		return nil, err
 	}
 	n.loop.Start(ctx)
 	if n.decoder, err = media.New(media.Config{}); err != nil {
 		return nil, err
 	}
-	for i := range cfg.workers {
-		if err := n.startWorker(ctx, "w"+strconv.Itoa(i)); err != nil {
-			return nil, err
-		}
-	}
 	addr, err := n.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n.addr = addr.String()
+	if n.abroad != nil {
+		if err := n.abroad.open(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	for i := range cfg.workers {
+		if err := n.startWorker(ctx, "w"+strconv.Itoa(i)); err != nil {
+			return nil, err
+		}
+	}
 	for lane := range cfg.lanes {
 		c, err := client.Dial(ctx, client.Config{URL: "ws://" + n.addr, Run: "bench", Lane: lane})
 		if err != nil {
@@ -98,13 +110,18 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	source, err := n.fabric.NewSource(id)
+	connect, gateway := n.fabric.NewSource, workers.Gateway(n.loop)
+	if n.abroad != nil {
+		p := n.abroad.next()
+		connect, gateway = p.member.NewSource, p.claims
+	}
+	source, err := connect(id)
 	if err != nil {
 		return err
 	}
 	n.sources = append(n.sources, source)
 	o := workers.Options{
-		Config: workers.Config{ID: id, Slots: n.cfg.slots}, Source: source, Gateway: n.loop,
+		Config: workers.Config{ID: id, Slots: n.cfg.slots}, Source: source, Gateway: gateway,
 		Managers: map[string]*rewards.Manager{"": m}, Decoder: n.decoder,
 	}
 	if n.cfg.mortal {
@@ -130,6 +147,10 @@ func (n *node) listen(ctx context.Context) (net.Addr, error) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n.streams.Add(1)
 			defer n.streams.Done()
+			if n.abroad != nil && r.URL.Path == claimPath {
+				n.abroad.server.ServeHTTP(w, r)
+				return
+			}
 			c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
 			if err != nil {
 				return // answered with the reason
@@ -169,16 +190,24 @@ func (n *node) Close() error {
 	if n.loop != nil {
 		n.loop.Stop()
 	}
+	if n.abroad != nil {
+		n.abroad.stop()
+	}
 	if n.srv != nil {
 		errs = append(errs, n.srv.Close())
 		<-n.served
 		n.streams.Wait()
 	}
+	var all sync.WaitGroup
 	for _, w := range n.workers {
-		w.Stop()
+		all.Go(w.Stop)
 	}
+	all.Wait()
 	for _, s := range n.sources {
 		s.Disconnect()
+	}
+	if n.abroad != nil {
+		n.abroad.close()
 	}
 	if n.fabric != nil {
 		n.fabric.Close()

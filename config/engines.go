@@ -43,7 +43,7 @@ func newEngine(name string) *Engine {
 func (e *Engine) settings() []setting {
 	return []setting{
 		text("key_file", &e.KeyFile, "File with the key that is sent as Authorization: Bearer."),
-		integer("concurrency", &e.Concurrency, 1, 65536, "Requests in flight, all servers together."),
+		integer("concurrency", &e.Concurrency, 1, 65536, "Requests in flight, all servers and all processes together."),
 		integer("requests_per_minute", &e.RequestsPerMinute, 0, math.MaxInt32, "Requests that are sent in a minute. 0: no bound."),
 		integer("tokens_per_minute", &e.TokensPerMinute, 0, math.MaxInt32, "Tokens that are sent and asked for in a minute. 0: no bound."),
 		period("timeout", &e.Timeout, time.Millisecond, "One request; the term's timeout bounds all of them."),

@@ -219,6 +219,12 @@ func (b *bus) address() string {
 	return b.server.Addr().String()
 }
 
+// openFleet makes what limits and breakers of all processes are shared by; create says that
+// this one may make the bucket. It must be closed before this process's part of the engine.
+func (b *bus) openFleet(ctx context.Context, create bool) (*Fleet, error) {
+	return NewFleet(ctx, b.js, FleetConfig{Name: b.cfg.Name, Create: create, Replicas: b.cfg.Replicas, Log: b.cfg.Log})
+}
+
 func (b *bus) close() {
 	if b.nc != nil {
 		b.nc.Close()

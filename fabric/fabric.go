@@ -242,6 +242,10 @@ func (f *Fabric) Connected() bool { return f.nc.IsConnected() }
 // takes nobody.
 func (f *Fabric) Address() string { return f.address() }
 
+// Fleet makes what limits and breakers of all processes are shared by. It must be closed
+// before the Fabric.
+func (f *Fabric) Fleet(ctx context.Context) (*Fleet, error) { return f.openFleet(ctx, true) }
+
 // Close ends this process's part of the engine. Sources must have been closed before.
 func (f *Fabric) Close() {
 	f.keeper.stop()

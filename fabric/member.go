@@ -50,5 +50,9 @@ func (m *Member) Alive(gateway string) bool { return m.gateways.alive(gateway) }
 // Connected reports whether the engine can be reached now.
 func (m *Member) Connected() bool { return m.nc.IsConnected() }
 
+// Fleet makes what limits and breakers of all processes are shared by. It must be closed
+// before the Member.
+func (m *Member) Fleet(ctx context.Context) (*Fleet, error) { return m.openFleet(ctx, false) }
+
 // Close ends the connection. Sources must have been closed before.
 func (m *Member) Close() { m.close() }

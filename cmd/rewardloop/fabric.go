@@ -62,17 +62,17 @@ func fabricCommand(_ context.Context, args []string, e env) int {
 		}
 	}
 	if err := a.Validate(); err != nil {
-		return complain(e, "fabric acl", exitUsage, err)
+		return complain(e, "fabric", exitUsage, err)
 	}
 	files, err := acl.Create(a.Config)
 	switch {
 	case errors.Is(err, acl.ErrExists):
-		return complain(e, "fabric acl", exitUsage, fmt.Errorf("%w; --force replaces them", err))
+		return complain(e, "fabric", exitUsage, fmt.Errorf("%w; --force replaces them", err))
 	case err != nil:
-		return complain(e, "fabric acl", exitFailure, err)
+		return complain(e, "fabric", exitFailure, err)
 	}
 	if err := a.report(files); err != nil {
-		return complain(e, "fabric acl", exitFailure, err)
+		return complain(e, "fabric", exitFailure, err)
 	}
 	return exitOK
 }

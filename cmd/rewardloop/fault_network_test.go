@@ -11,30 +11,32 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
 )
 
+// cut is how long nothing passes; longer than a lease.
+const cut = 8 * time.Second
+
 // networkFaults are those between processes that are well.
 func networkFaults() []fault {
-	const cut = 8 * time.Second
 	long := fleet.Load{Samples: 400}
 	return []fault{
 		{
 			name: "link down", what: "link of one of two workers down, 8 s", hosts: true, load: long, within: silent, because: "a lease",
-			happens: during(cut, (*netlab.Host).Down),
+			happens: during((*netlab.Host).Down),
 		},
 		{
 			name: "input cut", what: "one worker hears nothing, 8 s", hosts: true, needs: []netlab.Ability{netlab.Drop}, load: long,
-			within: silent, because: "a lease", happens: during(cut, (*netlab.Host).DropInput),
+			within: silent, because: "a lease", happens: during((*netlab.Host).DropInput),
 		},
 		{
 			name: "output cut", what: "one worker is not heard, 8 s", hosts: true, needs: []netlab.Ability{netlab.Drop}, load: long,
-			within: silent, because: "a lease", happens: during(cut, (*netlab.Host).DropOutput),
+			within: silent, because: "a lease", happens: during((*netlab.Host).DropOutput),
 		},
 		{
 			name: "loss", what: "one worker loses 5 % of the packets sent to it, 8 s", hosts: true, needs: []netlab.Ability{netlab.Lose},
-			load: long, within: silent, because: "a lease", happens: during(cut, func(h *netlab.Host) { h.Loss(5) }),
+			load: long, within: silent, because: "a lease", happens: during(func(h *netlab.Host) { h.Loss(5) }),
 		},
 		{
 			name: "narrow link", what: "40 Mbit/s to one worker, 8 s", hosts: true, needs: []netlab.Ability{netlab.Limit}, load: long,
-			within: closed, because: "nothing is lost", happens: during(cut, func(h *netlab.Host) { h.Rate(40e6) }),
+			within: closed, because: "nothing is lost", happens: during(func(h *netlab.Host) { h.Rate(40e6) }),
 		},
 		{
 			name: "far away", what: "50 ms each way between client, gateway, broker and workers", cfg: fleet.Config{Delay: 50 * time.Millisecond},
@@ -120,12 +122,12 @@ func networkFaults() []fault {
 	}
 }
 
-// during makes a fault of the first worker's host and heals it after a while.
-func during(d time.Duration, fault func(*netlab.Host)) func(*stage) {
+// during makes a fault of the first worker's host and heals it after the time of a cut.
+func during(fault func(*netlab.Host)) func(*stage) {
 	return func(s *stage) {
 		s.Mark()
 		fault(s.hosts[0])
-		s.pause(d)
+		s.pause(cut)
 		s.hosts[0].Heal()
 	}
 }

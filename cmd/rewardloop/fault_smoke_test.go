@@ -29,7 +29,6 @@ func TestOneProcessScoresWhatIsSentThroughAProxyOnceAndRight(t *testing.T) {
 func TestAWorkerKilledInTheMiddleOf200SamplesCostsNone(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(t, fleet.Config{Binary: main.Binary(t)})
-	f.RequireWorkers()
 	g := f.Gateway("g1", nil)
 	w1 := f.Worker("w1", nil)
 	w2 := f.Worker("w2", nil)

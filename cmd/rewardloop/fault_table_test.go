@@ -78,7 +78,6 @@ func (f fault) fleet(t *testing.T, bin, nats string) *stage {
 		cfg.Lab.Require(f.needs...)
 	}
 	s.fleet = fleet.New(t, cfg)
-	s.fleet.RequireWorkers()
 	if !f.embedded {
 		s.brokers = s.fleet.Broker(make([]*netlab.Host, max(f.brokers, 1))...)
 	}
@@ -127,7 +126,7 @@ func (f fault) run(t *testing.T, bin, nats string) string {
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
 // Every fault is measured, so each has the machine for itself.
-func TestNoFaultLosesRepeatsOrSpoilsASample(t *testing.T) { //nolint:paralleltest,tparallel // see above
+func TestNoFaultLosesRepeatsOrSpoilsASample(t *testing.T) { //nolint:paralleltest // see above
 	bin, nats := main.Binary(t), fleet.NATSServer(t)
 	var rows strings.Builder
 	whole := true

@@ -98,7 +98,9 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 		return complain(e, "serve", exitUsage, err)
 	}
 	start := time.Now()
-	if err := n.Start(ctx); err != nil {
+	sctx, begun := untilSignal(ctx, signals)
+	err = n.Start(sctx)
+	if begun(); err != nil {
 		return complain(e, "serve", exitFailure, err)
 	}
 	defer n.Stop()
@@ -127,6 +129,23 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	}
 	log.InfoContext(ctx, "every sample was answered; stopping")
 	return exitOK
+}
+
+// untilSignal is a context for a start, which ends when a signal comes. begun must be called
+// when the start is over; a signal that came before stays in the channel.
+func untilSignal(ctx context.Context, signals chan os.Signal) (_ context.Context, begun func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends with begun
+		defer close(ended)
+		select {
+		case s := <-signals:
+			cancel()
+			signals <- s
+		case <-over:
+		}
+	}()
+	return ctx, func() { close(over); <-ended }
 }
 
 // logFlags are the flags of every command that logs.

@@ -90,7 +90,9 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 		return complain(e, "worker", exitUsage, err)
 	}
 	start := time.Now()
-	if err := w.Start(ctx); err != nil {
+	sctx, begun := untilSignal(ctx, signals)
+	err = w.Start(sctx)
+	if begun(); err != nil {
 		return complain(e, "worker", exitFailure, err)
 	}
 	defer w.Stop()

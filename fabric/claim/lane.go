@@ -61,6 +61,7 @@ type lane struct {
 	failures int           // of them since a connection was good for something
 	err      error         // of the last one
 	gone     bool          // the gateway has not been heard of, either
+	foreign  bool          // it speaks another protocol, which no further attempt changes
 }
 
 // waiter is a claim or a result that needs the lane.
@@ -127,7 +128,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 			return nil, fmt.Errorf("%w: %w", ended, l.err)
 		case ended != nil:
 			return nil, ended
-		case known && l.tries > seen:
+		case (known || l.foreign) && l.tries > seen:
 			return nil, fmt.Errorf("%w: %w", wire.ErrUnreachable, l.err)
 		}
 	}
@@ -233,7 +234,7 @@ func (l *lane) connect(cred credential) error {
 	gone := !ok && l.c.opt.Alive != nil && !l.c.opt.Alive(l.gate.key.gateway)
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.link, l.err, l.gone = nil, err, gone
+	l.link, l.err, l.gone, l.foreign = nil, err, gone, k != nil && k.refused != nil
 	switch refused := l.turnedAway(err); {
 	case refused != nil:
 		l.failures = 0

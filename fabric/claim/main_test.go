@@ -200,7 +200,7 @@ type worker struct {
 func newWorker(tb testing.TB, opts ...func(*claim.ClientOptions)) *worker {
 	tb.Helper()
 	w := &worker{buffers: &wire.Buffers{Poison: true}, reg: prometheus.NewRegistry()}
-	opt := claim.ClientOptions{Buffers: w.buffers, Metrics: w.reg}
+	opt := claim.ClientOptions{Config: claim.Config{DialPatience: soon}, Buffers: w.buffers, Metrics: w.reg}
 	for _, f := range opts {
 		f(&opt)
 	}

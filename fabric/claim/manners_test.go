@@ -241,8 +241,9 @@ func (e *end) sayOK(n uint64) {
 func TestAGatewayThatSpeaksALaterProtocolIsNotUnderstood(t *testing.T) {
 	t.Parallel()
 	ticket := gateway(t, `{"type":"welcome","protocol":2,"gateway":"gateway-1"}`, nil)
-	w := newWorker(t, slowly)
+	w := newWorker(t)
 	_, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, "speaks protocol 2")
+	require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), "speaks protocol 2")
 }

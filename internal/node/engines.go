@@ -161,6 +161,9 @@ func (e *Engines) Router() outbound.Doer {
 	return router{e.engines}
 }
 
+// asks reports whether anything is asked by HTTP.
+func (e *Engines) asks() bool { return len(e.transport.Groups()) > 0 }
+
 // chatStats are the counters of the judges' clients.
 func (e *Engines) chatStats() map[judge.Endpoint]chat.Stats {
 	e.mu.Lock()

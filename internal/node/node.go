@@ -129,8 +129,10 @@ func (n *Node) openFabric(ctx context.Context) error {
 	if n.fabric, err = fabric.Open(ctx, cfg); err != nil || n.key == nil {
 		return err
 	}
-	n.others, err = n.claimClient(n.fabric.Alive)
-	return err
+	if n.others, err = n.claimClient(n.fabric.Alive); err != nil {
+		return err
+	}
+	return n.joinFleet(ctx, n.fabric.Fleet)
 }
 
 // openClaims answers workers of other processes.
@@ -290,10 +292,10 @@ func (n *Node) Stop() {
 	if n.others != nil {
 		n.others.Close()
 	}
-	if n.fabric != nil {
-		n.fabric.Close()
-	}
 	if err := n.closeScorers(); err != nil {
 		n.log.Warn("closing the scorers", "error", err)
+	}
+	if n.fabric != nil {
+		n.fabric.Close()
 	}
 }

@@ -37,6 +37,7 @@ type parts struct {
 	test     *selfTest
 	workers  []*workers.Worker
 	sources  []*fabric.Source
+	fleet    *fabric.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.
 	local    net.Listener
@@ -128,6 +129,19 @@ func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*f
 	return nil
 }
 
+// joinFleet has the limits and breakers of what is asked by HTTP hold for all processes
+// together.
+func (p *parts) joinFleet(ctx context.Context, open func(context.Context) (*fabric.Fleet, error)) (err error) {
+	if !p.scorers.Engines.asks() {
+		return nil
+	}
+	if p.fleet, err = open(ctx); err != nil {
+		return err
+	}
+	p.scorers.Engines.transport.Join(p.fleet)
+	return nil
+}
+
 // served are the managers that the workers of this process have.
 func (p *parts) served() map[string]*rewards.Manager {
 	only := p.cfg.Fabric.Rewards
@@ -161,7 +175,11 @@ func (p *parts) closeScorers() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	return errors.Join(append(errs, p.closeRouter(), p.scorers.Close())...)
+	errs = append(errs, p.closeRouter(), p.scorers.Close())
+	if p.fleet != nil {
+		p.fleet.Close() // after those who share by it
+	}
+	return errors.Join(errs...)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

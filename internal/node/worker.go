@@ -66,7 +66,10 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	if w.member, err = fabric.Join(ctx, cfg); err != nil {
 		return err
 	}
-	if err := w.warm(ctx); err != nil { // after Join: who is not let in need not load models
+	if err = w.warm(ctx); err != nil { // after Join: who is not let in need not load models
+		return err
+	}
+	if err := w.joinFleet(ctx, w.member.Fleet); err != nil {
 		return err
 	}
 	if w.claims, err = w.claimClient(w.member.Alive); err != nil {
@@ -145,10 +148,10 @@ func (w *Worker) Stop() {
 	if w.claims != nil {
 		w.claims.Close()
 	}
-	if w.member != nil {
-		w.member.Close()
-	}
 	if err := w.closeScorers(); err != nil {
 		w.log.Warn("closing the scorers", "error", err)
+	}
+	if w.member != nil {
+		w.member.Close()
 	}
 }

@@ -123,19 +123,6 @@ func (f *Fleet) write(name, text string) {
 
 func (f *Fleet) file(name string) string { return filepath.Join(f.dir, name) }
 
-// RequireWorkers skips the test if the program cannot run workers of their own.
-func (f *Fleet) RequireWorkers() {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, f.cfg.Binary, "worker", "--help").CombinedOutput() //nolint:gosec // the program under test
-	if err == nil {
-		return
-	}
-	require.Contains(f.t, string(out), `no command "worker"`, "rewardloop worker --help: %v", err)
-	f.t.Skip("SKIPPED: this rewardloop has no command worker, so there is no fleet to test")
-}
-
 // ip is where processes on a host are reached.
 func (f *Fleet) ip(h hostOf) string {
 	switch {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/fabric/claim"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+const claimPath = "/v1/claim"
+
+// abroad is what a node needs for workers that are not in its process.
+type abroad struct {
+	key       *claim.Key
+	name      string
+	server    *claim.Server
+	processes []process
+	turn      int // the process that the next worker is in
+}
+
+// process has workers, and connections of its own to engine and gateway.
+type process struct {
+	member *fabric.Member
+	claims *claim.Client
+}
+
+// newAbroad has a node's engine listen, and its tickets name where they are claimed.
+func newAbroad(cfg *nodeConfig) *abroad {
+	a := &abroad{key: claim.NewKey(), name: "bench"}
+	cfg.loop.Gateway, cfg.fabric.Name, cfg.fabric.Listen = a.name, a.name, "127.0.0.1:0"
+	cfg.fabric.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
+	return a
+}
+
+// open takes claims, and connects the processes.
+func (a *abroad) open(ctx context.Context, n *node) (err error) {
+	n.fabric.Advertise("ws://" + n.addr + claimPath)
+	if a.server, err = claim.NewServer(claim.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
+		return err
+	}
+	for i := range n.cfg.processes {
+		var p process
+		if p.member, err = fabric.Join(ctx, fabric.Config{URLs: []string{"nats://" + n.fabric.Address()}, Name: "p" + strconv.Itoa(i)}); err != nil {
+			return err
+		}
+		a.processes = append(a.processes, p)
+		if p.claims, err = claim.NewClient(claim.ClientOptions{Buffers: new(wire.Buffers), Alive: p.member.Alive}); err != nil {
+			return err
+		}
+		a.processes[i] = p
+	}
+	return nil
+}
+
+// next is the process that the next worker is in.
+func (a *abroad) next() process {
+	p := a.processes[a.turn%len(a.processes)]
+	a.turn++
+	return p
+}
+
+// stop ends the gateway's side.
+func (a *abroad) stop() {
+	if a.server != nil {
+		a.server.Close()
+	}
+}
+
+// close ends the processes, whose workers have stopped.
+func (a *abroad) close() {
+	for _, p := range a.processes {
+		if p.claims != nil {
+			p.claims.Close()
+		}
+		p.member.Close()
+	}
+}
