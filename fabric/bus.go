@@ -2,17 +2,21 @@ package fabric
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // Names on the bus. fabric/acl says who may use which.
@@ -40,12 +44,15 @@ type bus struct {
 	dir    string         // temporary; "": none
 	nc     *nats.Conn
 	js     jetstream.JetStream
+
+	mu      sync.Mutex
+	sources map[*Source]bool // of the workers of this process; guarded by mu
 }
 
 // openBus starts the server, if it is this process's, and connects. restored is called
 // from a goroutine of the connection whenever it is back.
 func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ *bus, err error) {
-	b := &bus{cfg: cfg, inbox: inbox}
+	b := &bus{cfg: cfg, inbox: inbox, sources: map[*Source]bool{}}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -61,6 +68,9 @@ func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ 
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
 		return nil, fmt.Errorf("fabric: jetstream: %w", err)
+	}
+	if _, err := b.nc.Subscribe(revokeSubject, b.revoke); err != nil { // ends with the connection
+		return nil, fmt.Errorf("fabric: revocations: %w", err)
 	}
 	return b, nil
 }
@@ -116,7 +126,25 @@ func (b *bus) serve() error {
 	return nil
 }
 
-// connect makes a connection of its own for a part of this process.
+// revoke ends the leases of an attempt that is over, in this process.
+func (b *bus) revoke(m *nats.Msg) {
+	var key wire.AttemptKey
+	if foreign(m) || json.Unmarshal(m.Data, &key) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.sources {
+		s.revoke(key)
+	}
+}
+
+// foreign reports whether a message was brought by the server itself: nobody here asks it
+// to, but whoever has a worker's key can have it answer a question of his into any subject.
+func foreign(m *nats.Msg) bool { return m.Header.Get("Nats-Stream") != "" }
+
+// connect makes this process's connection. All of its parts share it: a thousand of them
+// would each cost a system call for every message.
 func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.Conn, error) {
 	log := b.cfg.Log.With("connection", name)
 	options := append([]nats.Option{

@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,8 +20,10 @@ import (
 
 // Source hands the stream's tickets to one worker.
 type Source struct {
+	bus    *bus
 	cfg    Config
-	nc     *nats.Conn
+	nc     *nats.Conn // all of the process's
+	answer *nats.Subscription
 	worker string
 	crowd  func() int          // workers that share the engine
 	gone   func(worker string) // nil: nothing to do once it is disconnected
@@ -56,39 +59,30 @@ const (
 )
 
 func newSource(b *bus, worker string, crowd func() int) (*Source, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Patience)
-	defer cancel()
-	nc, err := b.connect(ctx, worker, nil)
-	if err != nil {
-		return nil, err
-	}
 	s := &Source{
-		cfg: b.cfg, nc: nc, worker: worker, crowd: crowd, consumer: consumerOfPool(b.cfg.Pool), inbox: nc.NewInbox(), signal: make(chan struct{}, 1),
+		bus: b, cfg: b.cfg, nc: b.nc, worker: worker, crowd: crowd, consumer: consumerOfPool(b.cfg.Pool), inbox: b.nc.NewInbox(), signal: make(chan struct{}, 1),
 		leases: map[wire.AttemptKey]*lease{}, over: newRecent(4096),
 	}
 	if b.cfg.Addressed {
 		s.consumer = consumerOf(worker)
 	}
-	if _, err := nc.Subscribe(s.inbox+".*", s.receive); err != nil {
-		nc.Close()
+	var err error
+	if s.answer, err = b.nc.Subscribe(s.inbox+".*", s.receive); err != nil {
 		return nil, fmt.Errorf("fabric: inbox of %s: %w", worker, err)
 	}
-	if _, err := nc.Subscribe(revokeSubject, s.revoke); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("fabric: revocations for %s: %w", worker, err)
-	}
-	if err := nc.Flush(); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("fabric: connection of %s: %w", worker, err)
-	}
+	b.mu.Lock()
+	b.sources[s] = true
+	b.mu.Unlock()
 	return s, nil
 }
 
-// Disconnect ends the source's connection, after the worker has stopped: leases
-// that are not over lapse.
+// Disconnect ends the source, after the worker has stopped: leases that are not over lapse.
 func (s *Source) Disconnect() {
 	s.Close()
-	s.nc.Close()
+	_ = s.answer.Unsubscribe() // an error: the connection has ended
+	s.bus.mu.Lock()
+	delete(s.bus.sources, s)
+	s.bus.mu.Unlock()
 	if s.gone != nil {
 		s.gone(s.worker)
 	}
@@ -253,6 +247,9 @@ func (s *Source) receive(m *nats.Msg) {
 // open makes a lease of a delivered ticket. Revoked ones are swallowed.
 func (s *Source) open(m *nats.Msg) (*lease, bool) {
 	ticket, err := wire.DecodeTicket(m.Data)
+	if err == nil && foreign(m) {
+		err = errors.New("no gateway has published it")
+	}
 	if err != nil {
 		s.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
 		_ = m.Term() // without an answer it lapses and comes again
@@ -270,11 +267,7 @@ func (s *Source) open(m *nats.Msg) (*lease, bool) {
 }
 
 // revoke ends the lease of an attempt that is over.
-func (s *Source) revoke(m *nats.Msg) {
-	var key wire.AttemptKey
-	if err := json.Unmarshal(m.Data, &key); err != nil {
-		return
-	}
+func (s *Source) revoke(key wire.AttemptKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over.add(key)
