@@ -110,6 +110,9 @@ func (r *reader) fabric(c *Config) {
 	if f.NKeyFile != "" && f.CredsFile != "" {
 		r.faultAt("fabric.creds_file", "fabric.nkey_file is there as well: leave one of them out")
 	}
+	if f.ACLFile != "" && f.NATSListen != "" && f.NKeyFile == "" {
+		r.faultAt("fabric.acl_file", "this process needs a key of the list itself: write fabric.nkey_file, which is gateway.nk")
+	}
 	if f.ACLFile != "" && f.NATSListen == "" {
 		r.faultAt("fabric.acl_file", "is for the NATS of this process: it needs fabric.nats_listen")
 	}

@@ -40,6 +40,9 @@ type ClientOptions struct {
 	Config Config
 	// TLS is for wss addresses; nil: the system's roots.
 	TLS *tls.Config
+	// Secure refuses addresses without TLS: whoever can write tickets must not be able to
+	// have a worker show its tokens in clear.
+	Secure bool
 	// Buffers lends the memory of frames; nil: each has its own. Limits bounds frames.
 	Buffers *wire.Buffers
 	Limits  wire.Limits

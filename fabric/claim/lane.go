@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
@@ -87,6 +88,9 @@ func (l *lane) announce() {
 func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience time.Duration) (*link, error) {
 	if t.Claim == "" {
 		return nil, fmt.Errorf("%w: the ticket has no address", wire.ErrUnreachable)
+	}
+	if c.opt.Secure && !strings.HasPrefix(t.Claim, "wss://") {
+		return nil, fmt.Errorf("%w: its address %.100q has no TLS, which this worker's fabric.tls_ca asks for: write server.tls_cert at the gateway", wire.ErrUnreachable, t.Claim)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

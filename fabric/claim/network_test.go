@@ -41,6 +41,16 @@ func TestAClaimGoesOverTLSAndNotWithoutItWhereTheGatewayWantsIt(t *testing.T) {
 	require.Equal(t, 1, r.store.claims["sample-1"])
 }
 
+func TestAnAddressWithoutTLSIsNotAskedWhereTLSIsWanted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := newWorker(t, func(o *claim.ClientOptions) { o.Secure = true })
+	_, err := w.Claim(t.Context(), r.ticket("sample-1", 10), "worker-1")
+	require.ErrorIs(t, err, wire.ErrUnreachable)
+	require.ErrorContains(t, err, "server.tls_cert")
+	require.Zero(t, r.store.claims["sample-1"])
+}
+
 func TestAClaimWhoseConnectionIsCutIsAnsweredOverTheNextWithoutCostingAnAttempt(t *testing.T) {
 	t.Parallel()
 	for what, size := range map[string]int{"on the small lane": 900_000, "on the bulk lane": 5 << 20} {

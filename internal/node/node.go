@@ -275,6 +275,9 @@ const stopTimeout = 2 * time.Second
 
 // Stop takes everything down, the edge first and the scorers last.
 func (n *Node) Stop() {
+	if n.claims != nil {
+		n.claims.Close() // the edge waits for its connections
+	}
 	if n.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
@@ -284,9 +287,6 @@ func (n *Node) Stop() {
 	}
 	if n.Loop != nil {
 		n.Loop.Stop()
-	}
-	if n.claims != nil {
-		n.claims.Close()
 	}
 	n.stopWorkers()
 	if n.others != nil {
