@@ -32,7 +32,7 @@ func overMachines() Suite {
 		Name: "scale",
 		About: "Workers that reach the gateway's engine and payloads over loopback TCP, as those on other machines do: tickets alone (published, taken, " +
 			"their lease ended), 786 KB samples against the same load with the workers in the gateway's process, and the computing time of a " +
-			"small sample by the number of workers, whose slots are 1,000 together and whose processes have up to 100 of them. Clients, gateway, NATS and " +
+			"small sample, of 1,000 a second, by the number of workers, whose slots are 1,000 together and whose processes have up to 100 of them. Clients, gateway, NATS and " +
 			"workers share the machine and the process; CPU is that of all of it.",
 		Experiments: []Experiment{
 			{
@@ -265,20 +265,22 @@ func (t *remoteTrial) Close() error {
 // crowdTrial compares numbers of workers.
 type crowdTrial struct{ o Options }
 
-// crowdSlots are those of all workers together, and crowdProcess the most workers that are
-// in one process.
+// crowdSlots are those of all workers together, crowdProcess is the most workers that are
+// in one process, and crowdRate how many samples there are a second: fewer than any of them
+// can take, so that all do the same work.
 const (
 	crowdSlots   = 1000
 	crowdProcess = 100
+	crowdRate    = 1000
 )
 
 // Measure implements Trial. Each number of workers is set up anew: a thousand that are
 // idle would cost the others something.
-func (t *crowdTrial) Measure(ctx context.Context, _ int) (Readings, error) {
+func (t *crowdTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 	r := Readings{}
 	least, most := math.Inf(1), 0.0
 	for _, n := range []int{1, 10, 100, 1000} {
-		cpu, err := t.cost(ctx, n)
+		cpu, err := t.cost(ctx, n, rep)
 		if err != nil {
 			return nil, fmt.Errorf("%d workers: %w", n, err)
 		}
@@ -290,7 +292,7 @@ func (t *crowdTrial) Measure(ctx context.Context, _ int) (Readings, error) {
 }
 
 // cost is the computing time of a sample, in ms.
-func (t *crowdTrial) cost(ctx context.Context, workers int) (float64, error) {
+func (t *crowdTrial) cost(ctx context.Context, workers, rep int) (float64, error) {
 	cfg := noopNode(lanes)
 	cfg.workers, cfg.slots, cfg.processes = workers, crowdSlots/workers, (workers+crowdProcess-1)/crowdProcess
 	n, err := newNode(ctx, cfg)
@@ -304,7 +306,10 @@ func (t *crowdTrial) cost(ctx context.Context, workers int) (float64, error) {
 	}
 	o, err := closedLoop(ctx, send, lanes, 64, t.o.Lasting/3) // pools fill, connections open
 	if err == nil {
-		o, err = closedLoop(ctx, send, lanes, 64, t.o.Lasting)
+		err = profiled(t.o.Profile, "workers-"+strconv.Itoa(workers), rep, func() (err error) {
+			o, err = openLoop(ctx, send, lanes, crowdRate, t.o.Lasting, uint64(rep)) //nolint:gosec // counts from 0
+			return err
+		})
 	}
 	if err = errors.Join(err, n.Close()); err != nil {
 		return 0, err

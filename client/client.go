@@ -38,8 +38,8 @@ type Config struct {
 	TLS *tls.Config
 	// DialTimeout bounds the first connection. Defaults to 10 s.
 	DialTimeout time.Duration
-	// ReconnectFor is how long a lost connection is tried again before every sample
-	// without a result fails. Defaults to 5 min.
+	// ReconnectFor is how long a lost connection is tried again, and a server that does
+	// nothing but drain, before every sample without a result fails. Defaults to 5 min.
 	ReconnectFor time.Duration
 	// ConfirmEvery is how many results come between two confirmations. Defaults to 64.
 	ConfirmEvery int
@@ -214,21 +214,26 @@ func (c *Client) Step(split rewards.Split, step, expected int64) error {
 
 // EndOfStep says that this client sends no more samples of a step.
 func (c *Client) EndOfStep(split rewards.Split, step int64) error {
-	return c.control(&wire.EndOfStep{Split: split, Step: step})
+	c.mu.Lock()
+	l := c.linkFor(cmp.Or(c.steps[keyOf(split, step)], &stepNote{}))
+	c.mu.Unlock()
+	return c.control(l, &wire.EndOfStep{Split: split, Step: step})
 }
 
 // Cancel takes samples back; their Futures resolve as cancelled.
-func (c *Client) Cancel(ids ...string) error { return c.control(&wire.Cancel{IDs: ids}) }
+func (c *Client) Cancel(ids ...string) error {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	return c.control(l, &wire.Cancel{IDs: ids})
+}
 
-// control sends a message over the live connection.
-func (c *Client) control(v any) error {
+// control sends a message over a live connection, if there is one.
+func (c *Client) control(l *link, v any) error {
 	b, err := wire.EncodeControl(v)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
 	if l == nil {
 		return fmt.Errorf("client: not connected to %s; it is being dialled again", c.cfg.URL)
 	}

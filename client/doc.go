@@ -9,6 +9,11 @@
 // forgotten the session (it was restarted), all of it. Each Future resolves once.
 // Close gives up what is not answered.
 //
+// A server that is being stopped says that it is draining. The client sends nothing more
+// to it, waits for what the server has of its, and dials again, until there is one that
+// takes samples; a sample that was refused for that reason is sent there. So a rolling
+// restart costs time and no sample.
+//
 // Who trains on a whole step, or on mini-batches of it, declares it and asks for its
 // rewards: Declare, then Chunks or Rewards. The gateway assembles prompt groups and hands
 // each out once; a chunk keeps its number, so that a question whose connection was lost is

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,10 +24,14 @@ type fakeGateway struct {
 	url  string
 	took chan *wire.Take // questions, in order
 	told chan *wire.Step // declarations, in order
+	met  chan greeting   // connections, in order
+	got  chan string     // samples, in order
 
 	mu     sync.Mutex
 	forget bool                            // it knows no session; guarded by mu
+	drains bool                            // it says so with each welcome; guarded by mu
 	answer func(c *fakeConn, t *wire.Take) // nil: nothing; guarded by mu
+	score  func(c *fakeConn, id string)    // nil: scored at once; guarded by mu
 	conns  map[*fakeConn]bool              // guarded by mu
 }
 
@@ -34,12 +39,21 @@ type fakeGateway struct {
 type fakeConn struct {
 	g    *fakeGateway
 	conn *wsconn.Conn
-	seq  uint64 // of the reader
+	seq  atomic.Uint64
+}
+
+// greeting is a connection that said hello and was welcomed.
+type greeting struct {
+	*fakeConn
+	hello *wire.Hello
 }
 
 func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGateway {
 	t.Helper()
-	g := &fakeGateway{took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), answer: answer, conns: map[*fakeConn]bool{}}
+	g := &fakeGateway{
+		took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 4096),
+		answer: answer, conns: map[*fakeConn]bool{},
+	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		conn, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
 		if err != nil {
@@ -81,6 +95,13 @@ func (g *fakeGateway) answers(answer func(*fakeConn, *wire.Take)) {
 	g.answer = answer
 }
 
+// scores says what is done with samples from now on.
+func (g *fakeGateway) scores(score func(*fakeConn, string)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.score = score
+}
+
 // Text implements wsconn.Handler.
 func (c *fakeConn) Text(b []byte) error {
 	v, err := wire.DecodeControl(b)
@@ -88,7 +109,7 @@ func (c *fakeConn) Text(b []byte) error {
 		return err
 	}
 	c.g.mu.Lock()
-	answer, forget := c.g.answer, c.g.forget
+	answer, forget, drains := c.g.answer, c.g.forget, c.g.drains
 	c.g.mu.Unlock()
 	switch m := v.(type) {
 	case *wire.Hello:
@@ -96,6 +117,10 @@ func (c *fakeConn) Text(b []byte) error {
 			Session: "s", Epoch: 1, Resumed: m.Resume != nil && !forget, Protocol: loop.Protocol,
 			Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
 		})
+		if drains {
+			c.say(&wire.Draining{})
+		}
+		c.g.met <- greeting{c, m}
 	case *wire.Step:
 		c.g.told <- m
 	case *wire.Take:
@@ -107,15 +132,33 @@ func (c *fakeConn) Text(b []byte) error {
 	return nil
 }
 
-// Binary implements wsconn.Handler: every sample is scored at once.
+// Binary implements wsconn.Handler.
 func (c *fakeConn) Binary(b io.Reader) error {
 	h, err := wire.ReadHeader(b, wire.Limits{})
 	if err != nil {
 		return err
 	}
-	c.seq++
-	c.say(&wire.Result{Type: "result", ID: h.Sample.ID, Seq: c.seq, Outcome: rewards.Scored, RewardScore: new(1.0)})
+	c.g.mu.Lock()
+	score := c.g.score
+	c.g.mu.Unlock()
+	if score == nil {
+		score = (*fakeConn).scored
+	}
+	score(c, h.Sample.ID)
+	c.g.got <- h.Sample.ID
 	return nil
+}
+
+// scored answers a sample with a score.
+func (c *fakeConn) scored(id string) {
+	c.say(&wire.Result{Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.Scored, RewardScore: new(1.0)})
+}
+
+// refused answers a sample as a draining gateway does.
+func (c *fakeConn) refused(id string) {
+	c.say(&wire.Result{
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
+	})
 }
 
 // say sends a message; a connection that has ended does not hear it.

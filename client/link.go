@@ -24,6 +24,11 @@ type link struct {
 	credit  wire.CreditTotals // guarded by c.mu
 	sent    wire.CreditTotals // guarded by c.mu
 	over    bool              // the server had no room for the latest; guarded by c.mu
+
+	draining bool      // the server takes no more samples; guarded by c.mu
+	useful   bool      // it took some, or could have for a while; guarded by c.mu
+	resumed  bool      // the server knew the session; guarded by c.mu
+	since    time.Time // immutable
 }
 
 // connect dials, says hello and waits for the welcome, all within DialTimeout.
@@ -38,7 +43,7 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, hint(err)
 	}
-	l := &link{c: c, conn: conn, greeted: make(chan struct{}), refused: make(chan error, 1), ended: make(chan struct{})}
+	l := &link{c: c, conn: conn, greeted: make(chan struct{}), refused: make(chan error, 1), ended: make(chan struct{}), since: time.Now()}
 	c.wg.Go(func() { // the reader; ends with the connection
 		defer close(l.ended)
 		_ = conn.Run(c.ctx, l) // why it ended matters to nobody: it is dialled again
@@ -85,16 +90,21 @@ func hint(err error) error {
 
 // run keeps the client connected until it is closed or the connection cannot be had again.
 func (c *Client) run(l *link) {
+	var o outage
 	for {
 		c.send(l)
 		c.mu.Lock()
 		c.link = nil
+		fresh := l.useful || !l.draining || o.until.IsZero()
 		c.mu.Unlock()
 		if c.ctx.Err() != nil {
 			return
 		}
+		if fresh {
+			o = outage{until: time.Now().Add(c.cfg.ReconnectFor)}
+		}
 		var err error
-		if l, err = c.redial(); err != nil {
+		if l, err = c.redial(&o, fresh); err != nil {
 			if c.ctx.Err() == nil {
 				c.fail(fmt.Errorf("%w: %w", ErrLost, err))
 			}
@@ -103,31 +113,49 @@ func (c *Client) run(l *link) {
 	}
 }
 
+// outage is a time without a server that takes samples. One that is draining still
+// when it is dialled again does not end it.
+type outage struct {
+	until time.Time // then it is given up
+	tries int
+}
+
+// errDrains is an outage that ended with a server that could be reached.
+var errDrains = errors.New("the server is draining, and no other has come in its place")
+
 // redial connects again, with growing pauses, for as long as ReconnectFor.
-func (c *Client) redial() (*link, error) {
-	give := time.Now().Add(c.cfg.ReconnectFor)
-	for n := 0; ; n++ {
+func (c *Client) redial(o *outage, fresh bool) (*link, error) {
+	if !fresh && time.Now().After(o.until) {
+		return nil, errDrains
+	}
+	for {
 		select {
-		case <-time.After(pause(n)):
+		case <-time.After(pause(o.tries)):
 		case <-c.ctx.Done():
 			return nil, context.Cause(c.ctx)
 		}
+		o.tries++
 		l, err := c.connect(c.ctx)
 		if err == nil {
 			return l, nil
 		}
-		if time.Now().After(give) {
+		if time.Now().After(o.until) {
 			return nil, err
 		}
 	}
 }
 
-// send writes queued samples while there is credit, until the link ends.
+// send writes queued samples while there is credit, until the link ends or is left.
 func (c *Client) send(l *link) {
 	confirm := time.NewTicker(time.Second)
 	defer confirm.Stop()
 	for {
 		f := c.next(l)
+		if f == nil && c.idle(l) {
+			_ = l.conn.Close(wsconn.CloseGoingAway, "") // bounded; it is dialled again either way
+			<-l.ended
+			return
+		}
 		if f == nil {
 			select {
 			case <-c.wake:
@@ -162,7 +190,7 @@ func (c *Client) next(l *link) *Future {
 	f := c.queue[0]
 	size := f.msg.Size()
 	within := l.sent.Samples < l.credit.Samples && l.sent.Bytes+size <= l.credit.Bytes
-	if l.over || (!within && len(c.calls) > len(c.queue)) {
+	if l.over || l.draining || (!within && c.inFlight() > 0) {
 		return nil
 	}
 	c.queue[0] = nil
@@ -171,6 +199,29 @@ func (c *Client) next(l *link) *Future {
 	l.sent.Bytes += size
 	return f
 }
+
+// inFlight is how many samples were sent over the live link and have no result. The
+// caller holds mu.
+func (c *Client) inFlight() int { return len(c.calls) - len(c.queue) }
+
+// idle reports whether nothing keeps the client at a draining server: what it has of
+// ours it has answered. Questions can be answered only there, but not if a sample waits.
+func (c *Client) idle(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.draining || c.inFlight() > 0 || (len(c.queue) == 0 && c.asking()) {
+		return false
+	}
+	if l.resumed && time.Since(l.since) < lateResults {
+		return false // looked at again at the next tick
+	}
+	c.confirm()
+	return true
+}
+
+// lateResults is how long a draining server that knew the session is listened to in any
+// case: the results that it still has come right behind its welcome.
+const lateResults = time.Second
 
 // Binary implements wsconn.Handler: the server sends none.
 func (l *link) Binary(io.Reader) error {
@@ -205,10 +256,11 @@ func (l *link) Text(msg []byte) error {
 		c.mu.Unlock()
 		c.stir()
 	case *wire.Result:
-		if m.Outcome == rewards.Rejected && len(m.Errors) > 0 && m.Errors[0].Class == rewards.OverCredit && l.again(m.ID) {
-			return nil
-		}
-		c.resolve(m)
+		l.result(m)
+	case *wire.Draining:
+		c.mu.Lock()
+		l.drains()
+		c.mu.Unlock()
 	case *wire.Rewards:
 		c.rewards(m)
 	case *wire.Error:
@@ -226,7 +278,7 @@ func (l *link) greet(w *wire.Welcome) {
 	if !w.Resumed {
 		c.seq, c.pending = 0, 0
 	}
-	c.welcome, c.link, l.credit = *w, l, w.Credit
+	c.welcome, c.link, l.credit, l.resumed = *w, l, w.Credit, w.Resumed
 	again := make([]*Future, 0, len(c.calls))
 	waiting := make(map[string]bool, len(c.queue))
 	for _, f := range c.queue {
@@ -245,25 +297,58 @@ func (l *link) greet(w *wire.Welcome) {
 	c.stir()
 }
 
-// again queues a sample once more that came beyond the credit. A server that resumes
-// a session counts what it still has in flight of it, and the client cannot know all
-// of that: the sample waits for the next credit or result.
-func (l *link) again(id string) bool {
+// result takes a result. A refusal for want of credit, or because the server is draining,
+// is none: the sample is sent again.
+func (l *link) result(r *wire.Result) {
+	if r.Outcome == rewards.Rejected && len(r.Errors) > 0 {
+		switch class := r.Errors[0].Class; class {
+		case rewards.OverCredit, rewards.Draining:
+			if l.again(r, class) {
+				return
+			}
+		}
+	}
+	l.c.resolve(r)
+}
+
+// again queues a sample once more that the server did not take. One that came beyond the
+// credit waits for the next credit or result: a server that resumes a session counts what
+// it still has in flight of it, and the client cannot know all of that. One that came to a
+// draining server waits for the next connection.
+func (l *link) again(r *wire.Result, class rewards.Class) bool {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.calls[id]
-	if f == nil || c.link != l {
-		return false
+	if class == rewards.Draining {
+		defer l.drains()
 	}
-	l.over = true
+	f := c.calls[r.ID]
+	if f == nil || c.link != l {
+		return class == rewards.Draining && f != nil // the client is being closed
+	}
+	c.note(r.Seq)
+	l.over = l.over || class == rewards.OverCredit
+	if slices.Contains(c.queue, f) {
+		return true
+	}
 	l.sent.Samples-- // it was not booked
 	l.sent.Bytes -= f.msg.Size()
-	if !slices.Contains(c.queue, f) {
-		c.queue = slices.Insert(c.queue, 0, f)
-	}
+	c.queue = slices.Insert(c.queue, 0, f)
 	return true
 }
+
+// drains notes that the server takes no more samples. The caller holds c.mu.
+func (l *link) drains() {
+	if !l.draining {
+		l.draining = true
+		l.useful = l.useful || time.Since(l.since) > proven
+	}
+	l.c.stir()
+}
+
+// proven is how long a server takes samples before its draining begins a new outage,
+// even if it was sent none: more than the longest pause between two dials.
+const proven = 5 * time.Second
 
 // resolve hands a result to its Future, once.
 func (c *Client) resolve(r *wire.Result) {
@@ -272,13 +357,13 @@ func (c *Client) resolve(r *wire.Result) {
 	if c.link != nil {
 		c.link.over = false
 	}
-	if r.Seq > c.seq {
-		c.seq = r.Seq
-		c.pending++
-	}
+	c.note(r.Seq)
 	f := c.calls[r.ID]
 	if f == nil {
 		return // answered before: a repeat after a lost connection
+	}
+	if c.link != nil {
+		c.link.useful = true
 	}
 	delete(c.calls, r.ID)
 	c.settled(f.step)
@@ -296,8 +381,16 @@ func (c *Client) resolve(r *wire.Result) {
 	if c.pending >= c.cfg.ConfirmEvery {
 		c.confirm()
 	}
-	if len(c.queue) > 0 {
+	if len(c.queue) > 0 || c.link != nil && c.link.draining {
 		c.stir()
+	}
+}
+
+// note counts a numbered result, to be confirmed. The caller holds mu.
+func (c *Client) note(seq uint64) {
+	if seq > c.seq {
+		c.seq = seq
+		c.pending++
 	}
 }
 
@@ -329,7 +422,7 @@ func (l *link) complaint(m *wire.Error) {
 		return
 	}
 	if m.ID != "" {
-		l.c.resolve(&wire.Result{
+		l.result(&wire.Result{
 			Type: "result", ID: m.ID, Outcome: rewards.Rejected,
 			Errors: []rewards.TermError{{Class: m.Code, Message: m.Message}},
 		})

@@ -69,7 +69,7 @@ func (c *Client) Declare(s wire.Step) error {
 	}
 	note := c.touch(keyOf(s.Split, s.Step))
 	if note.lost {
-		*note = stepNote{said: c.link != nil}
+		*note = stepNote{said: c.taking()}
 	}
 	var known []string
 	if note.declared != nil {
@@ -81,8 +81,8 @@ func (c *Client) Declare(s wire.Step) error {
 		note.until = time.Now().Add(time.Duration(s.DeadlineMS) * time.Millisecond)
 	}
 	c.forgetDeclared()
-	if c.link != nil {
-		c.link.say(messages) // should it end meanwhile, the next one is told
+	if l := c.linkFor(note); l != nil {
+		l.say(messages) // should it end meanwhile, the next one is told
 	}
 	return nil
 }
@@ -149,8 +149,20 @@ func (c *Client) touch(key stepKey) *stepNote {
 		c.steps[key] = note
 		c.stepLog = append(c.stepLog, key)
 	}
-	note.said = note.said || c.link != nil
+	note.said = note.said || c.taking()
 	return note
+}
+
+// taking reports whether there is a server that takes samples. The caller holds mu.
+func (c *Client) taking() bool { return c.link != nil && !c.link.draining }
+
+// linkFor returns the live link, if there is one. A draining server is told nothing of a
+// step that it has not heard of: the next one has all of it. The caller holds mu.
+func (c *Client) linkFor(note *stepNote) *link {
+	if c.link == nil || c.link.draining && !note.said {
+		return nil
+	}
+	return c.link
 }
 
 // forgetDeclared keeps the latest declarations. The caller holds mu.

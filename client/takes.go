@@ -44,6 +44,7 @@ type take struct {
 	ask  wire.Take
 	text []byte
 	late *time.Timer // runs from its sending on; nil while it waits for a connection
+	sent *link       // the latest that it went over
 	done chan struct{}
 	res  *wire.Rewards // set before done is closed
 	err  error         // likewise
@@ -141,13 +142,24 @@ func (c *Client) ask(key stepKey, t wire.Take) (*take, error) {
 		return nil, err
 	}
 	c.req++
-	c.touch(key)
+	note := c.touch(key)
 	q := &take{ask: t, text: text, done: make(chan struct{})}
 	c.takes[t.Req] = q
-	if c.link != nil {
-		c.put(c.link, q)
+	if l := c.linkFor(note); l != nil {
+		c.put(l, q)
 	}
 	return q, nil
+}
+
+// asking reports whether a question was sent over the live link and has no answer. The
+// caller holds mu.
+func (c *Client) asking() bool {
+	for _, q := range c.takes {
+		if q.sent == c.link {
+			return true
+		}
+	}
+	return false
 }
 
 // put sends a question over a link, and waits for its answer from now on. The caller
@@ -157,6 +169,7 @@ func (c *Client) put(l *link, q *take) {
 	if l.conn.Send(q.text) != nil {
 		return // the link has ended: the next one carries it
 	}
+	q.sent = l
 	within := time.Duration(q.ask.WaitMS)*time.Millisecond + c.grace
 	q.late = time.AfterFunc(within, func() { // stopped with the answer, or with the link
 		c.mu.Lock()
@@ -201,6 +214,7 @@ func (c *Client) answer(q *take, r *wire.Rewards, err error) {
 	delete(c.takes, q.ask.Req)
 	q.res, q.err = r, err
 	close(q.done)
+	c.stir() // it may have been the last thing that kept the client at a draining server
 }
 
 // rewards takes an answer. One that nobody waits for any more is dropped; one to what was

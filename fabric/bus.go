@@ -45,14 +45,14 @@ type bus struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 
-	mu      sync.Mutex
-	sources map[*Source]bool // of the workers of this process; guarded by mu
+	mu   sync.Mutex
+	hubs map[string]*hub // of the workers of this process, by consumer; guarded by mu
 }
 
 // openBus starts the server, if it is this process's, and connects. restored is called
 // from a goroutine of the connection whenever it is back.
 func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ *bus, err error) {
-	b := &bus{cfg: cfg, inbox: inbox, sources: map[*Source]bool{}}
+	b := &bus{cfg: cfg, inbox: inbox, hubs: map[string]*hub{}}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -134,8 +134,8 @@ func (b *bus) revoke(m *nats.Msg) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for s := range b.sources {
-		s.revoke(key)
+	for _, h := range b.hubs {
+		h.revoke(key)
 	}
 }
 

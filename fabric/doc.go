@@ -1,22 +1,50 @@
-// Package fabric is the engine: it brings tickets from gateways to free slots over
-// NATS JetStream. It implements loop.Engine and loop.Presence for the gateway's
-// side and workers.Source for the worker's.
+// Package fabric is the engine: it brings tickets from gateways to free slots over NATS
+// JetStream, in one process or between machines. A gateway's side, Fabric, implements
+// loop.Engine and loop.Presence; the side of a process that has workers alone is Member;
+// the Source of each worker implements workers.Source.
 //
-// The life of a ticket: Publish puts it into a work-queue stream kept in memory. A
-// worker's Source files pull requests for exactly as many tickets as the worker
-// has free slots; each request expires after a random 10–100 ms and is filed
-// again, and goes to the front of the queue of requests one time in as many as
-// there are workers. Requests that stay open are served in a fixed cycle: χ² of
-// successive worker pairs above 10,000, against 63 at random with 8 workers. With
-// the random expiry alone it was 630 at 100 samples/s. The
-// server hands the ticket to one request; from then on it is leased. The worker
-// extends the lease, and ends it when the gateway has the result. A lease that
-// lapses makes the ticket available again.
+// A process has one way to NATS, its bus: a server inside the process that opens no port
+// (25 MB, no disk), one that listens (Config.Listen), or the addresses of others
+// (Config.URLs); and one connection, which all its workers share. The names of what is
+// on the bus are in bus.go, who may use which in package acl. Payloads and results never
+// pass through it: workers of other processes claim them at the gateway (package claim).
 //
-// Nothing is prefetched: the number of open requests plus undelivered tickets never
-// exceeds the worker's free slots, so that a ticket never waits behind a busy
-// worker while another is idle.
+// The life of a ticket:
 //
-// Open starts a server inside the process: it listens on no port, needs no disk
-// and costs about 25 MB. The pixels never pass through it.
+//  1. The loop has chosen a sample, and a pool for it: the workers that serve the same
+//     rewards. Fabric.Publish writes into the ticket where its payload can be claimed and
+//     the token for it (Config.Sign), and puts it into RL_TICKETS, a work-queue stream kept
+//     in memory, below the subject of its pool, or of one worker where tickets are
+//     addressed. It waits for no answer: the gateway publishes again what nobody claims.
+//  2. The keeper, a goroutine of every gateway, has made the stream and for each pool it has
+//     heard of a consumer. Only gateways make anything; a process without one asks
+//     a consumer that is not there yet again after 100 to 200 ms.
+//  3. A worker calls Source.Take for its free slots. The hub of its process asks the
+//     consumer for as many tickets as all of these slots, in requests that expire after a
+//     random 10–100 ms and are filed again, to the front of the server's queue one time in as
+//     many as there are processes. Requests that stay open are served in a fixed cycle: with
+//     eight workers that asked for themselves, χ² of successive pairs was above 10,000, with
+//     random expiry alone 630 at 100 samples/s, with both 63, as at random. Where more
+//     than 16 processes ask, requests live longer, so that all together ask no more often.
+//  4. The server hands the ticket to one request, the hub to one of its slots at random. From
+//     then on it is leased: the worker says every third of Config.Lease that it is at work.
+//     Nothing is prefetched. What comes for a slot that is no longer free is handed on
+//     within 50 ms, so that no ticket waits behind a busy worker while another is idle.
+//  5. The worker claims the payload, scores it, and has the gateway take the result. Only then
+//     it ends the lease (Done), or gives the ticket to others (Return). A lease that
+//     lapses makes the ticket available again. An attempt that has become needless is
+//     revoked: Fabric.Revoke tells all hubs, which end its lease or swallow its ticket.
+//
+// Who is there: workers announce themselves each second (presence.go), gateways too
+// (gateways.go). A worker that has been silent for Config.Gone no longer counts as live; a
+// gateway that has been, while this process could hear it, has died with its samples, so
+// that nobody dials it for them.
+//
+// What is lost: a connection is looked for without end, and meanwhile whatever would be
+// sent is refused at once, for all of it is said again or made again. When it is back the
+// engine may be another one that knows nothing. The keeper makes what there was, and then
+// the gateway publishes every ticket that nobody has claimed (OnRestored).
+//
+// Fleet is beside tickets: a small bucket in which each process says what it wants of
+// servers that are asked by HTTP, so that limits and breakers hold for all of them.
 package fabric

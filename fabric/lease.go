@@ -10,15 +10,16 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// lease is one delivered ticket. Its fields below mu are guarded by the source's mutex.
+// lease is one delivered ticket. Its fields below mu are guarded by the hub's mutex.
 type lease struct {
-	s      *Source
+	hub    *hub
 	msg    *nats.Msg
 	ticket wire.Ticket
 	ctx    context.Context //nolint:containedctx // the lease is the lifetime: it ends when the lease is revoked
 	cancel context.CancelFunc
 
-	revoked bool // guarded by s.mu
+	source  *Source // whose worker has it; guarded by hub.mu
+	revoked bool    // guarded by hub.mu
 }
 
 // Ticket implements workers.Lease.
@@ -38,20 +39,20 @@ func (l *lease) Extend(context.Context) error {
 // Done implements workers.Lease. An answer that is lost lets the lease lapse: the
 // ticket comes again and is refused at the claim.
 func (l *lease) Done() {
-	l.s.mu.Lock()
+	l.hub.mu.Lock()
 	l.end()
-	l.s.mu.Unlock()
+	l.hub.mu.Unlock()
 	_ = l.msg.Ack()
 }
 
 // Return implements workers.Lease.
 func (l *lease) Return(after time.Duration) {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
 	l.give(after)
 }
 
-// give hands the ticket back, unless its attempt is over. The caller holds s.mu.
+// give hands the ticket back, unless its attempt is over. The caller holds hub.mu.
 func (l *lease) give(after time.Duration) {
 	l.end()
 	if l.revoked {
@@ -65,10 +66,10 @@ func (l *lease) give(after time.Duration) {
 	_ = l.msg.NakWithDelay(after)
 }
 
-// end forgets the lease. The caller holds s.mu.
+// end forgets the lease. The caller holds hub.mu.
 func (l *lease) end() {
 	l.cancel()
-	if l.s.leases[l.ticket.Key()] == l {
-		delete(l.s.leases, l.ticket.Key())
+	if l.hub.leases[l.ticket.Key()] == l {
+		delete(l.hub.leases, l.ticket.Key())
 	}
 }

@@ -20,14 +20,14 @@ type presence struct {
 	appeared func(wire.WorkerInfo) bool
 
 	mu    sync.Mutex
-	byID  map[string]wire.WorkerInfo // guarded by mu
-	list  []wire.WorkerInfo          // by id; replaced, never changed; guarded by mu
-	check time.Time                  // when the next one may be gone; guarded by mu
-	stale time.Time                  // since when the list is behind byID; zero: it is not; guarded by mu
+	order []*wire.WorkerInfo // by id; guarded by mu
+	list  []wire.WorkerInfo  // the same as others have it; replaced, never changed; guarded by mu
+	check time.Time          // when the next one may be gone; guarded by mu
+	stale time.Time          // since when the list is behind; zero: it is not; guarded by mu
 }
 
 func watch(nc *nats.Conn, gone time.Duration, appeared func(wire.WorkerInfo) bool) (*presence, error) {
-	p := &presence{gone: gone, appeared: appeared, byID: map[string]wire.WorkerInfo{}}
+	p := &presence{gone: gone, appeared: appeared}
 	if _, err := nc.Subscribe(presenceSubject, p.heard); err != nil { // ends with the connection
 		return nil, fmt.Errorf("fabric: presence: %w", err)
 	}
@@ -42,11 +42,15 @@ func (p *presence) heard(m *nats.Msg) {
 	info.Seen = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, known := p.byID[info.ID]
-	if !known && !p.appeared(info) {
-		return // it will be heard again
+	i, known := p.at(info.ID)
+	if !known {
+		if !p.appeared(info) {
+			return // it will be heard again
+		}
+		p.order = slices.Insert(p.order, i, new(wire.WorkerInfo))
 	}
-	p.byID[info.ID] = info
+	before := *p.order[i]
+	*p.order[i] = info
 	if !known || before.State != info.State || before.Slots != info.Slots || before.Pool != info.Pool {
 		p.rebuild()
 	} else if p.stale.IsZero() {
@@ -61,27 +65,27 @@ const behind = 50 * time.Millisecond
 
 // rebuild makes the list anew. The caller holds mu.
 func (p *presence) rebuild() {
-	list := make([]wire.WorkerInfo, 0, len(p.byID))
+	list := make([]wire.WorkerInfo, len(p.order))
 	p.check, p.stale = time.Time{}, time.Time{}
-	for _, w := range p.byID {
-		list = append(list, w)
+	for i, w := range p.order {
+		list[i] = *w
 		if until := w.Seen.Add(p.gone); p.check.IsZero() || until.Before(p.check) {
 			p.check = until
 		}
 	}
-	slices.SortFunc(list, func(a, b wire.WorkerInfo) int { return cmp.Compare(a.ID, b.ID) })
 	p.list = list
+}
+
+// at is where a worker is in the order, or belongs. The caller holds mu.
+func (p *presence) at(id string) (int, bool) {
+	return slices.BinarySearchFunc(p.order, id, func(w *wire.WorkerInfo, id string) int { return cmp.Compare(w.ID, id) })
 }
 
 func (p *presence) workers(now time.Time) []wire.WorkerInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.check.IsZero() && now.After(p.check) {
-		for id, w := range p.byID {
-			if now.Sub(w.Seen) > p.gone {
-				delete(p.byID, id)
-			}
-		}
+		p.order = slices.DeleteFunc(p.order, func(w *wire.WorkerInfo) bool { return now.Sub(w.Seen) > p.gone })
 		p.rebuild()
 	} else if !p.stale.IsZero() && now.Sub(p.stale) > behind {
 		p.rebuild()

@@ -1,0 +1,13 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package spool
+
+import (
+	"errors"
+	"os"
+)
+
+// lock needs flock, which the kernel ends with the process.
+func lock(string) (*os.File, error) {
+	return nil, errors.New("spool: this system has no lock that ends with its process; leave fabric.durable out")
+}

@@ -1,0 +1,172 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Kind says what a record is about.
+type Kind uint8
+
+// Kinds of records.
+const (
+	// Run says which epoch of a run is the current one; it ends everything of the run's
+	// earlier ones. A record of a later epoch says so, too.
+	Run Kind = 1 + iota
+	// Sample is an accepted sample; its body is the frame. It ends a result of that id.
+	Sample
+	// Result is a sample's final result. It ends the sample.
+	Result
+	// Member is what an answered sample means to its prompt group, which is still open.
+	Member
+	// Drop ends the record of kind Of with the same run, epoch and id.
+	Drop
+	// Gone ends the run with that epoch.
+	Gone
+
+	kinds
+)
+
+// String is the kind's name.
+func (k Kind) String() string {
+	if k == 0 || k >= kinds {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return [...]string{"", "run", "sample", "result", "member", "drop", "gone"}[k]
+}
+
+// Record is one thing to keep, or to keep no longer.
+type Record struct {
+	Kind  Kind
+	Of    Kind // of a Drop
+	Run   string
+	Epoch uint64
+	ID    string // none for Run and Gone
+	// Meta is small: up to MaxMetaBytes.
+	Meta []byte
+	// Body is the rest, and Sum its CRC-32C; 0 for a body that is not empty means that the
+	// spool computes it.
+	Body []byte
+	Sum  uint32
+	// Fill makes the body when the record is written: for Later.
+	Fill func() []byte
+}
+
+// Bounds of a record.
+const (
+	MaxMetaBytes = 1 << 20
+	MaxNameBytes = 1<<16 - 1
+)
+
+// The head of a record, little-endian:
+//
+//	offset bytes
+//	     0     8 mark of the segment, random: bytes of a client's picture cannot pass for a record
+//	     8     1 kind
+//	     9     1 of
+//	    10     2 length of run
+//	    12     2 length of id
+//	    14     2 zero
+//	    16     4 length of meta
+//	    20     8 length of body
+//	    28     8 number of the record, which a copy keeps
+//	    36     8 epoch
+//	    44     4 CRC-32C of body
+//	    48     4 CRC-32C of bytes 8 to 47 and of run, id and meta
+//	    52       run, id, meta; then the body
+const (
+	markBytes  = 8
+	fixedBytes = 52
+)
+
+// The head of a segment: magic, version, mark, and the CRC-32C of these.
+const (
+	magic       = "rlspool\n"
+	version     = 1
+	segmentHead = 8 + 4 + markBytes + 4
+)
+
+var (
+	errDamaged = errors.New("damaged record")
+	errCut     = errors.New("record is cut off")
+)
+
+// head is a record without its body.
+type head struct {
+	kind, of Kind
+	run, id  string
+	meta     []byte
+	body     int64
+	seq      uint64
+	epoch    uint64
+	sum      uint32
+	size     int64 // of all but the body
+}
+
+// total is the record's length on disk.
+func (h *head) total() int64 { return h.size + h.body }
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// appendHead encodes all of a record but its body.
+func appendHead(b []byte, mark [markBytes]byte, r *Record, seq uint64) []byte {
+	at := len(b)
+	b = append(b, mark[:]...)
+	b = append(b, byte(r.Kind), byte(r.Of))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Run))) //nolint:gosec // checked
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.ID)))  //nolint:gosec // checked
+	b = append(b, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Meta))) //nolint:gosec // checked
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(r.Body)))
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	b = binary.LittleEndian.AppendUint64(b, r.Epoch)
+	b = binary.LittleEndian.AppendUint32(b, r.Sum)
+	sum := crc32.Checksum(b[at+markBytes:], castagnoli())
+	names := len(b) + 4
+	b = append(b, 0, 0, 0, 0)
+	b = append(append(append(b, r.Run...), r.ID...), r.Meta...)
+	binary.LittleEndian.PutUint32(b[names-4:], crc32.Update(sum, castagnoli(), b[names:]))
+	return b
+}
+
+// check reports why a record cannot be written.
+func (r *Record) check() error {
+	switch {
+	case r.Kind == 0 || r.Kind >= kinds || (r.Of != 0) != (r.Kind == Drop) || r.Of >= kinds:
+		return fmt.Errorf("spool: a record of %v, of %v", r.Kind, r.Of)
+	case len(r.Run) > MaxNameBytes || len(r.ID) > MaxNameBytes || len(r.Meta) > MaxMetaBytes:
+		return fmt.Errorf("spool: a %v with a run of %d, an id of %d and %d bytes of meta", r.Kind, len(r.Run), len(r.ID), len(r.Meta))
+	}
+	return nil
+}
+
+// parseFixed reads the first fixedBytes of a record. The names are not there yet.
+func parseFixed(b []byte, mark [markBytes]byte) (h head, run, id, meta int, err error) {
+	if [markBytes]byte(b) != mark {
+		return h, 0, 0, 0, errDamaged
+	}
+	h.kind, h.of = Kind(b[8]), Kind(b[9])
+	run, id = int(binary.LittleEndian.Uint16(b[10:])), int(binary.LittleEndian.Uint16(b[12:]))
+	meta = int(binary.LittleEndian.Uint32(b[16:]))
+	body := binary.LittleEndian.Uint64(b[20:])
+	h.seq, h.epoch = binary.LittleEndian.Uint64(b[28:]), binary.LittleEndian.Uint64(b[36:])
+	h.sum = binary.LittleEndian.Uint32(b[44:])
+	if h.kind == 0 || h.kind >= kinds || meta > MaxMetaBytes || body > 1<<50 {
+		return h, 0, 0, 0, errDamaged
+	}
+	h.body, h.size = int64(body), int64(fixedBytes+run+id+meta) //nolint:gosec // bounded above
+	return h, run, id, meta, nil
+}
+
+// parseNames reads what follows it; b is the whole head.
+func (h *head) parseNames(b []byte, run, id int) error {
+	sum := crc32.Checksum(b[markBytes:fixedBytes-4], castagnoli())
+	if crc32.Update(sum, castagnoli(), b[fixedBytes:]) != binary.LittleEndian.Uint32(b[fixedBytes-4:]) {
+		return errDamaged
+	}
+	rest := b[fixedBytes:]
+	h.run, h.id, h.meta = string(rest[:run]), string(rest[run:run+id]), append([]byte(nil), rest[run+id:]...)
+	return nil
+}
