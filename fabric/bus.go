@@ -44,6 +44,7 @@ type bus struct {
 	dir    string         // temporary; "": none
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	counts *metrics
 
 	mu   sync.Mutex
 	hubs map[string]*hub // of the workers of this process, by consumer; guarded by mu
@@ -52,7 +53,7 @@ type bus struct {
 // openBus starts the server, if it is this process's, and connects. restored is called
 // from a goroutine of the connection whenever it is back.
 func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ *bus, err error) {
-	b := &bus{cfg: cfg, inbox: inbox, hubs: map[string]*hub{}}
+	b := &bus{cfg: cfg, inbox: inbox, hubs: map[string]*hub{}, counts: newMetrics(cfg.Metrics)}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -117,7 +118,7 @@ func (b *bus) serve() error {
 		return fmt.Errorf("fabric: engine: %w", err)
 	}
 	if b.cfg.Listen != "" { // who is refused, and why, is in the log
-		b.server.SetLoggerV2(serverLog{b.cfg.Log}, false, false, false)
+		b.server.SetLoggerV2(serverLog{b.cfg.Log, b.counts}, false, false, false)
 	}
 	b.server.Start()
 	if !b.server.ReadyForConnections(startTimeout) {
@@ -153,6 +154,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
 		nats.PingInterval(b.cfg.Silence), nats.MaxPingsOutstanding(2), nats.Timeout(5 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			b.counts.disconnected.Inc()
 			if err != nil {
 				log.Warn("the engine's connection is lost; looking for it again", "error", err)
 			}
@@ -168,6 +170,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 			if sub != nil {
 				subject = sub.Subject
 			}
+			b.counts.denied.WithLabelValues(reasonFor(err)).Inc()
 			log.Error("the engine refuses", "subject", subject, "error", err)
 		}),
 	}, b.cfg.Credentials...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -69,8 +70,10 @@ type Config struct {
 	// are none.
 	Sign func(wire.AttemptKey) string
 
-	// Log takes what goes wrong in the background; nil: discarded.
-	Log *slog.Logger
+	// Log takes what goes wrong in the background; nil: discarded. Metrics takes the metrics;
+	// nil: nobody does.
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // poolAny is the pool of workers that name none.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -21,6 +22,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	panics   prometheus.Counter
 	joined   prometheus.Counter
+	// handshakes are those of TLS that failed.
+	handshakes prometheus.Counter
 }
 
 func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
@@ -36,8 +39,9 @@ func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
 			Namespace: ns, Subsystem: sub, Name: "request_seconds", Help: "Time from a request's header to its answer, without streams.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}, []string{"route"}),
-		panics: counter("panics_total", "Panics of handlers."),
-		joined: counter("joined_requests_total", "Requests answered by the scoring of another one with the same body."),
+		handshakes: counter("tls_failures_total", "Connections that did not speak TLS, or showed no certificate that is trusted."),
+		panics:     counter("panics_total", "Panics of handlers."),
+		joined:     counter("joined_requests_total", "Requests answered by the scoring of another one with the same body."),
 	}
 	if reg == nil {
 		return m
@@ -46,13 +50,30 @@ func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
 	}
 	reg.MustRegister(
-		m.requests, m.seconds, m.panics, m.joined,
+		m.requests, m.seconds, m.panics, m.joined, m.handshakes,
 		gauge("body_bytes", "Memory booked for request bodies.", func() float64 { return float64(s.bodies.inUse()) }),
 		gauge("requests_in_flight", "Requests that wait for scores.", func() float64 { return float64(s.admission.count()) }),
 		gauge("connections", "Connections that speak HTTP.", func() float64 { return float64(s.conns.Load()) }),
 		gauge("streams", "Open websockets.", func() float64 { return float64(s.streams.count()) }),
 	)
 	return m
+}
+
+// complaints takes what net/http says of connections that came to nothing.
+type complaints struct{ s *Server }
+
+// Write is for a log.Logger.
+func (c complaints) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if !strings.Contains(text, "TLS handshake error") {
+		c.s.log.Debug("http: " + text)
+		return len(line), nil
+	}
+	c.s.metrics.handshakes.Inc()
+	if missed, ok := c.s.warnings.allow(time.Now()); ok {
+		c.s.log.Warn("a connection was refused", "error", text, "not_logged_before", missed)
+	}
+	return len(line), nil
 }
 
 // observe logs and counts every request, and stands between a handler's panic and

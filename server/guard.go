@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -88,6 +89,9 @@ func (s *Server) guard(c *gin.Context) {
 	scheme := "Bearer"
 	if route == routeRoot && r.Method == http.MethodGet {
 		scheme = "Basic" // has a browser ask for a name, which does not matter, and the token
+	}
+	if missed, ok := s.warnings.allow(time.Now()); ok {
+		s.log.WarnContext(r.Context(), "a request with a wrong token, or none, was refused", "route", route, "remote", r.RemoteAddr, "not_logged_before", missed)
 	}
 	c.Header("WWW-Authenticate", scheme+` realm="rewardloop"`)
 	s.refuse(c, &fault{status: http.StatusUnauthorized, class: "unauthorized", message: "the token is missing or wrong: send Authorization: Bearer with the token of this server's token_file"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -214,7 +215,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		WriteTimeout:   cfg.BodyTimeout + max(cfg.MaxSampleTimeout, cfg.RouterTimeout) + cfg.DiscardTimeout + 2*cfg.WriteTimeout,
 		MaxHeaderBytes: 64 << 10,
 		ConnState:      s.connState,
-		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:       log.New(complaints{s}, "", 0),
 		BaseContext:    func(net.Listener) context.Context { return s.life },
 	}
 	s.http.Protocols = new(http.Protocols)

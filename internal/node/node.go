@@ -122,6 +122,9 @@ func (n *Node) openFabric(ctx context.Context) error {
 	}
 	cfg.Log = n.log
 	if n.cfg.Fabric.Networked() {
+		cfg.Metrics = n.metrics
+	}
+	if n.cfg.Fabric.Networked() {
 		n.key = claim.NewKey()
 		n.name = lifeName(cfg.Name)
 		cfg.Name, cfg.Sign = n.name, signer(n.key, n.cfg.Fabric.ClaimTTL)

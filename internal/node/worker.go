@@ -62,7 +62,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg.Log = w.log
+	cfg.Log, cfg.Metrics = w.log, w.metrics
 	if w.member, err = fabric.Join(ctx, cfg); err != nil {
 		return err
 	}

@@ -6,6 +6,9 @@ reader takes results. When a connection is lost it is dialled again with growing
 resumed, and what has no result is sent again; if the server has forgotten the session (it was
 restarted), all of it. Each sample's done is called once. close() gives up what is not answered.
 
+A server that is being stopped says that it is draining: nothing more is sent to it, what it has of ours
+is waited for, and then it is left for the next one. A sample that was refused for that reason goes there.
+
 Everything here belongs to one event loop and is touched by no other thread. Who owns a sample: the
 queue while it waits, then the link it was sent on, then nobody: it is out of ``calls``.
 """
@@ -39,7 +42,7 @@ from .errors import (
 )
 from .frame import DEFAULT_MESSAGE_BYTES, MAX_HEADER_BYTES, WHOLE_BYTES, Frame, encode
 from .jsontext import parse
-from .link import Call, Done, Lane, Link
+from .link import LATE_RESULTS, Call, Done, Lane, Link
 from .result import Outcome, Result, from_wire, refused
 from .sample import Sample
 from .steps import Question
@@ -132,8 +135,16 @@ class Engine:
 
     @property
     def _linked(self) -> bool:
-        """Whether any lane has a live connection: a server may hear of what is sent now."""
-        return any(lane.link is not None for lane in self._lanes)
+        """Whether any lane's server takes samples: it may hear of what is sent now."""
+        return any(lane.link is not None and not lane.link.draining for lane in self._lanes)
+
+    def _link_for(self, split: str, step: int) -> Link | None:
+        """The first lane's connection. A draining server is told nothing of a step that it has not heard of:
+        the next one has all of it."""
+        link = self._lanes[0].link
+        if link is not None and link.draining and not self._steps.heard((split, step)):
+            return None
+        return link
 
     @property
     def full(self) -> bool:
@@ -172,17 +183,17 @@ class Engine:
     ) -> None:
         """Says how many samples a step will have."""
         self.check()
-        self._steps.declare(self._lanes[0].link, self._linked, (split, step), expected, total, ids, deadline, on_deadline)
+        self._steps.declare(self._link_for(split, step), self._linked, (split, step), expected, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, split: str) -> None:
         """Says that no more samples of a step come from here."""
         self.check()
-        self._steps.end(self._lanes[0].link, self._linked, (split, step))
+        self._steps.end(self._link_for(split, step), self._linked, (split, step))
 
     def ask(self, question: Question, wait: float, done: Answered) -> int:
         """Asks for a chunk of a step's rewards; done is called once. Returns the number, for drop()."""
         self.check()
-        return self._steps.ask(self._lanes[0].link, self._linked, question, wait, done)
+        return self._steps.ask(self._link_for(question.split, question.step), self._linked, question, wait, done)
 
     def drop(self, req: int) -> None:
         """Nobody waits for that answer any more."""
@@ -230,6 +241,7 @@ class Engine:
 
     def _begin(self, lane: Lane, link: Link | None) -> None:
         lane.link = link
+        lane.tries = 0
         lane.task = asyncio.create_task(self._run(lane, link), name=f"rewardloop lane {lane.number}")
 
     async def _farewell(self, lane: Lane) -> None:
@@ -274,7 +286,7 @@ class Engine:
         self._header_bytes = int(welcome["limits"]["header_bytes"])
         self.profiles = tuple(str(r["name"]) for r in welcome.get("rewards") or ())
         self.draining = False
-        link = Link(lane, ws, welcome["credit"])
+        link = Link(lane, ws, welcome["credit"], resumed=bool(welcome["resumed"]))
         if lane.number == 0:
             self._steps.greet(link, bool(welcome["resumed"]))
         return link
@@ -286,6 +298,8 @@ class Engine:
                 if link is None:
                     link = await self._redial(lane)
                 await self._serve(link)
+                if link.useful or not link.draining:
+                    lane.tries = 0
                 link = None
         except asyncio.CancelledError:
             if lane.number == 0 and not self._closing:  # the event loop is being shut down
@@ -308,18 +322,23 @@ class Engine:
                 lane.task.cancel()
 
     async def _redial(self, lane: Lane) -> Link:
-        """Connects again, with growing pauses, for as long as reconnect_for."""
-        give_up = self._loop.time() + self._cfg.reconnect_for
-        for n in itertools.count():
+        """Connects again, with growing pauses, for as long as reconnect_for. A server that is draining still
+        when it is dialled again does not end that time."""
+        if lane.tries == 0:
+            lane.give_up = self._loop.time() + self._cfg.reconnect_for
+        elif self._loop.time() >= lane.give_up:
+            raise LostError(f"the server is draining, and no other came in its place in {self._cfg.reconnect_for:g} s")
+        while True:
+            if lane.tries:
+                pause = min(0.05 * 2 ** min(lane.tries - 1, 6), 2.0)
+                await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - jitter
+            lane.tries += 1
             try:
                 return await self._connect(lane)
             except (ConnectError, InputError) as err:
-                if self._loop.time() >= give_up:
+                if self._loop.time() >= lane.give_up:
                     raise LostError(f"connection lost, and not had again in {self._cfg.reconnect_for:g} s: {err}") from err
                 _LOG.info("lane %d: %s", lane.number, err)
-            pause = min(0.05 * 2 ** min(n, 6), 2.0)
-            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - jitter
-        raise AssertionError("unreachable")
 
     async def _serve(self, link: Link) -> None:
         """Runs a link until it ends; TakenOverError if somebody else has its place."""
@@ -387,12 +406,18 @@ class Engine:
                 lane.link.wake.set()
 
     async def _send(self, link: Link) -> None:
-        """Writes texts, and samples while there is credit, until the link ends."""
+        """Writes texts, and samples while there is credit, until the link ends or is left."""
         for n in itertools.count(1):
             if link.texts:
                 await link.ws.send(link.texts.popleft())
                 continue
             call = self._next(link)
+            if call is None and self._idle(link):
+                self._confirm(link)
+                while link.texts:
+                    await link.ws.send(link.texts.popleft())
+                await link.ws.close()  # bounded by CLOSE_TIMEOUT
+                return
             if call is None:
                 link.wake.clear()
                 await link.wake.wait()
@@ -408,7 +433,7 @@ class Engine:
         """Takes the first waiting sample that the credit allows: within both totals, or when the
         link has nothing in flight."""
         queue = self._pick(link)
-        if queue is None or link.over:
+        if queue is None or link.over or link.draining:
             return None
         call = queue[0]
         size = call.frame.size
@@ -422,6 +447,15 @@ class Engine:
         call.link, call.sent = link, True
         return call
 
+    def _idle(self, link: Link) -> bool:
+        """Whether nothing keeps the client at a draining server: what it has of ours it has answered. Questions
+        can be answered only there, but not if a sample waits."""
+        if not link.draining or link.open:
+            return False
+        if link.resumed and self._loop.time() - link.since < LATE_RESULTS:
+            return False  # looked at again at the next tick
+        return link.lane.number > 0 or not self._steps.asking or self._pick(link) is not None
+
     def _pick(self, link: Link) -> deque[Call] | None:
         """The queue whose first is this link's next: lane 0 takes large ones only while no other lane lives."""
         for queue in (self._small, self._large):
@@ -429,7 +463,7 @@ class Engine:
                 queue.popleft()
         if link.lane.number:
             return self._large or None
-        if not self._large or any(lane.link is not None for lane in self._lanes[1:]):
+        if not self._large or any(lane.link is not None and not lane.link.draining for lane in self._lanes[1:]):
             return self._small or None
         if self._small and self._small[0].number < self._large[0].number:
             return self._small
@@ -473,10 +507,11 @@ class Engine:
                 link.wake.set()
             elif kind == "rewards":
                 self._steps.answer(m)
+                link.wake.set()  # it may have been the last thing that kept the client at a draining server
             elif kind == "error":
                 self._complaint(link, m)
             elif kind == "draining":
-                self.draining = True
+                self._drain(link)
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             self._garbled(link, m, err)
 
@@ -490,41 +525,60 @@ class Engine:
             self._resolve(refused(sample_id, Outcome.FAILED, "malformed", reason), link)
 
     def _result(self, link: Link, m: dict[str, Any]) -> None:
-        r = from_wire(m)
-        if r.outcome is Outcome.REJECTED and r.errors and r.errors[0].cls == "over_credit" and self._again(link, r.id):
-            return
-        self._resolve(r, link)
+        self._answer(link, from_wire(m))
+
+    def _answer(self, link: Link, r: Result) -> None:
+        """Takes a result. A refusal for want of credit, or because the server is draining, is none: the
+        sample is sent again."""
+        why = r.errors[0].cls if r.outcome is Outcome.REJECTED and r.errors else ""
+        if why == "draining":
+            self._drain(link)
+            self._note(link, r.seq)
+            self._again(link, r.id)  # else it waits, or is on its way elsewhere
+        elif why == "over_credit" and self._again(link, r.id):
+            # A server that resumes a session counts what it still has in flight of it, and the client cannot
+            # know all of that: the sample waits for the next credit or result.
+            link.over = True
+            self._note(link, r.seq)
+        else:
+            self._resolve(r, link)
 
     def _again(self, link: Link, sample_id: str) -> bool:
-        """Queues a sample once more that came beyond the credit.
-
-        A server that resumes a session counts what it still has in flight of it, and the client
-        cannot know all of that: the sample waits for the next credit or result.
-        """
+        """Queues a sample once more that the server did not take; False if it is not there."""
         call = link.open.pop(sample_id, None)
         if call is None or call.resolved:
             return False
-        link.over = True
         link.sent_samples -= 1  # it was not booked
         link.sent_bytes -= call.frame.size
         call.link = None
         self._queue_of(call).appendleft(call)
         return True
 
+    def _drain(self, link: Link) -> None:
+        self.draining = True
+        link.drain()
+        self._stir()  # another lane may take over what waits for this one
+
+    def _note(self, link: Link, seq: int) -> None:
+        """Counts a numbered result, to be confirmed."""
+        lane = link.lane
+        if seq > lane.seq:
+            lane.seq = seq
+            lane.unconfirmed += 1
+            if lane.unconfirmed >= CONFIRM_EVERY:
+                self._confirm(link)
+
     def _resolve(self, r: Result, link: Link | None = None) -> None:
         """Hands a result to its sample, once."""
         if link is not None:
             link.over = False
-            lane = link.lane
-            if r.seq > lane.seq:
-                lane.seq = r.seq
-                lane.unconfirmed += 1
-                if lane.unconfirmed >= CONFIRM_EVERY:
-                    self._confirm(link)
+            self._note(link, r.seq)
             link.wake.set()
         call = self.calls.pop(r.id, None)
         if call is None:
             return  # answered before: a repeat after a lost connection
+        if link is not None:
+            link.useful = True
         self._steps.count(call.step)
         self._on_result(r)
         self._settle(call, r)
@@ -548,7 +602,7 @@ class Engine:
     def _complaint(self, link: Link, m: dict[str, Any]) -> None:
         code, message = str(m["code"]), str(m["message"])
         if m.get("id"):
-            self._resolve(refused(str(m["id"]), Outcome.REJECTED, code, message), link)
+            self._answer(link, refused(str(m["id"]), Outcome.REJECTED, code, message))
         elif not self._steps.refuse(m):
             self.problems.append(f"{code}: {message}")
             _LOG.warning("the server complains: %s: %s", code, message)

@@ -45,12 +45,22 @@ class Lane:
         self.unconfirmed = 0
         self.link: Link | None = None
         self.task: asyncio.Task[None] | None = None
+        self.tries = 0  # dials since a server took samples
+        self.give_up = 0.0  # when they end, on the event loop's clock
+
+
+#: Seconds after which a server that begins to drain was of use, even if it was sent nothing: more than
+#: the longest pause between two dials.
+_PROVEN = 5.0
+#: Seconds for which a draining server that knew the session is listened to in any case: the results that it
+#: still has come right behind its welcome.
+LATE_RESULTS = 1.0
 
 
 class Link:
     """One live websocket of a lane, with its credit."""
 
-    def __init__(self, lane: Lane, ws: Connection, credit: dict[str, Any]) -> None:
+    def __init__(self, lane: Lane, ws: Connection, credit: dict[str, Any], *, resumed: bool = False) -> None:
         self.lane = lane
         self.ws = ws
         self.credit_samples = int(credit["samples"])
@@ -58,11 +68,22 @@ class Link:
         self.sent_samples = 0
         self.sent_bytes = 0
         self.over = False  # the server had no room for the latest
+        self.draining = False  # the server takes no more samples
+        self.useful = False  # it took some, or could have for a while
+        self.resumed = resumed  # the server knew the session
+        self.since = ws.loop.time()
         self.open: dict[str, Call] = {}  # sent on this link, not answered
         self.texts: deque[str] = deque()
         self.wake = asyncio.Event()
         self.ticked = ws.loop.time()
         self.ticker: asyncio.TimerHandle | None = None
+
+    def drain(self) -> None:
+        """Notes that the server takes no more samples."""
+        if not self.draining:
+            self.draining = True
+            self.useful = self.useful or self.ws.loop.time() - self.since > _PROVEN
+        self.wake.set()
 
     def say(self, message: dict[str, Any]) -> None:
         """Queues a control message; it goes before the next sample."""

@@ -177,7 +177,17 @@ class Steps:
             else:
                 self._put(link, ask)
 
+    def heard(self, key: Key) -> bool:
+        """Whether a server has heard of the step."""
+        note = self._notes.get(key)
+        return note is not None and note.said
+
     # --- questions -----------------------------------------------------------------------------
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question was sent over the live connection and has no answer."""
+        return any(ask.timer is not None for ask in self._asks.values())
 
     def ask(self, link: Link | None, connected: bool, question: Question, wait: float, done: Answered) -> int:
         """Asks; done is called once. Returns the number, for drop()."""

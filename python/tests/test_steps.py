@@ -9,7 +9,7 @@ import math
 import threading
 import unittest
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -38,6 +38,7 @@ from .harness import PATIENCE, Proxy, noise, serve
 from .test_loop import Case
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 
 def rewards(take: Message, **changes: Any) -> Message:
@@ -58,6 +59,14 @@ def unready(take: Message) -> Message:
     return {k: v for k, v in answer.items() if k not in columns}
 
 
+DRAINING = '{"type":"draining"}'
+
+
+def scored(sample_id: str, seq: int) -> Message:
+    """The answer to a sample that has a score."""
+    return {"type": "result", "id": sample_id, "seq": seq, "outcome": "scored", "reward_score": 1.0, "attempts": 1}
+
+
 class Gateway:
     """Greets, notes what it is told, and answers questions as the test says."""
 
@@ -66,6 +75,10 @@ class Gateway:
         self.told: asyncio.Queue[Message] = asyncio.Queue()
         self.forgetful = False  # it knows no session
         self.answer: Callable[[Message], Message | str | None] = lambda take: None
+        self.met: asyncio.Queue[tuple[ServerConnection, Message]] = asyncio.Queue()  # connections with their hello
+        self.got: asyncio.Queue[str] = asyncio.Queue()  # samples
+        self.score: Callable[[str, int], Message | None] = scored
+        self.drains = False  # it says so with each welcome
         self._server: Server | None = None
         self.connections = 0
 
@@ -101,8 +114,10 @@ class Gateway:
                 size = int.from_bytes(data[:8], "little")
                 sample = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["sample"])
                 seq += 1
-                result = {"type": "result", "id": sample["id"], "seq": seq, "outcome": "scored", "reward_score": 1.0, "attempts": 1}
-                await ws.send(json.dumps(result))
+                result = self.score(sample["id"], seq)
+                self.got.put_nowait(sample["id"])
+                if result is not None:
+                    await ws.send(json.dumps(result))
                 continue
             m = json.loads(data)
             if m["type"] == "hello":
@@ -111,6 +126,9 @@ class Gateway:
                     "credit": {"samples": 100, "bytes": 1 << 20}, "rewards": [{"name": "default"}],
                     "limits": {"message_bytes": 1 << 20, "header_bytes": 1 << 20, "control_bytes": 1 << 16},
                 }))  # fmt: skip
+                if self.drains:
+                    await ws.send(DRAINING)
+                self.met.put_nowait((ws, m))
             elif m["type"] == "take":
                 self.takes.put_nowait(m)
                 answer = self.answer(m)
@@ -131,7 +149,7 @@ class FakeCase(Case):
         self.loop = await rewardloop.connect(self.gateway.url, run="r", lanes=1)
         self.addAsyncCleanup(self.loop.close)
 
-    async def next(self, queue: asyncio.Queue[Message]) -> Message:
+    async def next(self, queue: asyncio.Queue[T]) -> T:
         return await asyncio.wait_for(queue.get(), PATIENCE)
 
 
