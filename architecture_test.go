@@ -29,7 +29,7 @@ const testkit = "internal/testkit/"
 var layers = [][]string{
 	0: {
 		"rewards", "models", "internal/lifecycle", "internal/obs", "internal/pickle",
-		"internal/hftok", "internal/infer", "internal/pytext", "internal/sim", "internal/slot",
+		"internal/hftok", "internal/infer", "internal/pytext", "internal/sim", "internal/slot", "internal/spool",
 	},
 	1: {"wire", "media", "pool", "internal/outbound", "internal/wsconn"},
 	2: {"rewards/*", "internal/chat", "internal/service", "pool/ort", "workers", "loop", "client", "store"},

@@ -36,6 +36,10 @@ const (
 // startTimeout bounds the start of the embedded server; it takes 1–10 ms.
 const startTimeout = 10 * time.Second
 
+// answerTimeout is how long an answer about the stream is waited for. A cluster without a
+// leader gives none, and has one some seconds later; it is asked again.
+const answerTimeout = 3 * time.Second
+
 // bus is a process's way to the engine: a server of its own, or the addresses of others.
 type bus struct {
 	cfg    Config

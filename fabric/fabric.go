@@ -118,7 +118,7 @@ func refused(err error) bool {
 
 // declare makes the stream.
 func (f *Fabric) declare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	storage := jetstream.MemoryStorage
 	if f.cfg.Durable {
@@ -150,7 +150,7 @@ func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString
 
 // consumer makes what hands out the tickets of a subject.
 func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: !f.cfg.Durable,

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -230,7 +231,12 @@ func (n *Node) serverConfig() server.Config {
 
 // SelfTest sends a known picture through the loop and reports an error unless it
 // comes back with its known score. The node must have been started.
-func (n *Node) SelfTest(ctx context.Context) error { return n.test.run(ctx, n.Loop) }
+func (n *Node) SelfTest(ctx context.Context) error {
+	if !n.fabric.Connected() {
+		return errors.New("the engine cannot be reached") // the picture would wait for it
+	}
+	return n.test.run(ctx, n.Loop)
+}
 
 // Listen opens the edge and returns its address.
 func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
