@@ -116,6 +116,15 @@ func (r *reader) fabric(c *Config) {
 	if f.ACLFile != "" && f.NATSListen == "" {
 		r.faultAt("fabric.acl_file", "is for the NATS of this process: it needs fabric.nats_listen")
 	}
+	if f.Durable && f.SpoolDir == "" {
+		r.faultAt("fabric.durable", "needs fabric.spool_dir, a folder for the samples that are to survive the process")
+	}
+	if f.SpoolDir != "" && !f.Durable {
+		r.faultAt("fabric.spool_dir", "is for fabric.durable: true")
+	}
+	if f.Durable && f.SpoolBytes < c.Loop.MessageBytes {
+		r.faultAt("fabric.spool_bytes", "is less than one sample may have (loop.message_bytes: %s)", formatSize(c.Loop.MessageBytes))
+	}
 	if f.NATSListen != "" {
 		public, problem := publicAddress(f.NATSListen)
 		switch {
@@ -146,7 +155,7 @@ func (r *reader) fabric(c *Config) {
 }
 
 // poolName is what a pool may be called: it is part of a subject of NATS.
-var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`) //nolint:gochecknoglobals // compiled once
+var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // atMost is a fault of the smaller setting, or of the larger if only that was
 // written.

@@ -294,11 +294,15 @@ type Fabric struct {
 	// Rewards are those that this process's workers serve; none: all of the file.
 	Rewards []string
 	// Pool names the workers that serve them; "": it follows from the rewards.
-	Pool         string
-	Lease        time.Duration
-	ClaimTTL     time.Duration
-	Replicas     int
+	Pool     string
+	Lease    time.Duration
+	ClaimTTL time.Duration
+	Replicas int
+	// Durable keeps accepted samples and unconfirmed results in SpoolDir, and tickets on the
+	// disk of NATS.
 	Durable      bool
+	SpoolDir     string
+	SpoolBytes   int64
 	SharedMemory bool
 }
 
@@ -346,7 +350,7 @@ func Default() *Config {
 			Decode: Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
 		},
 		Server: Server{Listen: "127.0.0.1:8080", BodyBytes: 128 << 20},
-		Fabric: Fabric{Lease: 15 * time.Second, ClaimTTL: 2 * time.Minute, Replicas: 1},
+		Fabric: Fabric{Lease: 15 * time.Second, ClaimTTL: 2 * time.Minute, Replicas: 1, SpoolBytes: 16 << 30},
 	}
 }
 

@@ -159,7 +159,10 @@ func (c *Config) sections() []section {
 			period("lease", &f.Lease, time.Second, "How long a worker may be silent before its samples go to others."),
 			period("claim_ttl", &f.ClaimTTL, time.Second, "How long a ticket entitles to the sample that it is for."),
 			integer("replicas", &f.Replicas, 1, 5, "Servers of a NATS cluster that each keep the tickets."),
-			toggle("durable", &f.Durable, "Tickets are kept on disk. Off: NATS that starts anew gets them again from the gateways."),
+			toggle("durable", &f.Durable, "A sample that this gateway has acknowledged is scored although its process dies; tickets are kept on disk, too. "+
+				"Off: it lives in memory, and its client sends it again."),
+			text("spool_dir", &f.SpoolDir, "Folder for such samples and their results; with durable. Another one for each gateway."),
+			size("spool_bytes", &f.SpoolBytes, 1<<20, "Bytes of its files; a sample beyond it is refused as unavailable. At least loop.message_bytes."),
 			toggle("shared_memory", &f.SharedMemory, "Workers on the gateway's own machine get samples through /dev/shm. On both sides."),
 		},
 	}}

@@ -160,11 +160,11 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.counts.disconnected.Inc()
 			if err != nil {
-				log.Warn("the engine's connection is lost; looking for it again", "error", err)
+				log.WarnContext(ctx, "the engine's connection is lost; looking for it again", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("the engine's connection is back", "server", nc.ConnectedUrlRedacted())
+			log.InfoContext(ctx, "the engine's connection is back", "server", nc.ConnectedUrlRedacted())
 			if restored != nil {
 				restored()
 			}
@@ -175,7 +175,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 				subject = sub.Subject
 			}
 			b.counts.denied.WithLabelValues(reasonFor(err)).Inc()
-			log.Error("the engine refuses", "subject", subject, "error", err)
+			log.ErrorContext(ctx, "the engine refuses", "subject", subject, "error", err)
 		}),
 	}, b.cfg.Credentials...)
 	url := nats.DefaultURL
@@ -205,7 +205,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 			return nil, err
 		}
 		if !warned {
-			b.cfg.Log.Warn("the engine is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
+			b.cfg.Log.WarnContext(ctx, "the engine is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
 		}
 		t := time.NewTimer(200 * time.Millisecond)
 		select {

@@ -98,7 +98,7 @@ func (c Config) WithDefaults() Config {
 }
 
 // poolName is what a pool may be called: it is part of a subject.
-var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`) //nolint:gochecknoglobals // compiled once
+var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {

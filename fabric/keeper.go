@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
@@ -82,9 +83,7 @@ func (k *keeper) run(ctx context.Context) {
 			k.want(wanted, w)
 		case <-k.again: // perhaps to an engine that has forgotten everything
 			k.f.gateways.again()
-			for name, subject := range k.made {
-				wanted[name] = subject
-			}
+			maps.Copy(wanted, k.made)
 			clear(k.made)
 			wanted[""] = ""
 		case <-retry:
@@ -120,7 +119,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]string) bool {
 	_, restored := wanted[""]
 	if restored {
 		if err := k.f.declareAll(ctx); err != nil {
-			log.Warn("the engine is not ready for tickets; trying again", "error", err)
+			log.WarnContext(ctx, "the engine is not ready for tickets; trying again", "error", err)
 			return false
 		}
 	}
@@ -129,7 +128,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]string) bool {
 			continue
 		}
 		if err := k.f.consumer(ctx, name, subject); err != nil {
-			log.Warn("tickets of a pool cannot be handed out; trying again", "subject", subject, "error", err)
+			log.WarnContext(ctx, "tickets of a pool cannot be handed out; trying again", "subject", subject, "error", err)
 			return false
 		}
 		k.made[name] = subject

@@ -107,9 +107,9 @@ func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harne
 }
 
 // takeFrom asks until a ticket comes.
-func takeFrom(t *testing.T, s *fabric.Source, within time.Duration) wire.Ticket {
+func takeFrom(t *testing.T, s *fabric.Source) wire.Ticket {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
 		got, err := s.Take(ctx, 1)
@@ -139,7 +139,7 @@ func TestGatewaysDoNotTakeEachOthersTicketsForTheirOwn(t *testing.T) {
 	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w")
 	got := map[string]bool{}
 	for range 2 {
-		got[takeFrom(t, s, 10*time.Second).Gateway] = true
+		got[takeFrom(t, s).Gateway] = true
 	}
 	assert.Equal(t, map[string]bool{"one": true, "two": true}, got)
 }
@@ -149,15 +149,15 @@ func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
 	b := newServer(t)
 	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	ocr := connect(t, join(t, fabric.Config{URLs: []string{b.url()}, Pool: "ocr"}), "w1")
-	any := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w2")
+	other := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w2")
 	ocr.Announce(wire.WorkerInfo{ID: "w1", Slots: 1, State: wire.WorkerReady, Pool: "ocr"})
 	first, second := ticketOf("gw", "for ocr"), ticketOf("gw", "for any")
 	first.Pool = "ocr"
 	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
 	require.NoError(t, gw.Publish(t.Context(), second))
-	assert.Equal(t, "for any", takeFrom(t, any, 10*time.Second).ID)
-	assert.Equal(t, "for ocr", takeFrom(t, ocr, 10*time.Second).ID)
+	assert.Equal(t, "for any", takeFrom(t, other).ID)
+	assert.Equal(t, "for ocr", takeFrom(t, ocr).ID)
 }
 
 // A broker that keeps nothing dies and comes back: the gateway is told once everything is
@@ -176,7 +176,7 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	first.Pool = "p"
 	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
-	require.Equal(t, "before", takeFrom(t, s, 10*time.Second).ID)
+	require.Equal(t, "before", takeFrom(t, s).ID)
 	b.stop()
 	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, 10*time.Second, time.Millisecond,
 		"what is sent while nobody listens is refused, so that the loop knows")
@@ -190,7 +190,7 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	second := ticketOf("gw", "after")
 	second.Pool = "p"
 	require.NoError(t, gw.Publish(t.Context(), second))
-	require.Equal(t, "after", takeFrom(t, s, 10*time.Second).ID)
+	require.Equal(t, "after", takeFrom(t, s).ID)
 }
 
 func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAWorkerSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
+	const reward = "reward.custom_reward_function.path=builtin://length"
+	for says, args := range map[string][]string{
+		"where are the gateways":              {reward},
+		"want addresses such as nats://":      {reward, "--join", "http://x"},
+		`there is no reward "b"`:              {reward, "--join", "nats://x:1", "--rewards", "b"},
+		"no reward is named":                   {"--join", "nats://x:1"},
+		"fabric.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++fabric.nkey_file=a", "++fabric.creds_file=b"},
+		"tls_cert and fabric.tls_key go toge": {reward, "--join", "nats://x:1", "++fabric.tls_cert=a"},
+	} {
+		out := call(t, "", append([]string{"worker"}, args...)...)
+		assert.Equal(t, exitUsage, out.code, says)
+		assert.Contains(t, out.stderr, says)
+	}
+}
+
+// Nobody is at the address: the worker waits for 30 s, unless it is told to stop.
+func TestAWorkerThatWaitsForItsEngineStopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil, nil, "worker", "--join", "nats://127.0.0.1:1", "reward.custom_reward_function.path=builtin://length")
+	p.stderr.await(t, "waiting for it")
+	begun := time.Now()
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, exitFailure, p.code(t))
+	assert.Less(t, time.Since(begun), 15*time.Second)
+}
+
+// A worker whose launcher is gone ends with its standard input, and says beforehand where
+// it can be looked at.
+func TestAWorkerEndsWithItsStandardInput(t *testing.T) {
+	t.Parallel()
+	const reward = "reward.custom_reward_function.path=builtin://length"
+	gateway := start(t, "", nil, nil, "serve", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", reward, "reward.num_workers=0")
+	gateway.stderr.await(t, "workers may join")
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	address := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(gateway.stderr.String())[1]
+	stdout := watched()
+	child := start(t, "", r, stdout, "worker", "--join", "nats://"+address, "--name", "x", "--listen", "127.0.0.1:0", "--until-stdin-closes", reward)
+	stdout.await(t, "}\n")
+	var line ready
+	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &line))
+	assert.Equal(t, ready{Event: "ready", Worker: "x", PID: child.Process.Pid, Listen: line.Listen}, line)
+	assert.NotEmpty(t, line.Listen)
+	require.NoError(t, w.Close())
+	assert.Equal(t, exitOK, child.code(t), child.stderr)
+	assert.Contains(t, child.stderr.String(), "whoever started this is gone")
+}
