@@ -29,6 +29,9 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 		}
 		policy = &p
 	}
+	if m.spool != nil {
+		_ = m.spool.Flush() // clients that begin epoch after epoch wait for the disk, too
+	}
 	now := time.Now()
 	m.mu.Lock()
 	s, displaced, resumed, fx, err := m.enter(now, h)
@@ -219,18 +222,18 @@ func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 		timeout = m.cfg.SampleTimeout
 	}
 	now := time.Now()
-	m.mu.Lock()
-	if s.epoch != s.run.epoch {
-		m.mu.Unlock()
-		f.Release()
-		return refuse(rewards.Malformed, sample.ID, "run %q has begun a new epoch on another connection", s.run.name)
-	}
-	s.run.lastUse = now
-	taken, fx, err := m.core.admit(now, admission{
+	a := admission{
 		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
-		shut: m.draining, received: received,
-		deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
-	})
+		received: received, arrived: now, deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
+	}
+	settle, err := m.keep(s, &a)
+	if err != nil {
+		f.Release()
+		return err
+	}
+	m.mu.Lock()
+	taken, fx, err := m.admit(now, s, a)
+	settle(taken)
 	m.mu.Unlock()
 	if !taken {
 		f.Release()
@@ -240,6 +243,16 @@ func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 	}
 	m.apply(fx)
 	return err
+}
+
+// admit takes a session's sample into the table. The caller holds the mutex.
+func (m *Manager) admit(now time.Time, s *Session, a admission) (taken bool, fx effects, err error) {
+	if s.epoch != s.run.epoch {
+		return false, fx, refuse(rewards.Malformed, a.sample.ID, "run %q has begun a new epoch on another connection", s.run.name)
+	}
+	s.run.lastUse = now
+	a.shut = m.draining
+	return m.core.admit(now, a)
 }
 
 // cancel takes samples back for their client.

@@ -32,6 +32,7 @@ type core struct {
 	pools     pools // as of the last look
 	stepBytes int64 // of all rows that are kept
 	bench     bench // the workers as the dispatcher sees them
+	journal   *journal
 }
 
 // effects are what the caller does after it has left the mutex.
@@ -46,9 +47,9 @@ type effects struct {
 	over     []*step // steps that have just ended
 }
 
-func newCore(cfg Config, m *metrics) *core {
+func newCore(cfg Config, m *metrics, kept Spool) *core {
 	return &core{
-		cfg: cfg, metrics: m, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
+		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
 		bench: newBench(cfg.Gateway), pools: pools{out: map[string]int{}},
 	}
 }
@@ -62,7 +63,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			weight = 1
 		}
 		r = &run{
-			name: name, weight: weight, done: newMemory(), sessions: map[sessionID]*Session{},
+			name: name, weight: weight, done: newMemory(c.journal), sessions: map[sessionID]*Session{},
 			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
 			pace: newPaces(), lanes: map[*step]*lane{},
 		}
@@ -83,6 +84,7 @@ type admission struct {
 	policy   rewards.SamplePolicy
 	shut     bool      // the gateway drains or has stopped: only what it knows is answered
 	received time.Time // when its first byte came; zero: at once
+	arrived  time.Time // when it was here whole; zero: now
 }
 
 // admit takes a sample in, attaches a known one to its new owner, or answers one
@@ -146,9 +148,13 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		s = &own
 	}
 	c.arrivals++
+	arrived := a.arrived
+	if arrived.IsZero() {
+		arrived = now
+	}
 	e := &entry{
 		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
-		policy: a.policy, arrived: now, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
+		policy: a.policy, arrived: arrived, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
 		state: queued, attempt: 1, issued: 1, heapIndex: -1, stepIndex: -1, alarm: alarm{index: -1},
 	}
 	e.alarm.entry = e
@@ -491,9 +497,11 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 	}
 	c.alarms.clear(&g.alarm)
 	spreads := g.spreads()
+	kept := g.kept()
 	for _, e := range g.close() {
 		c.finalise(now, e, fx)
 	}
+	c.journal.left(g, kept) // last: who is still to be answered needs them
 	g.step.stats.noteGroup(&g.stats, spreads)
 }
 
@@ -607,6 +615,8 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	s := &stored{key: e.key, sum: e.sum, res: res, size: sizeOf(res), at: now}
 	if e.owner.remembers() {
 		e.run.done.add(s)
+		c.journal.joined(e) // first: a group that lacks an answered member would wait for it
+		c.journal.answered(s)
 	}
 	if n := e.run.done.trim(&c.cfg, now); n > 0 {
 		c.metrics.forgotten.Add(float64(n))
@@ -691,7 +701,8 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	for _, g := range r.groups {
 		c.alarms.clear(&g.alarm)
 	}
-	r.epoch, r.inflight, r.done = epoch, 0, newMemory()
+	r.epoch, r.inflight, r.done = epoch, 0, newMemory(c.journal)
+	c.journal.begins(r)
 	for _, st := range r.stepLog {
 		c.forgetStep(st, "the run began anew")
 	}

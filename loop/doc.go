@@ -6,7 +6,8 @@
 //  1. The client owns it until the gateway says ack, and keeps its bytes until the
 //     result: if the gateway dies, the client sends it again to the next one.
 //  2. stream.Binary reads the header, books the bytes against the connection's
-//     credit, reads the body into one buffer, and core.admit makes an entry of it.
+//     credit, reads the body into one buffer, and core.admit makes an entry of it. A
+//     durable gateway has written it to its spool before (durable.go).
 //     From here the entry owns the frame: one reference to a counted buffer.
 //  3. The entry waits in its run's queue. The dispatcher (Manager.dispatch, one
 //     goroutine) publishes a ticket when a slot may be free: runs share slot time
@@ -31,6 +32,10 @@
 //     or a Future. The frame's reference is given back when the entry settles; the
 //     buffer is free when the last worker's goroutine has given back its own, and
 //     only then does the client get new credit for it.
+//
+// A durable gateway that was killed takes in what its last life has left in the spool:
+// Manager.Restore makes entries of samples without a result, at 3, owned by away until
+// their clients send them again.
 //
 // An entry that finds no worker, no answer or no group in time is ended by the
 // clock (core.tick), with an outcome that says so. Nobody waits for ever.

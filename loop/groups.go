@@ -54,6 +54,7 @@ type member struct {
 	reward  float64
 	values  map[string]float64 // of the terms that have one
 	held    *entry
+	kept    bool // in the spool
 }
 
 func newGroup(key groupKey, size int, now time.Time) *group {
@@ -83,7 +84,7 @@ func (g *group) settle(id string, m member) (complete bool) {
 	if !old.settled {
 		g.settled++
 	}
-	m.settled = true
+	m.settled, m.kept = true, m.kept || old.kept
 	*old = m
 	return g.settled >= g.size
 }

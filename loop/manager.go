@@ -30,6 +30,7 @@ type Manager struct {
 
 	stepArrived func()         // nil: nobody asks
 	examine     func(Examined) // likewise
+	spool       Spool          // likewise: nothing outlives the process
 
 	wake    chan struct{} // capacity 1: something changed for the dispatcher
 	stop    context.CancelFunc
@@ -44,6 +45,9 @@ type Manager struct {
 	drained  chan struct{}     // closed when draining and nothing is in flight; guarded by mu
 	closed   bool              // guarded by mu
 	epochs   uint64            // the latest epoch given out; guarded by mu
+	// writing holds the ids of samples that are on their way to the spool; a channel is
+	// closed when its sample is known or refused. Guarded by mu.
+	writing map[sampleKey]chan struct{}
 }
 
 // Options are what a Manager needs from outside.
@@ -61,6 +65,9 @@ type Options struct {
 	// Examine is called, from several goroutines, with the first Config.NumExamine
 	// samples of a step as they are answered, for people to look at; nil: nobody does.
 	Examine func(Examined)
+	// Spool keeps what clients were promised over the death of the process: Restore takes
+	// it in. nil: it lives in memory, and clients send it again.
+	Spool Spool
 }
 
 // New makes a gateway. Start sets it going.
@@ -74,9 +81,9 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
-		stepArrived: o.StepArrived, examine: o.Examine,
+		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
-		budget: budget{max: cfg.MaxBytes}, sessions: map[*Session]bool{},
+		budget: budget{max: cfg.MaxBytes}, sessions: map[*Session]bool{}, writing: map[sampleKey]chan struct{}{},
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
 	}
@@ -89,7 +96,7 @@ func New(o Options) (*Manager, error) {
 	// Names that begin with "_" are the process's own.
 	m.rewards = slices.DeleteFunc(slices.Clone(cfg.Profiles), func(name string) bool { return strings.HasPrefix(name, "_") })
 	m.metrics = newMetrics(m, o.Metrics)
-	m.core = newCore(cfg, m.metrics)
+	m.core = newCore(cfg, m.metrics, o.Spool)
 	return m, nil
 }
 
@@ -150,6 +157,7 @@ func (m *Manager) Stop() {
 		return
 	}
 	m.closed, m.draining = true, true
+	m.core.journal.spool = nil // what is cut off here goes on in the next life
 	for _, r := range m.core.runs {
 		r.progress() // whoever waits for rewards sees that there will be none
 	}
@@ -472,10 +480,11 @@ func (m *Manager) sweep(now time.Time) {
 				delete(r.sessions, id)
 			}
 		}
-		if r.inflight == 0 && len(r.sessions) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
+		if r.inflight == 0 && len(r.sessions) == 0 && len(r.done.byKey) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
 			for _, st := range r.stepLog {
 				m.core.forgetStep(st, "nobody has used the run for too long")
 			}
+			m.core.journal.gone(r)
 			delete(m.core.runs, name)
 		}
 	}

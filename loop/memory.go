@@ -9,9 +9,10 @@ type memory struct {
 	byKey map[sampleKey]*stored
 	fifo  []*stored // oldest first; forgotten ones are nil
 	bytes int64
+	log   *journal
 }
 
-func newMemory() *memory { return &memory{byKey: map[sampleKey]*stored{}} }
+func newMemory(log *journal) *memory { return &memory{byKey: map[sampleKey]*stored{}, log: log} }
 
 func (m *memory) add(s *stored) {
 	m.byKey[s.key] = s
@@ -27,6 +28,7 @@ func (m *memory) forget(s *stored) {
 	if m.byKey[s.key] == s {
 		delete(m.byKey, s.key)
 		m.bytes -= s.size
+		m.log.forgot(s.key)
 	}
 }
 

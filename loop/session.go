@@ -113,17 +113,24 @@ func (s *Session) sendResult(d *delivered) {
 	if s.conn == nil {
 		return
 	}
-	res := *d.stored.res
-	res.Seq = d.seq
+	b, err := encodeResult(d.stored.res, d.seq)
+	if err != nil {
+		s.m.log.Error("result could not be encoded", "sample_id", d.stored.key.id, "run", s.run.name, "error", err)
+		return
+	}
+	s.write(b)
+}
+
+// encodeResult encodes a copy of a result under a number.
+func encodeResult(of *wire.Result, seq uint64) ([]byte, error) {
+	res := *of
+	res.Seq = seq
 	b, err := wire.EncodeControl(&res)
 	if err != nil { // details that JSON cannot express: the score still counts
 		res.Details = map[string]any{"error": "details could not be encoded: " + err.Error()}
-		if b, err = wire.EncodeControl(&res); err != nil {
-			s.m.log.Error("result could not be encoded", "sample_id", res.ID, "run", s.run.name, "error", err)
-			return
-		}
+		b, err = wire.EncodeControl(&res)
 	}
-	s.write(b)
+	return b, err
 }
 
 // write puts a message into the connection's outbox. The caller holds mu. An

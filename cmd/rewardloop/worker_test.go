@@ -19,7 +19,7 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 		"where are the gateways":              {reward},
 		"want addresses such as nats://":      {reward, "--join", "http://x"},
 		`there is no reward "b"`:              {reward, "--join", "nats://x:1", "--rewards", "b"},
-		"no reward is named":                   {"--join", "nats://x:1"},
+		"no reward is named":                  {"--join", "nats://x:1"},
 		"fabric.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++fabric.nkey_file=a", "++fabric.creds_file=b"},
 		"tls_cert and fabric.tls_key go toge": {reward, "--join", "nats://x:1", "++fabric.tls_cert=a"},
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/fabric/claim"
 	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -50,6 +51,7 @@ type Node struct {
 
 	noServer bool
 	fabric   *fabric.Fabric
+	spool    *spool.Spool   // nil: nothing survives the process
 	key      *claim.Key     // signs tickets for workers of other processes; nil: none can join
 	claims   *claim.Server  // gives them what they claim; likewise
 	others   *claim.Client  // what the workers of this process claim of other gateways; likewise
@@ -81,6 +83,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		}
 	}
 	if err := n.openFabric(ctx); err != nil {
+		return err
+	}
+	if err := n.openSpool(); err != nil {
 		return err
 	}
 	if err := n.startLoop(ctx); err != nil {
@@ -183,8 +188,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if l.Deterministic {
 		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
 	}
-	var err error
-	n.Loop, err = loop.New(loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush, Examine: n.examine})
+	err := n.newLoop(ctx, loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
@@ -296,6 +300,11 @@ func (n *Node) Stop() {
 	}
 	if n.Loop != nil {
 		n.Loop.Stop()
+	}
+	if n.spool != nil {
+		if err := n.spool.Close(); err != nil {
+			n.log.Warn("closing the spool", "error", err)
+		}
 	}
 	n.stopWorkers()
 	if n.others != nil {

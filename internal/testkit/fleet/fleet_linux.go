@@ -41,6 +41,8 @@ type Config struct {
 	Delay time.Duration
 	// ScoreLeast and ScoreMost bound how long a score takes. Default to 100 and 300 ms.
 	ScoreLeast, ScoreMost time.Duration
+	// Durable gives gateways a spool each.
+	Durable bool
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -172,7 +174,7 @@ func (f *Fleet) Alone(name string) *Process {
 	f.listen(nil)
 	addr := f.address(nil)
 	args := []string{"serve", "-c", f.file("alone.yaml"), "--listen", addr, "--token-file", f.file("token")}
-	return f.add(&Process{Name: name, Addr: addr, bin: f.cfg.Binary, args: args, ready: serves})
+	return f.add(&Process{Name: name, Addr: addr, bin: f.cfg.Binary, args: append(args, f.durable(name)...), ready: serves})
 }
 
 func serves(p *Process) bool { return p.log.says("msg=serving") }
@@ -193,7 +195,7 @@ func (f *Fleet) Gateway(name string, h hostOf) *Process {
 	} else {
 		args = append(args, "--nats", f.nats)
 	}
-	return f.add(&Process{Name: name, Addr: addr, host: h, bin: f.cfg.Binary, args: args, ready: serves})
+	return f.add(&Process{Name: name, Addr: addr, host: h, bin: f.cfg.Binary, args: append(args, f.durable(name)...), ready: serves})
 }
 
 // Worker starts `rewardloop worker` on a host, nil for none, and returns when it takes samples.

@@ -93,7 +93,7 @@ func (s *scorer) twice() (twice, all int) {
 // checksum is the reward of a file: its CRC-32 as a fraction, which a float64 and
 // JSON hold exactly.
 func checksum(file []byte) float64 {
-	return float64(crc32.ChecksumIEEE(file)) / (math.MaxUint32 + 1)
+	return float64(crc32.Checksum(file, crc32.MakeTable(crc32.Castagnoli))) / (math.MaxUint32 + 1)
 }
 
 // picture is a PNG of about size bytes that are unique: one pixel, and a private chunk

@@ -9,11 +9,13 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
 )
 
-// tap reads the websocket frames that a server sends and counts results by sample id.
+// tap reads the websocket frames that a server sends, counts results by sample id, and
+// notes what is acknowledged.
 type tap struct {
 	mu    sync.Mutex
 	conns map[int]*tapped        // guarded by mu
 	seen  map[string]map[int]int // sample id → connection → results; guarded by mu
+	acked map[string]bool        // guarded by mu
 }
 
 // tapped is one connection.
@@ -23,7 +25,9 @@ type tapped struct {
 	text   []byte // of a message in several frames
 }
 
-func newTap() *tap { return &tap{conns: map[int]*tapped{}, seen: map[string]map[int]int{}} }
+func newTap() *tap {
+	return &tap{conns: map[int]*tapped{}, seen: map[string]map[int]int{}, acked: map[string]bool{}}
+}
 
 // read is a Proxy's Tap.
 func (p *tap) read(conn int, way netlab.Direction, b []byte) {
@@ -86,8 +90,17 @@ func frame(b []byte) (opcode byte, final bool, payload, rest []byte, ok bool) {
 // message counts a result. A refusal for want of credit is not one: the client sends
 // the sample again.
 func (p *tap) message(conn int, text []byte) {
-	var m struct{ Type, ID, Outcome string }
-	if json.Unmarshal(text, &m) != nil || m.Type != "result" || m.Outcome == "rejected" {
+	var m struct {
+		Type, ID, Outcome string
+		IDs               []string
+	}
+	if json.Unmarshal(text, &m) != nil {
+		return
+	}
+	for _, id := range m.IDs { // of an ack
+		p.acked[id] = true
+	}
+	if m.Type != "result" || m.Outcome == "rejected" {
 		return
 	}
 	if p.seen[m.ID] == nil {

@@ -59,6 +59,8 @@ type Options struct {
 	ProfilesOf func(worker string) map[string]*rewards.Manager
 	// StepArrived is the manager's.
 	StepArrived func()
+	// Spool is the manager's; what it has is restored first.
+	Spool loop.Spool
 }
 
 // Replace starts a worker like the others under a new name.
@@ -79,7 +81,9 @@ func New(t testing.TB, o Options) *Rig {
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
-	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived})
+	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool})
+	require.NoError(t, err)
+	_, err = m.Restore()
 	require.NoError(t, err)
 	r.Manager = m
 	m.Start(t.Context())

@@ -1,0 +1,28 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/config"
+)
+
+func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
+	t.Parallel()
+	load := func(overrides ...string) (*config.Config, error) {
+		return config.Load("", append([]string{"reward.custom_reward_function.path=builtin://ocr"}, overrides...), func(string) (string, bool) { return "", false })
+	}
+	c, err := load()
+	require.NoError(t, err)
+	require.False(t, c.Fabric.Durable)
+	_, err = load("++fabric.durable=true", "++fabric.spool_bytes=1MiB")
+	require.ErrorContains(t, err, "needs fabric.spool_dir")
+	require.ErrorContains(t, err, "loop.message_bytes: 128MiB")
+	_, err = load("++fabric.spool_dir=spool")
+	require.ErrorContains(t, err, "is for fabric.durable: true")
+	c, err = load("++fabric.durable=true", "++fabric.spool_dir=spool")
+	require.NoError(t, err)
+	require.Equal(t, "spool", c.Fabric.SpoolDir)
+	require.EqualValues(t, 16<<30, c.Fabric.SpoolBytes)
+}
