@@ -32,6 +32,11 @@ type Manager struct {
 	examine     func(Examined) // likewise
 	spool       Spool          // likewise: nothing outlives the process
 
+	// The dispatcher's own: when it last said that the engine takes no tickets, and how
+	// many these were since.
+	complained time.Time
+	untaken    int
+
 	wake    chan struct{} // capacity 1: something changed for the dispatcher
 	stop    context.CancelFunc
 	stopped chan struct{}  // closed when the dispatcher has returned
@@ -274,7 +279,7 @@ func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 			continue
 		}
 		m.metrics.publishErrs.Inc()
-		m.log.WarnContext(ctx, "engine did not take a ticket; it stays queued", "sample_id", t.ID, "run", t.Run, "error", err)
+		m.complain(ctx, t, err)
 		m.mu.Lock()
 		for _, back := range slices.Backward(tickets[i:]) {
 			m.core.unpublish(back)
@@ -283,6 +288,21 @@ func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 		return false
 	}
 	return true
+}
+
+// complainEvery is how often the log says that the engine takes no tickets: while it is
+// away, ten are tried a second.
+const complainEvery = 10 * time.Second
+
+// complain says that the engine did not take a ticket. It is the dispatcher's.
+func (m *Manager) complain(ctx context.Context, t wire.Ticket, err error) {
+	m.untaken++
+	now := time.Now()
+	if now.Sub(m.complained) < complainEvery {
+		return
+	}
+	m.log.WarnContext(ctx, "engine did not take a ticket; it stays queued", "sample_id", t.ID, "run", t.Run, "error", err, "since_last_said", m.untaken)
+	m.complained, m.untaken = now, 0
 }
 
 // apply does what the core asked for, without the mutex.

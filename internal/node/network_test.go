@@ -206,6 +206,31 @@ func TestKeysAndCertificatesLetTheRightOnesIn(t *testing.T) {
 	}
 }
 
+// With the keys that `rewardloop fabric acl` makes a gateway and a worker share the limit
+// of a judge that both could ask.
+func TestALimitIsSharedByProcessesWithTheirOwnKeys(t *testing.T) {
+	t.Parallel()
+	engine, _ := stubEngine(t, func(string, string) string { return "<score>0.5</score>" })
+	judged := []string{
+		"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
+		"+reward.reward_model.rollout.base_urls=[" + engine + "/v1]", "+reward.reward_model.rollout.requests_per_minute=600",
+		"+reward.reward_functions.judge.path=builtin://judge", "+reward.reward_functions.judge.required=true",
+		"+reward.reward_functions.judge.template=Is {response} right?",
+	}
+	dir := t.TempDir()
+	_, err := acl.Create(acl.Config{Dir: dir})
+	require.NoError(t, err)
+	gateway, addr := start(t, append(judged, "reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0", "++fabric.name=gw",
+		"++fabric.acl_file="+filepath.Join(dir, "acl.conf"), "++fabric.nkey_file="+filepath.Join(dir, "gateway.nk"))...)
+	joinAs(t, "w", "nats://"+gateway.NATS(), append(judged, "++fabric.nkey_file="+filepath.Join(dir, "worker.nk"))...)
+	res := submit(t, addr, rewards.Sample{ID: "a", Response: "four"})[0]
+	require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
+	assert.Eventually(t, func() bool {
+		return strings.Contains(page(t, addr, "/metrics"), `rewardloop_outbound_fleet_processes{group="reward_model"} 2`)
+	}, 20*time.Second, 50*time.Millisecond)
+	assert.NotRegexp(t, `rewardloop_nats_(refused|denied)_total\{[^}]*\} [1-9]`, page(t, addr, "/metrics"))
+}
+
 func foreign(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
