@@ -123,7 +123,7 @@ func TestRowsAreChosenByTheirFullName(t *testing.T) {
 	assert.Equal(t, usual, names(chosen(all, "", everything)))
 	assert.Contains(t, names(chosen(all, "python", everything)), "pyfunction/calls")
 	assert.Empty(t, chosen(all, "nothing", everything))
-	assert.Equal(t, []string{"raw786k/cpu", "jpeg25k/cpu", "pyclient786k/cpu"}, names(chosen(all, "", regexp.MustCompile("k/cpu$"))))
+	assert.Equal(t, []string{"raw786k/cpu", "jpeg25k/cpu", "pyclient786k/cpu", "remote786k/cpu"}, names(chosen(all, "", regexp.MustCompile("k/cpu$"))))
 	assert.Empty(t, chosen(all, "", regexp.MustCompile("nothing")))
 	assert.Equal(t, names(suites()), names(all), "choosing leaves the suites alone")
 }

@@ -201,7 +201,8 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 			return nc, nil
 		}
 		err = fmt.Errorf("fabric: connection of %s to %s: %w", name, redacted(b.cfg.URLs), explained(err))
-		if b.server != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) {
+		var silent net.Error // nobody answers at the address, or not yet
+		if b.server != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) && !(errors.As(err, &silent) && silent.Timeout()) {
 			return nil, err
 		}
 		if !warned {

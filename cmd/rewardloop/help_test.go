@@ -4,11 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/fabric/acl"
 )
 
 // examples returns the lines below "Example:" of a command's help.
@@ -46,6 +49,27 @@ func workplace(t *testing.T) string {
 	return dir
 }
 
+// joinExample runs a worker beside a gateway that is where its line says: on this
+// machine, and in the second form with TLS and keys.
+func joinExample(t *testing.T, dir, line string) {
+	t.Helper()
+	serve := []string{"serve", "-c", "cfg.yaml", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "reward.num_workers=0"}
+	if strings.Contains(line, "tls://") {
+		_, err := acl.Create(acl.Config{Dir: dir, Hosts: []string{"127.0.0.1"}, Force: true})
+		require.NoError(t, err)
+		serve = append(serve, "++fabric.acl_file=acl.conf", "++fabric.nkey_file=gateway.nk", "++fabric.tls_cert=server.pem", "++fabric.tls_key=server-key.pem",
+			"++server.tls_cert=server.pem", "++server.tls_key=server-key.pem")
+	}
+	gateway := start(t, dir, nil, nil, serve...)
+	gateway.stderr.await(t, "workers may join")
+	nats := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(gateway.stderr.String())[1]
+	line = strings.NewReplacer("10.0.0.5:4222", nats, "nats.lab:4222", nats, ":9090", ":0").Replace(line)
+	p := start(t, dir, nil, nil, strings.Fields(line)[1:]...)
+	p.stderr.await(t, "taking samples")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
+}
+
 // Examples run as they are printed, in a shell, but for ports, which must be free
 // here, and the demo's size.
 func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
@@ -69,6 +93,9 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					p.stderr.await(t, "serving")
 					require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 					require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
+					continue
+				case "worker":
+					joinExample(t, dir, line)
 					continue
 				case "demo":
 					golden, err := filepath.Abs(filepath.Join("..", "..", "testdata", "golden", "ocr"))

@@ -30,7 +30,7 @@ standard input does: with whoever started it.`
 const workerExample = `
 rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222
 rewardloop worker -c cfg.yaml --join tls://nats.lab:4222 ++fabric.nkey_file=worker.nk ++fabric.tls_ca=ca.pem
-rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 --rewards ocr --listen 127.0.0.1:9090`
+rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 --rewards default --listen 127.0.0.1:9090`
 
 func worker(ctx context.Context, args []string, e env) int {
 	fs := newFlags(e, "worker", workerText, workerExample)
