@@ -201,8 +201,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 			return nc, nil
 		}
 		err = fmt.Errorf("fabric: connection of %s to %s: %w", name, redacted(b.cfg.URLs), explained(err))
-		var silent net.Error // nobody answers at the address, or not yet
-		if b.server != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) && !(errors.As(err, &silent) && silent.Timeout()) {
+		if b.server != nil || !absent(err) {
 			return nil, err
 		}
 		if !warned {
@@ -216,6 +215,12 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 		case <-t.C:
 		}
 	}
+}
+
+// absent reports that nobody answers at the addresses, or not yet.
+func absent(err error) bool {
+	var silent net.Error
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &silent) && silent.Timeout()
 }
 
 // explained adds to a refusal what to do about it.

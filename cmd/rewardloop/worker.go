@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -53,7 +53,7 @@ func worker(ctx context.Context, args []string, e env) int {
 		return complain(e, "worker", exitUsage, err)
 	}
 	if len(cfg.Fabric.NATS) == 0 {
-		return complain(e, "worker", exitUsage, fmt.Errorf("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
+		return complain(e, "worker", exitUsage, errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
 	}
 	log, err := logs.logger(e)
 	if err != nil {
