@@ -22,7 +22,8 @@ import (
 // Names on the bus. fabric/acl says who may use which.
 const (
 	streamName      = "RL_TICKETS"
-	allTickets      = "rl.ticket.>"
+	ticketSubjects  = "rl.ticket."
+	allTickets      = ticketSubjects + ">"
 	poolSubject     = "rl.ticket.pool." // and the pool
 	workerSubject   = "rl.ticket.to."   // and the worker's name, encoded
 	pullGroup       = "all"
@@ -134,7 +135,7 @@ func (b *bus) serve() error {
 // revoke ends the leases of an attempt that is over, in this process.
 func (b *bus) revoke(m *nats.Msg) {
 	var key wire.AttemptKey
-	if foreign(m) || json.Unmarshal(m.Data, &key) != nil {
+	if foreign(m, revokeSubject) || json.Unmarshal(m.Data, &key) != nil {
 		return
 	}
 	b.mu.Lock()
@@ -144,9 +145,12 @@ func (b *bus) revoke(m *nats.Msg) {
 	}
 }
 
-// foreign reports whether a message was brought by the server itself: nobody here asks it
-// to, but whoever has a worker's key can have it answer a question of his into any subject.
-func foreign(m *nats.Msg) bool { return m.Header.Get("Nats-Stream") != "" }
+// foreign reports whether a message was brought by the server itself, of a stream and not
+// as it was sent: nobody here asks it to, but whoever has a worker's key can have it answer
+// a question of his, or deliver what a consumer of his has, into any subject.
+func foreign(m *nats.Msg, subject string) bool {
+	return m.Header.Get("Nats-Stream") != "" || !strings.HasPrefix(m.Subject, subject)
+}
 
 // connect makes this process's connection. All of its parts share it: a thousand of them
 // would each cost a system call for every message.

@@ -42,7 +42,7 @@ func (g *gateways) again() {
 
 func (g *gateways) hear(msg *nats.Msg) {
 	var info gatewayInfo
-	if foreign(msg) || json.Unmarshal(msg.Data, &info) != nil || info.ID == "" {
+	if foreign(msg, gatewaySubject) || json.Unmarshal(msg.Data, &info) != nil || info.ID == "" {
 		return // another release's word
 	}
 	now := time.Now()

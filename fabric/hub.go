@@ -384,7 +384,7 @@ func (h *hub) hurry(t wire.Ticket) bool {
 // open makes a lease of a delivered ticket. Revoked ones are swallowed. The caller holds mu.
 func (h *hub) open(m *nats.Msg) (*lease, bool) {
 	ticket, err := wire.DecodeTicket(m.Data)
-	if err == nil && foreign(m) {
+	if err == nil && foreign(m, ticketSubjects) {
 		err = errors.New("no gateway has published it")
 	}
 	if err != nil {

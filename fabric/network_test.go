@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -225,4 +227,44 @@ func TestAnOpenDoorNeedsAList(t *testing.T) {
 	require.ErrorContains(t, err, "leave one of them out")
 	_, err = fabric.Open(t.Context(), fabric.Config{Pool: "a.b"})
 	require.ErrorContains(t, err, `pool "a.b"`)
+}
+
+// Whoever has a worker's key can have the server bring a message of his into any subject;
+// it shows where it comes from.
+func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
+	t.Parallel()
+	b := newServer(t)
+	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
+	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w")
+	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "a")))
+	var leases []workers.Lease
+	require.Eventually(t, func() bool {
+		leases, _ = s.Take(t.Context(), 1)
+		return len(leases) > 0
+	}, 10*time.Second, time.Millisecond)
+	nc, err := nats.Connect(b.url())
+	require.NoError(t, err)
+	defer nc.Close()
+	key, err := json.Marshal(leases[0].Ticket().Key())
+	require.NoError(t, err)
+	say := func(subject string, data []byte, header nats.Header) {
+		require.NoError(t, nc.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: header}))
+		require.NoError(t, nc.Flush())
+	}
+	brought := nats.Header{"Nats-Stream": {"KV_RL_FLEET"}}
+	say("rl.revoke", key, brought)
+	forged, err := ticketOf("gw", "forged").Encode()
+	require.NoError(t, err)
+	say("rl.ticket.pool.any", forged, brought)
+	say("rl.presence", []byte(`{"id":"ghost","slots":100,"state":"ready"}`), brought)
+	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "b")))
+	require.Equal(t, "b", takeFrom(t, s).ID, "the forged one was dropped")
+	require.NoError(t, leases[0].Context().Err())
+	require.Empty(t, gw.Workers())
+	say("rl.revoke", key, nil)
+	select {
+	case <-leases[0].Context().Done():
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "a gateway's own word was not heard")
+	}
 }

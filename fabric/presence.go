@@ -36,7 +36,7 @@ func watch(nc *nats.Conn, gone time.Duration, appeared func(wire.WorkerInfo) boo
 
 func (p *presence) heard(m *nats.Msg) {
 	var info wire.WorkerInfo
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.ID == "" || foreign(m) {
+	if err := json.Unmarshal(m.Data, &info); err != nil || info.ID == "" || foreign(m, presenceSubject) {
 		return // another release's word; the worker does not count until it speaks ours
 	}
 	info.Seen = time.Now()

@@ -87,7 +87,7 @@ func processFaults() []fault {
 		},
 		{
 			name: "kill the leader", what: "kill -9 of the stream's leader among three brokers, R3", brokers: 3,
-			cfg: fleet.Config{Replicas: 3}, within: silent, because: "an election and a lease",
+			cfg: fleet.Config{Replicas: 3}, within: 15 * time.Second, because: "NATS elects a leader in 4 to 9 s",
 			happens: func(s *stage) {
 				leader := s.fleet.StreamLeader("RL_TICKETS")
 				s.Mark()
