@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,13 +82,15 @@ func (p picture) sample(id string) *rewards.Sample {
 func TestANodeIsReadyWhenTheKnownPictureGetsItsKnownScore(t *testing.T) {
 	t.Parallel()
 	_, addr := start(t, "reward.custom_reward_function.path=builtin://jpeg_compressibility")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/readyz", http.NoBody)
-	require.NoError(t, err)
 	transport := &http.Transport{DisableKeepAlives: true}
-	res, err := transport.RoundTrip(req)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Eventually(t, func() bool { // its workers' first word may be on its way
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/readyz", http.NoBody)
+		require.NoError(t, err)
+		res, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode == http.StatusOK
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 func TestANodeWithoutARewardIsRefused(t *testing.T) {
