@@ -114,15 +114,8 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 		log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
 	case <-ctx.Done():
 	}
-	dctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	go func() { // ends with the process, or with dctx
-		select {
-		case <-signals:
-			cancel()
-		case <-dctx.Done():
-		}
-	}()
+	dctx, drained := untilSignal(context.WithoutCancel(ctx), signals)
+	defer drained()
 	if err := n.Drain(dctx); err != nil {
 		log.WarnContext(ctx, "stopped before all samples were answered", "error", err)
 		return exitFailure
@@ -131,21 +124,21 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	return exitOK
 }
 
-// untilSignal is a context for a start, which ends when a signal comes. begun must be called
-// when the start is over; a signal that came before stays in the channel.
-func untilSignal(ctx context.Context, signals chan os.Signal) (_ context.Context, begun func()) {
+// untilSignal is a context for a start or a drain, which ends when a signal comes. over must
+// be called when that is over; a signal that came before stays in the channel.
+func untilSignal(ctx context.Context, signals chan os.Signal) (_ context.Context, over func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() { // ends with begun
+	finished, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends with over
 		defer close(ended)
 		select {
 		case s := <-signals:
 			cancel()
 			signals <- s
-		case <-over:
+		case <-finished:
 		}
 	}()
-	return ctx, func() { close(over); <-ended }
+	return ctx, func() { close(finished); <-ended }
 }
 
 // logFlags are the flags of every command that logs.

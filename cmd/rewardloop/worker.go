@@ -114,15 +114,8 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 	case <-ctx.Done():
 		return exitOK // Stop gives back what it has
 	}
-	dctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { // ends with the process, or with dctx
-		select {
-		case <-signals:
-			cancel()
-		case <-dctx.Done():
-		}
-	}()
+	dctx, drained := untilSignal(ctx, signals)
+	defer drained()
 	if err := w.Drain(dctx); err != nil {
 		r.log.WarnContext(ctx, "stopped with samples unfinished; they go to other workers", "error", err)
 		return exitOK
