@@ -68,9 +68,10 @@ type script struct {
 	ticket wire.Ticket
 	frame  *wire.Frame
 
-	mu    sync.Mutex
-	taken bool     // guarded by mu
-	ends  []string // guarded by mu
+	mu     sync.Mutex
+	taken  bool         // guarded by mu
+	ends   []string     // guarded by mu
+	result *wire.Result // the last one that was handed over; guarded by mu
 }
 
 func (s *script) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
@@ -109,7 +110,45 @@ func (s *script) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, 
 
 func (s *script) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) error {
 	s.note(string(res.Outcome))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.result = res
 	return nil
+}
+
+// frameOf encodes a sample as the gateway holds it.
+func frameOf(t *testing.T, sample *rewards.Sample, buffers *wire.Buffers) *wire.Frame {
+	t.Helper()
+	msg, err := wire.Encode(sample, wire.Options{})
+	require.NoError(t, err)
+	frame, err := wire.NewFrame(msg, buffers)
+	require.NoError(t, err)
+	return frame
+}
+
+// A gateway leaves a sample waiting for a worker that serves its reward. One that comes
+// all the same, because what the worker serves was not known yet, is answered by name.
+func TestAWorkerThatServesNoSuchRewardSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		buffers := &wire.Buffers{Poison: true}
+		s := &script{
+			frame:  frameOf(t, rig.Sample("x", 3), buffers),
+			ticket: wire.Ticket{ID: "x", Attempt: 1, Reward: "ocr", Deadline: time.Now().Add(time.Minute)},
+		}
+		score := func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil }
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Managers: profiles(t, score)})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		synctest.Wait()
+		s.mu.Lock()
+		require.Equal(t, []string{"failed", "done"}, s.ends)
+		require.Equal(t, rewards.UnknownReward, s.result.Errors[0].Class)
+		require.Contains(t, s.result.Errors[0].Message, `serves no reward named "ocr"`)
+		s.mu.Unlock()
+		require.Zero(t, buffers.Live())
+		w.Stop()
+	})
 }
 
 // A worker whose clock is a little ahead sees the deadline first. Given back, the
@@ -119,11 +158,7 @@ func TestASampleThatExpiresInAWorkersHandsIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		buffers := &wire.Buffers{Poison: true}
-		msg, err := wire.Encode(rig.Sample("x", 3), wire.Options{})
-		require.NoError(t, err)
-		frame, err := wire.NewFrame(msg, buffers)
-		require.NoError(t, err)
-		s := &script{frame: frame, ticket: wire.Ticket{ID: "x", Attempt: 1, Deadline: time.Now().Add(time.Second)}}
+		s := &script{frame: frameOf(t, rig.Sample("x", 3), buffers), ticket: wire.Ticket{ID: "x", Attempt: 1, Deadline: time.Now().Add(time.Second)}}
 		hang := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 			<-ctx.Done()
 			return rewards.Score{}, ctx.Err()

@@ -382,24 +382,6 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatServesNoSuchRewardSaysSo(t *testing.T) {
-	t.Parallel()
-	score := func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil }
-	both := map[string]*rewards.Manager{"": profiles(t, score)[""], "ocr": profiles(t, score)[""]}
-	inBubble(t, rig.Options{
-		Workers: 1, Profiles: both, ProfilesOf: func(string) map[string]*rewards.Manager { return profiles(t, score) },
-	}, func(t *testing.T, r *rig.Rig) {
-		t.Helper()
-		sample := rig.Sample("x", 3)
-		sample.Reward = "ocr"
-		f, err := r.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: sample})
-		require.NoError(t, err)
-		res := result(t, f)
-		require.Equal(t, rewards.Failed, res.Outcome)
-		require.Equal(t, rewards.UnknownReward, res.Errors[0].Class)
-	})
-}
-
 func TestAConfigurationReportsAllItsFaults(t *testing.T) {
 	t.Parallel()
 	err := workers.Config{Slots: -1, MaxAbandoned: -1, Heartbeat: -1}.WithDefaults().Validate()
