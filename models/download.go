@@ -172,9 +172,18 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 			ErrFetch, host, resp.Status, f.Source)}
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return 0, fmt.Errorf("%w: %s answers %s for %s", ErrFetch, host, resp.Status, f.Source)
+	case code == http.StatusNotFound && noSuchFile(resp):
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %w, or not that repository and revision", ErrFetch, host, resp.Status, f.Source, errNoSuchFile)}
 	default:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: does the endpoint have that repository and revision?", ErrFetch, host, resp.Status, f.Source)}
 	}
+}
+
+// noSuchFile is true if only the file may be missing: a Hugging Face endpoint says
+// in X-Error-Code when the repository or the revision is.
+func noSuchFile(resp *http.Response) bool {
+	code := resp.Header.Get("X-Error-Code")
+	return code == "" || code == "EntryNotFound"
 }
 
 // open opens part for the bytes from an offset on and notes what they belong to.

@@ -26,7 +26,7 @@ func withCause(t *testing.T) (context.Context, context.CancelCauseFunc) {
 func scripted(t *testing.T, answers ...http.HandlerFunc) (*httptest.Server, *[]string) {
 	t.Helper()
 	ranges := &[]string{} // one request at a time: a pull's
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(withoutHead(func(w http.ResponseWriter, r *http.Request) {
 		n := min(len(*ranges), len(answers)-1)
 		*ranges = append(*ranges, r.Header.Get("Range"))
 		answers[n](w, r)

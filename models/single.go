@@ -42,6 +42,8 @@ func FromSource(text string) (Model, error) {
 		m.Name = filepath.Base(src.Path)
 	case HubSource:
 		m.Name, m.Homepage = src.Repository+"/"+src.Path, "the page of "+src.Repository
+	case EmbeddedSource:
+		return Model{}, fmt.Errorf("%w %q: that is a part of a model: name the model", ErrSource, text)
 	case WheelSource:
 		m.Name = strings.Replace(src.Requirement, "==", "-", 1) + "/" + path.Base(src.Member)
 		m.Homepage = "the package " + src.Requirement

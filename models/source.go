@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Source says where a file comes from. It is one of FileSource, HubSource and
-// WheelSource.
+// Source says where a file comes from. It is one of FileSource, HubSource,
+// WheelSource and EmbeddedSource.
 type Source interface{ isSource() }
 
 // FileSource is a file on this machine: file:///absolute/path.
@@ -23,9 +23,13 @@ type HubSource struct{ Repository, Path, Revision string }
 // WheelSource is a member of a Python wheel: pip://package==version/member.
 type WheelSource struct{ Requirement, Member string }
 
-func (FileSource) isSource()  {}
-func (HubSource) isSource()   {}
-func (WheelSource) isSource() {}
+// EmbeddedSource is a file that the program itself brings: embed://name.
+type EmbeddedSource struct{ Name string }
+
+func (FileSource) isSource()     {}
+func (HubSource) isSource()      {}
+func (WheelSource) isSource()    {}
+func (EmbeddedSource) isSource() {}
 
 var (
 	hubForm   = regexp.MustCompile(`^([A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._/+-]+)@([A-Za-z0-9._/-]+)$`)
@@ -47,6 +51,10 @@ func ParseSource(text string) (Source, error) {
 	case "pip":
 		if m := wheelForm.FindStringSubmatch(rest); m != nil && local(m[2]) {
 			return WheelSource{m[1], m[2]}, nil
+		}
+	case "embed":
+		if plainName.MatchString(rest) {
+			return EmbeddedSource{rest}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w %q: say file:///absolute/path, hf://owner/repository/path@revision or pip://package==version/member",

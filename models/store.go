@@ -46,6 +46,9 @@ type Config struct {
 	MaxFile int64
 	// Transport is for tests; default: one with the proxy of the environment.
 	Transport http.RoundTripper
+	// Free is for tests: the bytes that may still be written below a folder;
+	// default: what the file system says.
+	Free func(dir string) (int64, error)
 }
 
 // WithDefaults fills in what is not set.
@@ -58,6 +61,9 @@ func (c Config) WithDefaults() Config {
 	c.Attempts = cmp.Or(c.Attempts, 5)
 	c.Backoff = cmp.Or(c.Backoff, time.Second)
 	c.MaxFile = cmp.Or(c.MaxFile, 16<<30)
+	if c.Free == nil {
+		c.Free = freeSpace
+	}
 	return c
 }
 
@@ -112,19 +118,36 @@ func (s Store) Path(m Model, file string) (string, error) {
 
 func (s Store) place(f File) string { return filepath.Join(s.Dir, filepath.FromSlash(f.Name)) }
 
-// Have is true if every file of the model is there with its size. It reads no
-// contents; Verify does.
+// Have is true if every file of the model is there with its size, or, of a model
+// that has to be exported, its folder. It reads no contents; Verify does.
 func (s Store) Have(m Model) bool {
 	if m.Validate() != nil {
 		return false
 	}
+	if m.Export != "" {
+		_, err := s.Folder(m)
+		return err == nil
+	}
+	return s.missing(m) == nil
+}
+
+// missing returns an error for each file that is not there with its size, joined.
+func (s Store) missing(m Model) error {
+	var faults []error
 	for _, f := range m.Files {
-		info, err := os.Stat(s.place(f))
-		if err != nil || !info.Mode().IsRegular() || f.Size > 0 && info.Size() != f.Size {
-			return false
+		switch info, err := os.Stat(s.place(f)); {
+		case errors.Is(err, fs.ErrNotExist) && f.Optional:
+		case errors.Is(err, fs.ErrNotExist):
+			faults = append(faults, fmt.Errorf("%s: %w", f.Name, ErrMissing))
+		case err != nil:
+			faults = append(faults, err)
+		case !info.Mode().IsRegular():
+			faults = append(faults, fmt.Errorf("%s is no regular file", f.Name))
+		case f.Size > 0 && info.Size() != f.Size:
+			faults = append(faults, fmt.Errorf("%w: %s has %d bytes, not %d", ErrChecksum, f.Name, info.Size(), f.Size))
 		}
 	}
-	return true
+	return errors.Join(faults...)
 }
 
 // Status is what was found in a file's place.
@@ -138,8 +161,10 @@ type Status struct {
 	SHA256 string `json:"sha256,omitempty"` // of the file there
 	Want   string `json:"want,omitempty"`   // the promised sum; empty: none yet
 	// Recorded: Want is not in the catalogue but from the first pull.
-	Recorded bool  `json:"recorded,omitempty"`
-	Err      error `json:"-"`
+	Recorded bool `json:"recorded,omitempty"`
+	// Absent: it is optional and was never here, which is OK.
+	Absent bool  `json:"absent,omitempty"`
+	Err    error `json:"-"`
 }
 
 // Verify reads every file of the model and compares sizes and sums, without
@@ -170,13 +195,17 @@ func (s Store) Verify(ctx context.Context, m Model) ([]Status, error) {
 // look compares one file with what is promised of it.
 func (s Store) look(ctx context.Context, f File, known *manifest) Status {
 	st := Status{File: f, Path: s.place(f), Want: f.SHA256}
-	if entry, ok := known.Files[f.Name]; ok && st.Want == "" {
+	entry, pulled := known.Files[f.Name]
+	if pulled && st.Want == "" {
 		st.Want, st.Recorded = entry.SHA256, true
 	}
 	in, err := os.Open(st.Path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%s: %w in %s", f.Name, ErrMissing, s.Dir)
+			if f.Optional && !pulled {
+				st.OK, st.Absent, err = true, true, nil
+			}
 		}
 		st.Err = err
 		return st

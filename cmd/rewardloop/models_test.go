@@ -55,7 +55,8 @@ func noPython(t *testing.T) string {
 func TestModelsListNamesFilesSizesLicencesSourcesAndWhatIsHere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m := models.Catalogue()[0]
+	m, err := models.Find("ppocr-v4-mobile")
+	require.NoError(t, err)
 	got := modelsIn(t.Context(), map[string]string{"REWARDLOOP_MODELS": dir}, "list")
 	require.Equal(t, exitOK, got.code, got.stderr)
 	for _, f := range m.Files {
@@ -81,10 +82,14 @@ func TestModelsListNamesFilesSizesLicencesSourcesAndWhatIsHere(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &answer))
 	require.Equal(t, dir, answer.Folder)
 	require.Len(t, answer.Models, len(models.Catalogue()))
-	require.True(t, answer.Models[0].Catalogue)
-	require.False(t, answer.Models[0].Here, "one file of three")
-	require.True(t, answer.Models[0].Paths[0].Here)
-	require.Equal(t, filepath.Join(dir, m.Files[0].Name), answer.Models[0].Paths[0].Path)
+	for _, is := range answer.Models {
+		require.True(t, is.Catalogue)
+		require.False(t, is.Here, "of ppocr-v4-mobile one file of three")
+		if is.Name == m.Name {
+			require.True(t, is.Paths[0].Here)
+			require.Equal(t, filepath.Join(dir, m.Files[0].Name), is.Paths[0].Path)
+		}
+	}
 }
 
 func TestModelsPullBringsAFileOfAHubOnceAndVerifyHoldsIt(t *testing.T) {
@@ -112,7 +117,7 @@ func TestModelsPullBringsAFileOfAHubOnceAndVerifyHoldsIt(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "here already and verified, nothing was downloaded")
 	require.Contains(t, modelsIn(t.Context(), vars, "pull", "--dry-run", source).stdout, "nothing would be downloaded")
-	require.EqualValues(t, 1, asked.Load())
+	require.EqualValues(t, 2, asked.Load(), "once for its size and once for it")
 
 	got = modelsIn(t.Context(), vars, "list")
 	require.Contains(t, got.stdout, "owner/repository/onnx/model.onnx  here, 0.8 MB, LicenseRef-unknown")
@@ -147,7 +152,8 @@ func TestModelsVerifyWithoutNamesLooksOnlyAtWhatIsHere(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.stderr)
 	require.Contains(t, got.stdout, "no models are in "+dir)
 
-	m := models.Catalogue()[0]
+	m, err := models.Find("ppocr-v4-mobile")
+	require.NoError(t, err)
 	put(t, dir, m.Files[0].Name, make([]byte, m.Files[0].Size))
 	put(t, dir, m.Files[2].Name, []byte("cut off"))
 	got = modelsIn(t.Context(), nil, "verify", "--dir", dir)
@@ -235,8 +241,9 @@ func TestAPullShowsABarOnATerminalAndLinesElsewhere(t *testing.T) {
 	now := time.Unix(0, 0)
 	play := func(bar bool) string {
 		var out bytes.Buffer
-		p := newPullProgress(&out, bar, models.Model{Name: "m", Files: make([]models.File, 2), Licence: models.Licence{SPDX: "MIT"}})
+		p := newPullProgress(&out, bar, models.Model{Name: "m", Files: make([]models.File, 2), Licence: models.Licence{SPDX: "MIT", Holder: "H", URL: "https://h"}})
 		p.now = func() time.Time { return now }
+		p.event(models.Event{Stage: models.Planned, Files: 2, Total: 50_000_000, Unknown: 1})
 		for i := range int64(5) {
 			p.event(models.Event{File: "m.onnx", Stage: models.Downloading, Done: i * 10_000_000, Total: 40_000_000})
 			now = now.Add(5 * time.Second)
@@ -244,17 +251,19 @@ func TestAPullShowsABarOnATerminalAndLinesElsewhere(t *testing.T) {
 		p.event(models.Event{File: "m.onnx", Stage: models.Pulled, Done: 40_000_000})
 		p.event(models.Event{File: "n.onnx", Stage: models.Downloading, Note: "the wheel of p==1"})
 		p.event(models.Event{File: "n.onnx", Stage: models.Retrying, Note: "again in 1s"})
+		p.event(models.Event{File: "o.json", Stage: models.Lacking})
 		p.end()
 		require.Equal(t, 1, p.pulled)
 		return out.String()
 	}
-	require.Equal(t, "m: 2 files, size unknown; MIT\n"+
+	require.Equal(t, "m: 2 of 2 files to fetch, 50.0 MB, and 1 files of unknown size\n  licence MIT, H, https://h\n"+
 		"m.onnx: downloading\n"+
 		"m.onnx:  50 %  20.0 MB of 40.0 MB, 2.0 MB/s\n"+
 		"m.onnx: 100 %  40.0 MB of 40.0 MB, 2.0 MB/s\n"+
 		"m.onnx: 40.0 MB, and its sum is right\n"+
 		"the wheel of p==1: downloading\n"+
-		"n.onnx: retrying: again in 1s\n", play(false))
+		"n.onnx: retrying: again in 1s\n"+
+		"o.json: the source has none, which is fine\n", play(false))
 	drawn := play(true)
 	require.Contains(t, drawn, "m.onnx  [============            ]  50 %  20.0 MB of 40.0 MB, 2.0 MB/s\r\x1b[Km.onnx  [===")
 	require.Contains(t, drawn, "\r\x1b[Km.onnx: 40.0 MB, and its sum is right\n")

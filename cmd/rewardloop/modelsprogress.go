@@ -18,7 +18,7 @@ type pullProgress struct {
 	every time.Duration
 	now   func() time.Time
 
-	head   string    // printed before the first file is transferred; "": no more
+	model  models.Model
 	file   string    // being transferred
 	begun  time.Time // of it
 	first  int64     // bytes that were there when it began
@@ -30,8 +30,7 @@ type pullProgress struct {
 // newPullProgress tells of one model. Before anything of it is downloaded it says
 // what, how big and under which licence.
 func newPullProgress(out io.Writer, bar bool, m models.Model) *pullProgress {
-	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now}
-	p.head = fmt.Sprintf("%s: %d files, %s; %s", m.Name, len(m.Files), megabytes(m.Size()), m.Licence.SPDX)
+	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now, model: m}
 	if bar {
 		p.every = barEvery
 	}
@@ -41,6 +40,8 @@ func newPullProgress(out io.Writer, bar bool, m models.Model) *pullProgress {
 // event is models.Options.Progress.
 func (p *pullProgress) event(e models.Event) {
 	switch e.Stage {
+	case models.Planned:
+		p.plan(e)
 	case models.Downloading:
 		p.transfer(e)
 	case models.Present:
@@ -49,9 +50,24 @@ func (p *pullProgress) event(e models.Event) {
 		p.line("%s: %s, and its sum is right", e.File, megabytes(e.Done))
 	case models.Waiting:
 		p.line("%s: waiting: %s", e.Model, e.Note)
+	case models.Lacking:
+		p.line("%s: the source has none, which is fine", e.File)
 	case models.Replacing, models.Retrying, models.Recorded:
 		p.line("%s: %s: %s", e.File, e.Stage, e.Note)
 	}
+}
+
+// plan says what will come, before the first byte.
+func (p *pullProgress) plan(e models.Event) {
+	size := megabytes(e.Total)
+	switch {
+	case e.Unknown > 0 && e.Total > 0:
+		size = fmt.Sprintf("%s, and %d files of unknown size", size, e.Unknown)
+	case e.Unknown > 0:
+		size = "size unknown"
+	}
+	p.line("%s: %d of %d files to fetch, %s", p.model.Name, e.Files, len(p.model.Files), size)
+	printLicence(p.out, p.model)
 }
 
 // transfer shows how far a file is. A wheel, which Note names, is not the file.
@@ -59,10 +75,6 @@ func (p *pullProgress) transfer(e models.Event) {
 	what := e.File
 	if e.Note != "" {
 		what = e.Note
-	}
-	if p.head != "" {
-		p.line("%s", p.head)
-		p.head = ""
 	}
 	now := p.now()
 	if what != p.file {

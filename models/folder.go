@@ -1,0 +1,121 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// descriptions are the files by which a folder is known to be a model's.
+func descriptions() []string { return []string{"scorer.json", "judge.json", "config.json"} }
+
+// Folder returns the absolute path of the folder that a model lies in as a whole:
+// the one of its name below the store's. The error names what is missing there and
+// the command that brings it; it wraps ErrMissing, ErrChecksum (a size differs) or
+// ErrExport, or is ErrUnknown for a model that has no folder of its own. Contents
+// are not read; Verify does.
+func (s Store) Folder(m Model) (string, error) {
+	if err := m.Validate(); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(filepath.Join(s.Dir, filepath.FromSlash(m.Name)))
+	if err != nil {
+		return "", fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	if m.Export != "" {
+		if !described(dir) {
+			return "", fmt.Errorf("model %s %w: there is none in %s; make it there with `%s`", m.Name, ErrExport, dir, s.Command(m))
+		}
+		return dir, nil
+	}
+	for _, f := range m.Files {
+		if !strings.HasPrefix(f.Name, m.Name+"/") {
+			return "", fmt.Errorf("%w: %s is no folder but files beside others, such as %s", ErrUnknown, m.Name, f.Name)
+		}
+	}
+	if err := s.missing(m); err != nil {
+		return "", fmt.Errorf("model %s is not whole in %s: `rewardloop models pull %s` brings it: %w", m.Name, s.Dir, m.Name, err)
+	}
+	return dir, nil
+}
+
+// Command is the command that exports a model into the store, empty where a pull
+// brings it.
+func (s Store) Command(m Model) string {
+	dir := s.Dir
+	if dir == "" || strings.ContainsAny(dir, " \t'\"$\\") {
+		dir = "FOLDER"
+	}
+	return strings.ReplaceAll(m.Export, "FOLDER", dir)
+}
+
+// described is true for a folder with one of the files that describe a model.
+func described(dir string) bool {
+	return slices.ContainsFunc(descriptions(), func(name string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && info.Mode().IsRegular()
+	})
+}
+
+// Resolve returns the absolute path of the folder that name means: that of a model
+// of the catalogue; else a folder by its path, which is absolute, has a slash or
+// begins with a dot; else the one of that name in the store, put there by hand.
+// Errors are those of Folder, ErrMissing for a path that is no folder, and
+// ErrUnknown, which lists what there is.
+func (s Store) Resolve(name string) (string, error) {
+	if m, err := Find(name); err == nil {
+		return s.Folder(m)
+	}
+	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/`+string(filepath.Separator)) {
+		return folder(name)
+	}
+	if validName(name) == nil {
+		if dir, err := folder(filepath.Join(s.Dir, name)); err == nil {
+			return dir, nil
+		}
+	}
+	names := []string{}
+	for _, m := range Catalogue() {
+		names = append(names, m.Name)
+	}
+	own := s.own()
+	if len(own) == 0 {
+		own = []string{"none"}
+	}
+	return "", fmt.Errorf("%w %q: the catalogue has %s; %s has further folders: %s; or name a folder by its path (./folder)",
+		ErrUnknown, name, strings.Join(names, ", "), s.Dir, strings.Join(own, ", "))
+}
+
+// folder returns the absolute path of a folder that exists.
+func folder(at string) (string, error) {
+	abs, err := filepath.Abs(at)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w", ErrMissing, at, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: model folder %s: %w", ErrMissing, at, errors.Unwrap(err))
+	case !info.IsDir():
+		return "", fmt.Errorf("%w: %s is no folder: name the one that holds the model's files", ErrMissing, at)
+	}
+	return abs, nil
+}
+
+// own returns the store's folders that look like models and are not the catalogue's.
+func (s Store) own() []string {
+	found, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range found {
+		if _, err := Find(e.Name()); err != nil && validName(e.Name()) == nil && described(filepath.Join(s.Dir, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
