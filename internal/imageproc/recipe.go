@@ -1,0 +1,183 @@
+package imageproc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// The steps' operations.
+const (
+	// OpResize makes the picture Width×Height, whatever its shape.
+	OpResize = "resize"
+	// OpResizeShortest makes the shorter side Size and the longer one
+	// int(Size·long/short), as CLIP's processors do.
+	OpResizeShortest = "resize_shortest"
+	// OpResizeLongest makes the longer side Size and rounds the other one half to even,
+	// as open_clip's ResizeMaxSize does, which HPSv2 uses.
+	OpResizeLongest = "resize_longest"
+	// OpCenterCrop takes the middle Width×Height, from (side − size)//2 on. A smaller
+	// picture is put in the middle of black, one pixel more in front where the rest is odd,
+	// as Hugging Face's center_crop does.
+	OpCenterCrop = "center_crop"
+	// OpPad puts the picture into Width×Height of grey Value: in the middle, one pixel more
+	// behind where the rest is odd, or in the upper left corner. A picture that is larger
+	// is refused.
+	OpPad = "pad"
+)
+
+// Where OpPad puts the picture.
+const (
+	Center  = "center"
+	TopLeft = "top_left"
+)
+
+// maxSteps is the most steps of a recipe.
+const maxSteps = 16
+
+// Step is one operation. Fields that its operation does not take must be zero.
+type Step struct {
+	Op string `json:"op"`
+	// Size is the side that resize_shortest and resize_longest speak of, 1 to MaxSide.
+	Size int `json:"size,omitempty"`
+	// Width and Height are those after resize, center_crop and pad, 1 to MaxSide.
+	Width  int `json:"width,omitempty"`
+	Height int `json:"height,omitempty"`
+	// Filter is that of the three resizes.
+	Filter Filter `json:"filter,omitempty"`
+	// Value is the grey that pad pads with, 0 to 255.
+	Value int `json:"value,omitempty"`
+	// Position is Center, the default, or TopLeft.
+	Position string `json:"position,omitempty"`
+}
+
+// Recipe is how a picture becomes a model's input: steps on its bytes, and then
+// (v·Rescale − Mean) / Std for each channel where the model runs.
+type Recipe struct {
+	Steps []Step `json:"steps"`
+	// Rescale is mostly 1/255.
+	Rescale float64 `json:"rescale"`
+	// Mean and Std have three entries: red, green, blue.
+	Mean []float32 `json:"mean"`
+	Std  []float32 `json:"std"`
+}
+
+// UnmarshalJSON reads a recipe strictly: unknown keys and every fault that Validate finds
+// are errors.
+func (r *Recipe) UnmarshalJSON(data []byte) error {
+	type plain Recipe
+	var p plain
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return fmt.Errorf("image recipe: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("image recipe: something follows it")
+	}
+	if err := Recipe(p).Validate(); err != nil {
+		return err
+	}
+	*r = Recipe(p)
+	return nil
+}
+
+// Validate names all faults of the recipe.
+func (r Recipe) Validate() error {
+	var errs []error
+	if len(r.Steps) > maxSteps {
+		errs = append(errs, fmt.Errorf("%d steps, want at most %d", len(r.Steps), maxSteps))
+	}
+	for i, s := range r.Steps {
+		if err := s.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("steps[%d] (%s): %w", i, s.Op, err))
+		}
+	}
+	if r.Rescale == 0 || !finite(r.Rescale) {
+		errs = append(errs, fmt.Errorf("rescale is %v, want a finite number other than 0, such as 1/255", r.Rescale))
+	}
+	errs = append(errs, checkNorm(r.Mean, r.Std))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("image recipe: %w", err)
+	}
+	return nil
+}
+
+// checkNorm says what is wrong with a normalisation's means and deviations.
+func checkNorm(mean, std []float32) error {
+	if len(mean) != 3 || len(std) != 3 {
+		return fmt.Errorf("%d means and %d deviations, want 3 of each: red, green, blue", len(mean), len(std))
+	}
+	for c := range 3 {
+		if !finite(float64(mean[c])) || !finite(float64(std[c])) || std[c] == 0 {
+			return fmt.Errorf("mean %v and std %v, want finite numbers and no deviation of 0", mean, std)
+		}
+	}
+	return nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// validate names all faults of a step.
+func (s Step) validate() error {
+	var size, box, filter, pad bool
+	switch s.Op {
+	case OpResize:
+		box, filter = true, true
+	case OpResizeShortest, OpResizeLongest:
+		size, filter = true, true
+	case OpCenterCrop:
+		box = true
+	case OpPad:
+		box, pad = true, true
+	default:
+		return fmt.Errorf("unknown op, want one of %s, %s, %s, %s, %s", OpResize, OpResizeShortest, OpResizeLongest, OpCenterCrop, OpPad)
+	}
+	errs := []error{
+		side("size", s.Size, size), side("width", s.Width, box), side("height", s.Height, box),
+	}
+	if filter {
+		errs = append(errs, s.Filter.check())
+	} else if s.Filter != "" {
+		errs = append(errs, fmt.Errorf("filter %q is not for this op", s.Filter))
+	}
+	switch {
+	case !pad && (s.Value != 0 || s.Position != ""):
+		errs = append(errs, fmt.Errorf("value and position are for %s only", OpPad))
+	case s.Value < 0 || s.Value > 255:
+		errs = append(errs, fmt.Errorf("value is %d, want 0 to 255", s.Value))
+	case s.Position != "" && s.Position != Center && s.Position != TopLeft:
+		errs = append(errs, fmt.Errorf("position %q, want %s or %s", s.Position, Center, TopLeft))
+	}
+	return errors.Join(errs...)
+}
+
+// side checks a length in pixels that the step takes, or that it does not.
+func side(name string, n int, taken bool) error {
+	switch {
+	case !taken && n != 0:
+		return fmt.Errorf("%s is not for this op", name)
+	case taken && (n < 1 || n > MaxSide):
+		return fmt.Errorf("%s is %d, want 1 to %d", name, n, MaxSide)
+	}
+	return nil
+}
+
+// Norm is the normalisation of a tensor in which inner values in a row belong to one
+// channel: width·height for CHW, 1 for HWC.
+func (r Recipe) Norm(inner int) *infer.Normalize {
+	return &infer.Normalize{Rescale: r.Rescale, Mean: r.Mean, Std: r.Std, Inner: inner}
+}
+
+// Tensor is p as the input called name: U8 [3, Height, Width] with Norm set.
+func (r Recipe) Tensor(name string, p *Picture) infer.Tensor {
+	return infer.Tensor{
+		Name: name, DType: infer.U8, Shape: []int{3, p.Height, p.Width},
+		U8: p.CHW(), Norm: r.Norm(p.Width * p.Height),
+	}
+}
