@@ -133,6 +133,10 @@ func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built
 		takes := func(name string) bool {
 			return slices.ContainsFunc(spec.Options, func(o rewards.Option) bool { return o.Name == name })
 		}
+		if !spec.AsksEngine { // what else is called engine or model is something else
+			delete(shared, "engine")
+			delete(shared, "model")
+		}
 		maps.DeleteFunc(shared, func(name string, _ json.RawMessage) bool { return !takes(name) })
 		if has(t.Options, "engine") {
 			delete(shared, "model") // it is another engine's
@@ -189,10 +193,10 @@ func buildVerifiers(p *Profile, reg *rewards.Registry) (rewards.Preparer, Faults
 const sandboxScorer = "sandbox_fusion"
 
 // pythonKeywords are what verl hands to a reward function besides its own keys: the
-// router and its model where there is a reward model, and the sandbox.
+// router and its model where there is a reward model on a server, and the sandbox.
 func pythonKeywords(c *Config, p *Profile) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
-	if e := c.Engines[p.Engine]; e != nil && c.RouterAddress != "" {
+	if e := c.Engines[p.Engine]; e != nil && e.ONNX == "" && c.RouterAddress != "" {
 		out["reward_router_address"], out["model_name"] = encode(c.RouterAddress), encode(e.Model)
 	}
 	var sandbox map[string]json.RawMessage

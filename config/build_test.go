@@ -99,9 +99,9 @@ func TestTermsAreBuiltWithTheirProfilesEngineAndSandbox(t *testing.T) {
 	got := map[string]string{}
 	open := new(int)
 	for name, options := range map[string][]string{
-		"judge": {"engine", "model"}, "model_only": {"model"}, "sandbox_fusion": {"url", "max_concurrent", "memory_limit_mb"}, "other": nil, config.HTTPScorer: {"url"}, config.PythonScorer: nil,
+		"judge": {"engine", "model"}, "reader": {"engine", "model"}, "sandbox_fusion": {"url", "max_concurrent", "memory_limit_mb"}, "other": nil, config.HTTPScorer: {"url"}, config.PythonScorer: nil,
 	} {
-		spec := rewards.Spec{Name: name, Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+		spec := rewards.Spec{Name: name, AsksEngine: name == "judge", Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			got[name] += string(raw)
 			*open++
 			return closable{open, 1}, nil
@@ -114,7 +114,7 @@ func TestTermsAreBuiltWithTheirProfilesEngineAndSandbox(t *testing.T) {
 	c := parse(t, `reward:
   reward_functions:
     a: {path: builtin://judge, temperature: 0}
-    b: {path: builtin://model_only}
+    b: {path: builtin://reader}
     c: {path: builtin://sandbox_fusion, memory_limit_mb: 9}
     d: {path: builtin://other}
     e: {path: "http://u:pw@h:1/x", protocol: deqa}
@@ -137,7 +137,7 @@ engines: {big: {base_urls: ["https://h:4"], model: huge}}
 	before, after, _ := strings.Cut(got["judge"], "}")
 	assert.JSONEq(t, `{"engine":"reward_model","model":"m/n","temperature":0}`, before+"}")
 	assert.JSONEq(t, `{"engine":"big"}`, after)
-	assert.JSONEq(t, `{"model":"m/n"}`, got["model_only"])
+	assert.Empty(t, got["reader"], "its engine is no engine of the configuration")
 	assert.JSONEq(t, `{"url":"http://h:3","max_concurrent":7,"memory_limit_mb":9}`, got["sandbox_fusion"])
 	assert.Empty(t, got["other"])
 	assert.JSONEq(t, `{"url":"http://u:pw@h:1/x","protocol":"deqa"}`, got[config.HTTPScorer])

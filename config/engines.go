@@ -14,6 +14,9 @@ import (
 // Judges ask it, and the reward router forwards to it.
 type Engine struct {
 	Name string
+	// ONNX is the model that answers in this process's own pool of devices, a name of the
+	// catalogue or a folder, and Device where; with it nothing else is set. "": servers do.
+	ONNX, Device string
 	// URLs are where its servers listen, without the /v1 of OpenAI's paths.
 	URLs []string
 	// Model is what requests name as their model.
@@ -32,6 +35,8 @@ type Engine struct {
 	// PromptPrice and CompletionPrice are what a million tokens cost, for the metrics.
 	PromptPrice, CompletionPrice float64
 	Place                        Place
+
+	local bool // of a reward_model whose model is to run here
 }
 
 // newEngine has the defaults of every setting.
@@ -98,10 +103,18 @@ func (r *reader) engines(c *Config, v value) {
 		o := r.mapping(entry.value)
 		e := newEngine(entry.name)
 		e.Place = r.place(entry.key)
+		if v, ok := o.take("onnx"); ok && !v.null() {
+			e.ONNX, _ = r.text(v)
+			e.Model = e.ONNX
+			r.local(e, o)
+			o.refuseRest(localKeys())
+			c.Engines[e.Name] = e
+			continue
+		}
 		if urls, ok := o.take("base_urls"); ok {
 			e.URLs = r.addresses(urls)
 		} else {
-			r.fault(entry.value, "has no base_urls: write the addresses of its servers, such as [http://127.0.0.1:8000]")
+			r.fault(entry.value, "has no base_urls: write the addresses of its servers, such as [http://127.0.0.1:8000], or onnx and a model that is to run here")
 		}
 		if model, ok := o.take("model"); ok && !model.null() {
 			e.Model, _ = r.text(model)
@@ -110,7 +123,7 @@ func (r *reader) engines(c *Config, v value) {
 			r.fault(entry.value, "has no model: write the name that its servers know it by")
 		}
 		r.engineSettings(o, e)
-		o.refuseRest(append(engineKeys(), "base_urls", "model"))
+		o.refuseRest(append(engineKeys(), "base_urls", "model", "onnx"))
 		c.Engines[e.Name] = e
 	}
 }
@@ -205,6 +218,11 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	}
 	switch {
 	case r.incomplete:
+	case e.local:
+		e.ONNX = e.Model
+		if e.Model == "" {
+			r.fault(v, "is enabled and has no model_path: write the name or the folder of the model that is to run here")
+		}
 	case len(e.URLs) == 0:
 		if !r.faulty(v.path + ".rollout") {
 			r.fault(v, "is enabled and names no engine: write rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000]")
@@ -224,7 +242,9 @@ func (r *reader) faulty(path string) bool {
 // rollout reads reward_model.rollout.
 func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 	if v, ok := o.take("name"); ok && !v.null() && v.node.Value != "???" {
-		if name, ok := r.choice(v, []string{"external", "vllm", "sglang"}); ok && enabled && name != "external" {
+		if name, ok := r.choice(v, []string{"external", "onnx", "vllm", "sglang"}); ok && enabled && name == "onnx" {
+			e.local = true
+		} else if ok && enabled && name != "external" {
 			r.fault(v, "%s", startAdvice(name, e.Model))
 		} else if ok {
 			r.unless(enabled, v)
@@ -234,7 +254,18 @@ func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 		e.URLs = r.addresses(v)
 		r.unless(enabled, v)
 	}
-	if enabled {
+	switch {
+	case e.local:
+		if len(e.URLs) > 0 {
+			r.faultAt(o.path+".base_urls", "has no place beside name: onnx, which runs the model here")
+		}
+		r.local(e, o)
+		for _, key := range engineKeys() {
+			if v, ok := o.take(key); ok && !v.null() {
+				r.note(v, "has no effect: the model runs here and is asked by no one else")
+			}
+		}
+	case enabled:
 		r.engineSettings(o, e)
 	}
 	for _, entry := range o.rest() {

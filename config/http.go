@@ -37,13 +37,5 @@ func (r *reader) httpPath(t *TermConfig, pathValue, nameValue value) {
 
 // httpOptions are the options of a term that asks another server, its address among them.
 func (t TermConfig) httpOptions() json.RawMessage {
-	all := map[string]json.RawMessage{}
-	if t.Options != nil && json.Unmarshal(t.Options, &all) != nil {
-		return t.Options // unreachable: encode made it
-	}
-	if _, given := all["url"]; given {
-		return t.Options // the scorer names the fault
-	}
-	all["url"] = encode(t.Path)
-	return encode(all)
+	return t.withOption("url", t.Path)
 }

@@ -117,8 +117,13 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 		p.line(depth+1, "enable: true")
 		p.line(depth+1, "model_path: %s", quote(e.Model))
 		p.line(depth+1, "rollout:")
-		p.line(depth+2, "name: external")
-		p.engine(depth+2, e)
+		if e.ONNX != "" {
+			p.line(depth+2, "name: onnx")
+			p.line(depth+2, "device: %s", quote(e.Device))
+		} else {
+			p.line(depth+2, "name: external")
+			p.engine(depth+2, e)
+		}
 	}
 	if o := r.Overlong; o != nil {
 		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
@@ -164,6 +169,11 @@ func (p *printer) engines(c *Config) {
 			header = true
 		}
 		p.line(1, "%s:", quote(name))
+		if e.ONNX != "" {
+			p.line(2, "onnx: %s", quote(e.ONNX))
+			p.line(2, "device: %s", quote(e.Device))
+			continue
+		}
 		p.line(2, "model: %s", quote(e.Model))
 		p.engine(2, e)
 	}

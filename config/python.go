@@ -177,6 +177,9 @@ func (t TermConfig) scorerOptions() json.RawMessage {
 	if t.Scorer == HTTPScorer {
 		return t.httpOptions()
 	}
+	if t.Scorer == ONNXScorer && strings.HasPrefix(t.Path, onnxScheme) {
+		return t.onnxOptions()
+	}
 	if t.Scorer != PythonScorer {
 		return t.Options
 	}

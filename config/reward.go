@@ -188,14 +188,7 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		r.scorer(&t, pathValue, nameValue)
 		r.python(&t, python)
 	}
-	rest := o.rest()
-	if _, missing := notBuilt(t.Path); missing {
-		for _, e := range rest {
-			r.fault(e.value, "is an option of %s, which is not built yet; leave it out", shorten(t.Path))
-		}
-		return t
-	}
-	t.Options, t.shown = r.options(rest)
+	t.Options, t.shown = r.options(o.rest())
 	return t
 }
 
@@ -242,7 +235,11 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 		r.httpPath(t, pathValue, nameValue)
 		return
 	}
-	if problem, _ := notBuilt(p); problem != "" {
+	if strings.HasPrefix(p, onnxScheme) {
+		r.onnxPath(t, pathValue, nameValue)
+		return
+	}
+	if problem := wrongPath(p); problem != "" {
 		r.fault(pathValue, "%s", problem)
 		return
 	}
@@ -253,6 +250,9 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 		return
 	case HTTPScorer:
 		r.fault(pathValue, "write the address itself, such as http://127.0.0.1:18082")
+		return
+	case ONNXScorer:
+		r.fault(pathValue, "write the model itself, such as onnx:///data/models/hpsv3")
 		return
 	}
 	if t.Scorer == "" || strings.ContainsAny(t.Scorer, "/?# \t\n") {

@@ -92,24 +92,20 @@ func Suggested() []string {
 	return slices.Compact(names)
 }
 
-// notBuilt says why a path that is not Python cannot be used; "" for builtin://.
-// Missing is true where the path is right and what it asks for is not built.
-func notBuilt(p string) (problem string, missing bool) {
+// wrongPath says why a path that is none of the others cannot be used; "" for builtin://.
+func wrongPath(p string) string {
 	const listed = "; write builtin:// and the name of a built-in scorer (`rewardloop scorers` lists them), or a Python file"
 	scheme, _, hasScheme := strings.Cut(p, "://")
 	switch {
 	case !hasScheme && strings.ContainsAny(p, `/\`):
-		return "want a Python file, whose name ends in .py", false
+		return "want a Python file, whose name ends in .py"
 	case !hasScheme:
-		return "want builtin:// before the name of a built-in scorer: builtin://" + p, false
+		return "want builtin:// before the name of a built-in scorer: builtin://" + p
 	}
-	switch scheme {
-	case "builtin":
-		return "", false
-	case "onnx":
-		return "ONNX models are not built yet" + listed, true
+	if scheme == "builtin" {
+		return ""
 	}
-	return "no such kind of path" + listed, false
+	return "no such kind of path" + listed
 }
 
 // secretName tells the names of options that hold secrets, by their words:

@@ -18,6 +18,9 @@ type Spec struct {
 	Name string
 	// Summary is one line; `rewardloop scorers` prints it.
 	Summary string
+	// AsksEngine says that the options engine and model name an engine of the
+	// configuration and its model. Where they are left out they are reward_model's.
+	AsksEngine bool
 	// Options lists what the scorer's options may hold, for people.
 	Options []Option
 	// Build makes the scorer. Raw is a JSON object with the options, or nil;

@@ -64,9 +64,10 @@ func listwiseSpec(c Clients) rewards.Spec {
 		referenceDoc(),
 	)
 	return rewards.Spec{
-		Name:    "listwise",
-		Summary: "a model puts the members of a prompt group in order, all in one question (RM-Gallery)",
-		Options: docs,
+		AsksEngine: true,
+		Name:       "listwise",
+		Summary:    "a model puts the members of a prompt group in order, all in one question (RM-Gallery)",
+		Options:    docs,
 		BuildGroup: build(c, func() *listwiseOptions {
 			return &listwiseOptions{asking: defaultAsking(), showing: defaultShowing(), Template: listwiseTemplate, Debias: true}
 		}, func(o *listwiseOptions, a *asker) rewards.GroupScorer {

@@ -83,9 +83,10 @@ func pairwiseSpec(c Clients) rewards.Spec {
 		referenceDoc(),
 	)
 	return rewards.Spec{
-		Name:    "pairwise",
-		Summary: "a model compares the members of a prompt group in pairs: winrate, copeland, dgr, elo or tournament (RM-Gallery, OpenJudge)",
-		Options: docs,
+		AsksEngine: true,
+		Name:       "pairwise",
+		Summary:    "a model compares the members of a prompt group in pairs: winrate, copeland, dgr, elo or tournament (RM-Gallery, OpenJudge)",
+		Options:    docs,
 		BuildGroup: build(c, func() *pairwiseOptions {
 			return &pairwiseOptions{
 				asking: defaultAsking(), showing: defaultShowing(), Template: pairwiseTemplate,

@@ -39,8 +39,9 @@ func (o *disrmOptions) validate() error {
 
 func disrmSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
-		Name:    "disrm",
-		Summary: "a discriminative reward model behind vLLM's /classify or SGLang's /v1/embeddings rates a response (verl)",
+		AsksEngine: true,
+		Name:       "disrm",
+		Summary:    "a discriminative reward model behind vLLM's /classify or SGLang's /v1/embeddings rates a response (verl)",
 		Options: append(
 			endpointDocs(),
 			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "vllm (POST /classify) or sglang (POST /v1/embeddings)"},

@@ -36,9 +36,10 @@ func genrmSpec(d Deps) rewards.Spec {
 	docs := append(askingDocs(), samplingDocs("0.7", "0.8", "4096")...)
 	docs = append(docs, pictureDocs("0")...)
 	return rewards.Spec{
-		Name:    "genrm_ocr",
-		Summary: "a vision language model reads the text of an image or video, and it is compared with the ground truth (verl-omni)",
-		Options: append(docs, frameIntervalDoc()),
+		AsksEngine: true,
+		Name:       "genrm_ocr",
+		Summary:    "a vision language model reads the text of an image or video, and it is compared with the ground truth (verl-omni)",
+		Options:    append(docs, frameIntervalDoc()),
 		Build: build(d, func() *genrmOptions {
 			temperature, topP := 0.7, 0.8
 			return &genrmOptions{

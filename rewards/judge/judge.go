@@ -91,9 +91,10 @@ func judgeSpec(d Deps) rewards.Spec {
 		rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
 	)
 	return rewards.Spec{
-		Name:    "judge",
-		Summary: "a model rates text or pictures by a template of yours, and the score is taken out of its answer",
-		Options: docs,
+		AsksEngine: true,
+		Name:       "judge",
+		Summary:    "a model rates text or pictures by a template of yours, and the score is taken out of its answer",
+		Options:    docs,
 		Build: build(d, func() *judgeOptions {
 			return &judgeOptions{
 				Asking: defaultAsking(), Sampling: greedy(1024), Pictures: defaultPictures(), Showing: defaultShowing(),

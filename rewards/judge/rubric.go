@@ -85,9 +85,10 @@ func rubricSpec(d Deps) rewards.Spec {
 		rewards.Option{Name: "max", Type: "number", Default: "10", Doc: "the highest score, which becomes 1"},
 	)
 	return rewards.Spec{
-		Name:    "rubric",
-		Summary: "a model rates a response or a picture by each of your rubrics, and their weighted mean is the reward",
-		Options: docs,
+		AsksEngine: true,
+		Name:       "rubric",
+		Summary:    "a model rates a response or a picture by each of your rubrics, and their weighted mean is the reward",
+		Options:    docs,
 		Build: build(d, func() *rubricOptions {
 			return &rubricOptions{
 				Asking: defaultAsking(), Sampling: greedy(1024), Pictures: defaultPictures(), Showing: defaultShowing(), Min: 1, Max: 10,

@@ -110,9 +110,10 @@ func unifiedSpec(d Deps) rewards.Spec {
 		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "with video: frames, ask about every nth and take the mean"},
 	)
 	spec := rewards.Spec{
-		Name:    "unified_reward",
-		Summary: "human preference by UnifiedReward: alignment, coherence or physics, and style of an image or video (verl-omni, flow_grpo)",
-		Options: docs,
+		AsksEngine: true,
+		Name:       "unified_reward",
+		Summary:    "human preference by UnifiedReward: alignment, coherence or physics, and style of an image or video (verl-omni, flow_grpo)",
+		Options:    docs,
 	}
 	spec.Build = func(raw json.RawMessage) (rewards.Scorer, error) {
 		// The version gives other options their defaults. Faults are found below.

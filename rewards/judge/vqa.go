@@ -97,8 +97,9 @@ func (o *vqaOptions) validate() error {
 
 func vqaSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
-		Name:    "vqascore",
-		Summary: "how likely a vision language model says yes to \"does this show the prompt?\" (VQAScore, GenEval2)",
+		AsksEngine: true,
+		Name:       "vqascore",
+		Summary:    "how likely a vision language model says yes to \"does this show the prompt?\" (VQAScore, GenEval2)",
 		Options: likelihoodDocs(
 			rewards.Option{Name: "template", Type: "string", Default: templateT2V, Doc: "t2v_metrics, geneval2, or a question of your own with {prompt}"},
 			rewards.Option{Name: "forms", Type: "string", Default: formsAuto, Doc: "what is a yes: exact (the token Yes), all (yes in any case, with space), or auto: exact, and all with geneval2"},
@@ -133,8 +134,9 @@ type yesNoOptions struct {
 
 func yesNoSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
-		Name:    "vlm_yes_no",
-		Summary: "P(Yes)/(P(Yes)+P(No)) of a vision language model to a question about the picture (Flow-Factory vllm_evaluate)",
+		AsksEngine: true,
+		Name:       "vlm_yes_no",
+		Summary:    "P(Yes)/(P(Yes)+P(No)) of a vision language model to a question about the picture (Flow-Factory vllm_evaluate)",
 		Options: likelihoodDocs(
 			rewards.Option{Name: "question", Type: "string", Default: "checklist", Doc: "checklist, beautiful (Flow-Factory's), or a question of your own, with {prompt} or without"},
 			rewards.Option{Name: "canonicalize", Type: "bool", Default: "false", Doc: "add up yes, Yes and YES, with space around or without; false: the tokens Yes and No only"},
@@ -173,8 +175,9 @@ func (o *digitOptions) validate() error {
 
 func digitSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
-		Name:    "digit",
-		Summary: "the mean of the digits a vision language model may rate the picture with, weighted by their probabilities",
+		AsksEngine: true,
+		Name:       "digit",
+		Summary:    "the mean of the digits a vision language model may rate the picture with, weighted by their probabilities",
 		Options: likelihoodDocs(
 			rewards.Option{Name: "question", Type: "string", Default: "how well it matches {prompt}", Doc: "a question that asks for one digit"},
 			rewards.Option{Name: "min", Type: "int", Default: "1", Doc: "the lowest digit, which becomes 0"},

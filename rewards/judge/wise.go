@@ -50,8 +50,9 @@ func wiseSpec(d Deps) rewards.Spec {
 	docs := append(askingDocs(), samplingDocs("0.2", "the engine's", "2000")...)
 	docs = append(docs, pictureDocs("0")...)
 	return rewards.Spec{
-		Name:    "wise",
-		Summary: "WiScore: consistency with world knowledge, realism and beauty of an image, rated 0 to 2 (WISE)",
+		AsksEngine: true,
+		Name:       "wise",
+		Summary:    "WiScore: consistency with world knowledge, realism and beauty of an image, rated 0 to 2 (WISE)",
 		Options: append(docs, frameIntervalDoc(),
 			rewards.Option{Name: "template", Type: "string", Default: "the axes of WISE in our words", Doc: "a protocol of your own, with {prompt} and {ground_truth}, that asks for the same three lines"}),
 		Build: build(d, func() *wiseOptions {
