@@ -141,7 +141,7 @@ func (d *device) execute(ctx context.Context, b *batch) outcome {
 	names, outputs, err := d.call(ctx, b)
 	o := outcome{took: time.Since(start)}
 	if err == nil {
-		o.rows, o.faults, err = split(names, outputs)
+		o.rows, o.faults, err = split(names, outputs, b.items[0].req.Whole)
 	}
 	switch {
 	case err == nil:

@@ -50,13 +50,8 @@ func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 }
 
 func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
-	if len(req.Inputs) == 0 {
-		return nil, fmt.Errorf("%w: no inputs", infer.ErrInput)
-	}
-	for _, t := range req.Inputs {
-		if err := t.Check(); err != nil {
-			return nil, err
-		}
+	if err := m.check(req); err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, gaveUp(ctx)
@@ -81,6 +76,20 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 	return it.out, it.err
 }
 
+// check refuses what no model or not this one can run, before it is queued.
+func (m *Model) check(req infer.Request) error {
+	if err := req.Check(); err != nil {
+		return err
+	}
+	switch {
+	case m.model.Embed != "" && req.Generate == nil:
+		return fmt.Errorf("%w: a language model is told what to generate", infer.ErrInput)
+	case m.model.Embed == "" && req.Generate != nil:
+		return fmt.Errorf("%w: the model has no embed_tokens, so it generates nothing", infer.ErrInput)
+	}
+	return nil
+}
+
 // ready opens the device and loads the model.
 func (m *Model) ready(ctx context.Context) (infer.Info, error) {
 	if _, err := m.device.open.get(ctx); err != nil {
@@ -88,6 +97,10 @@ func (m *Model) ready(ctx context.Context) (infer.Info, error) {
 	}
 	return m.load.get(ctx)
 }
+
+// embeds is the input of a language model's decoder that says how many items a batch
+// may have.
+const embeds = "inputs_embeds"
 
 // bringUp loads the model. It is the work of Model.load.
 func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
@@ -103,6 +116,9 @@ func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
 		if len(in.Shape) == 0 || in.Shape[0] < 0 {
 			continue
 		}
+		if m.model.Embed != "" && in.Name != embeds {
+			continue // of these some have no batch axis, and the load has looked at the others
+		}
 		if in.Shape[0] != 1 {
 			return infer.Info{}, fmt.Errorf("%w: input %q has shape %v: a batch of exactly %d; export it with a free first axis, or 1",
 				infer.ErrModel, in.Name, in.Shape, in.Shape[0])
@@ -114,12 +130,18 @@ func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
 	return info, nil
 }
 
-// fileState changes with the model's file, so that a file that was put right is
+// fileState changes with the model's files, so that one that was put right is
 // loaded at once.
 func (m *Model) fileState() string {
-	fi, err := os.Stat(m.model.Path)
-	if err != nil {
-		return "absent"
+	state := func(path string) string {
+		fi, err := os.Stat(path)
+		if err != nil {
+			return "absent"
+		}
+		return fmt.Sprint(fi.Size(), fi.ModTime().Format(time.RFC3339Nano))
 	}
-	return fmt.Sprint(fi.Size(), fi.ModTime().Format(time.RFC3339Nano))
+	if m.model.Embed == "" {
+		return state(m.model.Path)
+	}
+	return state(m.model.Path) + state(m.model.Embed)
 }

@@ -109,10 +109,19 @@ func (p *policy) retry(l *lane, items ...*item) {
 }
 
 // split takes a run's outputs apart by item, and checks them: as many rows as
-// items, each a number.
-func split(names []string, outputs []infer.Tensor) (rows [][]infer.Tensor, faults []error, err error) {
+// items, each a number. Whole outputs are those of the one item.
+func split(names []string, outputs []infer.Tensor, whole bool) (rows [][]infer.Tensor, faults []error, err error) {
 	if len(outputs) == 0 {
 		return nil, nil, fmt.Errorf("%w: it answered without an output", infer.ErrFault)
+	}
+	if whole {
+		var fault error
+		for _, t := range outputs {
+			if fault == nil {
+				fault = finite(t)
+			}
+		}
+		return [][]infer.Tensor{outputs}, []error{fault}, nil
 	}
 	for _, t := range outputs {
 		if len(t.Shape) == 0 || t.Shape[0] != len(names) {

@@ -98,6 +98,9 @@ func (p *policy) lane(it *item) *lane {
 	if it.account.top > 0 {
 		top = min(top, it.account.top)
 	}
+	if it.req.Whole {
+		top = 1
+	}
 	if it.bytes > 0 { // all items of a lane are of the same size
 		top = min(top, max(1, p.cfg.BatchBytes/it.bytes))
 	}

@@ -37,6 +37,8 @@ const (
 	I64 DType = "I64"
 	I32 DType = "I32"
 	U8  DType = "U8"
+	// Bool elements are bytes, 0 or 1, in the slice of U8.
+	Bool DType = "BOOL"
 )
 
 // Size is the number of bytes of an element; 0 for an unknown type.
@@ -46,7 +48,7 @@ func (d DType) Size() int {
 		return 4
 	case I64:
 		return 8
-	case U8:
+	case U8, Bool:
 		return 1
 	}
 	return 0
@@ -64,6 +66,10 @@ type Tensor struct {
 	I64 []int64
 	I32 []int32
 	U8  []byte
+
+	// Norm makes an F32 input of a U8 tensor where the model runs, so that a quarter of
+	// the bytes travel. Nil: the tensor goes in as it is.
+	Norm *Normalize
 }
 
 // Floats makes an F32 tensor of data, which it does not copy.
@@ -95,7 +101,7 @@ func (t Tensor) Len() int {
 		return len(t.I64)
 	case I32:
 		return len(t.I32)
-	case U8:
+	case U8, Bool:
 		return len(t.U8)
 	}
 	return 0
@@ -105,10 +111,27 @@ func (t Tensor) Len() int {
 // not as long as the shape says. It wraps ErrInput.
 func (t Tensor) Check() error {
 	if t.DType.Size() == 0 {
-		return fmt.Errorf("%w: tensor %q has type %q, want F32, I64, I32 or U8", ErrInput, t.Name, t.DType)
+		return fmt.Errorf("%w: tensor %q has type %q, want F32, I64, I32, U8 or BOOL", ErrInput, t.Name, t.DType)
 	}
 	if n := Elements(t.Shape); n < 0 || n != t.Len() {
 		return fmt.Errorf("%w: tensor %q has %d elements for shape %v", ErrInput, t.Name, t.Len(), t.Shape)
+	}
+	if t.DType == Bool {
+		if i := slices.IndexFunc(t.U8, func(b byte) bool { return b > 1 }); i >= 0 {
+			return fmt.Errorf("%w: tensor %q is BOOL and has %d at %d", ErrInput, t.Name, t.U8[i], i)
+		}
+	}
+	if t.Norm == nil {
+		return nil
+	}
+	if t.DType != U8 {
+		return fmt.Errorf("%w: tensor %q is %s, and only U8 is normalised", ErrInput, t.Name, t.DType)
+	}
+	if err := t.Norm.Check(); err != nil {
+		return fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	if period := t.Norm.Inner * len(t.Norm.Mean); t.Len()%period != 0 {
+		return fmt.Errorf("%w: tensor %q of shape %v is not whole channels: its normalisation repeats after %d elements", ErrInput, t.Name, t.Shape, period)
 	}
 	return nil
 }
@@ -134,23 +157,40 @@ type Request struct {
 	Name string
 	// Inputs have no batch axis.
 	Inputs []Tensor
+	// Outputs are the names of those that are wanted, in the order in which they are
+	// answered; the others stay where they were computed. Empty: all, in the model's
+	// order.
+	Outputs []string
 	// Reduce is applied to every output.
 	Reduce Reduction
+	// Whole says that the item is a batch by itself, for graphs without a batch axis
+	// (Qwen2-VL's vision encoder): its tensors go in as they are, and the outputs come
+	// back as they are. It shares a run with nothing.
+	Whole bool
+	// Generate is what a language model does with the item (Model.Embed is set); nil
+	// for every other model.
+	Generate *Generate
 }
 
-// Key is what items have in common that may share a batch: names, types, shapes
-// and the reduction.
+// Key is what items have in common that may share a batch: names, types and shapes of
+// the inputs, the outputs that are wanted, the reduction, and what is generated.
 func (r Request) Key() string {
 	b := make([]byte, 0, 64)
+	if r.Whole {
+		b = append(b, '=')
+	}
 	b = append(b, r.Reduce...)
 	for _, t := range r.Inputs {
 		b = append(append(append(append(b, '|'), t.Name...), ':'), t.DType...)
 		for i, n := range t.Shape {
 			b = strconv.AppendInt(append(b, "[ "[min(i, 1)]), int64(n), 10)
 		}
-		b = append(b, ']')
+		b = t.Norm.append(append(b, ']'))
 	}
-	return string(b)
+	for _, name := range r.Outputs {
+		b = strconv.AppendQuote(append(b, '<'), name)
+	}
+	return string(r.Generate.append(b))
 }
 
 // Bytes is the size of the item's inputs.
@@ -169,7 +209,13 @@ type Batch struct {
 	// Inputs have the batch axis first. A part of an input that belongs to one item
 	// is contiguous.
 	Inputs []Tensor
-	Reduce Reduction
+	// Outputs are those of the items.
+	Outputs []string
+	Reduce  Reduction
+	// Whole is that of its one item: there is no batch axis.
+	Whole bool
+	// Generate is that of the items.
+	Generate *Generate
 }
 
 // Port is one input or output of a model as it describes itself.
@@ -198,6 +244,10 @@ type Model struct {
 	Path string `json:"path"`
 	// SHA256 of the file in lower-case hexadecimal; "" is not checked.
 	SHA256 string `json:"sha256,omitempty"`
+	// Embed makes the model a language model: Path is its decoder with a cache of keys
+	// and values (decoder_model_merged.onnx), Embed the file that makes embeddings of
+	// token ids (embed_tokens.onnx). Items then have a Generate. "": a plain graph.
+	Embed string `json:"embed,omitempty"`
 	// Device is "cpu" or "cuda:<n>".
 	Device string `json:"device"`
 }
@@ -220,7 +270,7 @@ func (t Tensor) Row(i int) (Tensor, error) {
 		row.I64 = t.I64[i*n : (i+1)*n : (i+1)*n]
 	case I32:
 		row.I32 = t.I32[i*n : (i+1)*n : (i+1)*n]
-	case U8:
+	case U8, Bool:
 		row.U8 = t.U8[i*n : (i+1)*n : (i+1)*n]
 	}
 	return row, nil
@@ -232,7 +282,7 @@ func Stack(items []Request) (Batch, error) {
 	if len(items) == 0 {
 		return Batch{}, fmt.Errorf("%w: a batch without items", ErrInput)
 	}
-	b := Batch{Reduce: items[0].Reduce, Names: []string{items[0].Name}}
+	b := Batch{Outputs: items[0].Outputs, Reduce: items[0].Reduce, Generate: items[0].Generate, Names: []string{items[0].Name}}
 	if len(items) > 1 {
 		key := items[0].Key()
 		for _, it := range items[1:] {
@@ -242,8 +292,15 @@ func Stack(items []Request) (Batch, error) {
 			b.Names = append(b.Names, it.Name)
 		}
 	}
+	if b.Whole = items[0].Whole; b.Whole {
+		if len(items) > 1 {
+			return Batch{}, fmt.Errorf("%w: %q is a batch by itself, and %d items were to share it", ErrInput, items[0].Name, len(items))
+		}
+		b.Inputs = slices.Clone(items[0].Inputs)
+		return b, nil
+	}
 	for k, first := range items[0].Inputs {
-		t := Tensor{Name: first.Name, DType: first.DType, Shape: append([]int{len(items)}, first.Shape...)}
+		t := Tensor{Name: first.Name, DType: first.DType, Norm: first.Norm, Shape: append([]int{len(items)}, first.Shape...)}
 		for _, it := range items {
 			in := it.Inputs[k]
 			if err := in.Check(); err != nil {
@@ -273,7 +330,7 @@ func (t Tensor) grow(n int) Tensor {
 		t.I64 = make([]int64, 0, n)
 	case I32:
 		t.I32 = make([]int32, 0, n)
-	case U8:
+	case U8, Bool:
 		t.U8 = make([]byte, 0, n)
 	}
 	return t

@@ -45,3 +45,40 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// A decoder of two layers and 16 tokens costs next to nothing, so this is what a prompt
+// and what a token cost here: in this process, and a prompt through a child.
+func BenchmarkLanguage(b *testing.B) {
+	flat, _ := golden(b)
+	g := infer.Generate{ImageToken: imageToken, Keep: 1, Pick: []int64{1, 2}}
+	prompt := batchOf(b, flat[2].request(g), flat[3].request(g))
+	b.Run("prompt/session", func(b *testing.B) {
+		l := openLanguage(b, "flat")
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := l.Run(b.Context(), prompt)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("prompt/child", func(b *testing.B) {
+		d := openCPU(b, ort.Config{})
+		_, err := d.Load(b.Context(), language("flat"))
+		require.NoError(b, err)
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := d.Run(b.Context(), language("flat"), prompt)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("token/session", func(b *testing.B) {
+		l := openLanguage(b, "flat")
+		const tokens = 50
+		answer := batchOf(b, flat[0].request(infer.Generate{MaxNew: tokens}))
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := l.Run(b.Context(), answer)
+			require.NoError(b, err)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(tokens*b.N), "µs/token")
+	})
+}

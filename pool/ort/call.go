@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"unsafe"
 
 	ort "github.com/yalue/onnxruntime_go"
 
@@ -23,6 +24,12 @@ type call struct {
 	options *ort.RunOptions
 }
 
+// prepare makes the options.
+func (c *call) prepare() (err error) {
+	c.options, err = ort.NewRunOptions()
+	return err
+}
+
 // attempt runs once, with outputs of the foreseen shapes in memory of ours.
 func (s *Session) attempt(ctx context.Context, inputs []infer.Tensor, shapes [][]int) (*Answer, error) {
 	c := &call{}
@@ -32,16 +39,7 @@ func (s *Session) attempt(ctx context.Context, inputs []infer.Tensor, shapes [][
 		s.giveBack(c)
 		return nil, err
 	}
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
-		_ = c.options.Terminate() // it can but set a flag
-	})
-	err := s.session.RunWithOptions(c.inputs, c.outputs, c.options)
-	if !stop() {
-		<-over // it may still hold the options
-	}
-	runtime.KeepAlive(c)
+	err := s.once(ctx, c)
 	runtime.KeepAlive(inputs)
 	runtime.KeepAlive(foreseen)
 	if err != nil {
@@ -58,6 +56,21 @@ func (s *Session) attempt(ctx context.Context, inputs []infer.Tensor, shapes [][
 	return a, nil
 }
 
+// once makes the one call of ONNX Runtime that c is prepared for.
+func (s *Session) once(ctx context.Context, c *call) error {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = c.options.Terminate() // it can but set a flag
+	})
+	err := s.session.RunWithOptions(c.inputs, c.outputs, c.options)
+	if !stop() {
+		<-over // it may still hold the options
+	}
+	runtime.KeepAlive(c)
+	return err
+}
+
 func (s *Session) giveBack(c *call) {
 	for _, b := range c.memory {
 		s.buffers.put(b)
@@ -65,7 +78,7 @@ func (s *Session) giveBack(c *call) {
 }
 
 func (s *Session) bind(c *call, inputs []infer.Tensor, shapes [][]int, outputs []infer.Tensor) (err error) {
-	if c.options, err = ort.NewRunOptions(); err != nil {
+	if err := c.prepare(); err != nil {
 		return err
 	}
 	for _, t := range inputs {
@@ -121,11 +134,19 @@ func value(c *call, t infer.Tensor) (ort.Value, error) {
 		return wrap(c, t.Shape, t.I32)
 	case infer.U8:
 		return wrap(c, t.Shape, t.U8)
+	case infer.Bool:
+		return wrap(c, t.Shape, bools(t.U8))
 	}
 	return nil, fmt.Errorf("a tensor of %s", t.DType)
 }
 
-func wrap[T float32 | int64 | int32 | uint8](c *call, shape []int, data []T) (ort.Value, error) {
+// bools views bytes, each 0 or 1, as what the bindings want. Nothing here reads them
+// as such: the memory of an output holds anything before it is written.
+func bools(b []byte) []bool {
+	return unsafe.Slice((*bool)(unsafe.Pointer(unsafe.SliceData(b))), len(b)) //nolint:gosec // of the slice itself
+}
+
+func wrap[T float32 | int64 | int32 | uint8 | bool](c *call, shape []int, data []T) (ort.Value, error) {
 	if len(shape) == 0 {
 		return ort.NewScalar(data[0])
 	}
@@ -152,6 +173,11 @@ func collect(t *infer.Tensor, p infer.Port, v ort.Value) error {
 		t.I32, ok = take(t.I32, v)
 	case infer.U8:
 		t.U8, ok = take(t.U8, v)
+	case infer.Bool:
+		var b []bool
+		if b, ok = take(bools(t.U8), v); ok {
+			t.U8 = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(b))), len(b)) //nolint:gosec // of the slice itself
+		}
 	}
 	if !ok {
 		return fmt.Errorf("output %q came as %T and was announced as %s", p.Name, v, p.DType)
@@ -163,7 +189,7 @@ func collect(t *infer.Tensor, p infer.Port, v ort.Value) error {
 	return nil
 }
 
-func take[T float32 | int64 | int32 | uint8](foreseen []T, v ort.Value) ([]T, bool) {
+func take[T float32 | int64 | int32 | uint8 | bool](foreseen []T, v ort.Value) ([]T, bool) {
 	switch v := v.(type) {
 	case *ort.Scalar[T]:
 		return []T{v.GetData()}, true

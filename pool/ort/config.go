@@ -42,6 +42,8 @@ type Config struct {
 	Recycle int
 	// CUDA holds what matters to CUDA devices only.
 	CUDA CUDA
+	// Language bounds what language models may take of a process.
+	Language LanguageLimits
 }
 
 // CUDA are options of ONNX Runtime's CUDA provider.
@@ -90,6 +92,7 @@ func (c Config) WithDefaults() Config {
 		c.Recycle = 20_000
 	}
 	c.CUDA = c.CUDA.withDefaults()
+	c.Language = c.Language.withDefaults()
 	return c
 }
 
@@ -119,8 +122,13 @@ func (c Config) Validate() error {
 	s := c.CUDA.ConvAlgoSearch
 	bad(s != heuristic && s != exhaustive && s != anyAlgo, "cuda conv_algo_search: %q, want %s, %s or %s", s, heuristic, exhaustive, anyAlgo)
 	bad(c.CUDA.MemoryLimit < 0, "cuda memory_limit: %d is negative", c.CUDA.MemoryLimit)
+	bad(c.Language.Positions < 2 || c.Language.Positions > maxPositions, "language positions: %d, want 2 to %d", c.Language.Positions, maxPositions)
+	bad(c.Language.Memory < 1<<20, "language memory: %d bytes, want 1 MiB or more", c.Language.Memory)
 	return errors.Join(errs...)
 }
 
-// maxBatch bounds MaxBatchBytes.
-const maxBatch = 1 << 30
+// maxBatch bounds MaxBatchBytes, maxPositions Language.Positions.
+const (
+	maxBatch     = 1 << 30
+	maxPositions = 1 << 20
+)

@@ -18,11 +18,14 @@
 //     session binds it in place, runs it, reduces the outputs if so asked, and
 //     answers with them. At the deadline the session ends the run itself; if it
 //     does not, its process is killed.
+//     A model with an Embed is a [Language] instead: a batch of prompts runs through
+//     its decoder once, or once for every token that is said, in the child alone.
 //  5. What goes wrong arrives as one of the sentinels of internal/infer. A process
 //     that died, hung, or was spoilt (a CUDA error that stays, NaN among the
 //     outputs) is replaced; its batch is run once more elsewhere, then fails.
 //  6. Close ends the children.
 //
-// Everything that touches ONNX Runtime is in runtime.go, session.go and call.go.
+// Everything that touches ONNX Runtime is in runtime.go, session.go and call.go;
+// language.go, prompt.go, prefill.go and greedy.go are built on them.
 // Built without cgo the package compiles, and opening anything says so.
 package ort

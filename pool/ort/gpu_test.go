@@ -163,3 +163,74 @@ func TestAProbeFindsCUDAToWork(t *testing.T) { //nolint:paralleltest // one devi
 	require.Empty(t, rep.CUDA)
 	require.Contains(t, rep.Providers, "CUDAExecutionProvider")
 }
+
+func TestADeviceTakesBytesToNormaliseAndTruthValues(t *testing.T) { //nolint:paralleltest // one device
+	cuda, _ := openCUDA(t)
+	cpu := openCPU(t, ort.Config{})
+	const side = 224
+	b := infer.Batch{
+		Names:  make([]string, 8),
+		Inputs: []infer.Tensor{{Name: "pixel_values", DType: infer.U8, Shape: []int{8, 3, side, side}, U8: noise(8 * 3 * side * side), Norm: clip(side * side)}},
+	}
+	for _, b.Outputs = range [][]string{{"image_embeds"}, nil} {
+		want, err := cpu.Run(t.Context(), model("tower"), b)
+		require.NoError(t, err)
+		for range 3 {
+			got, err := cuda.Run(t.Context(), onCUDA(model("tower")), b)
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for i := range got {
+				require.LessOrEqual(t, farthest(t, got[i], want[i]), tolerance)
+			}
+		}
+	}
+	for range 3 {
+		out, err := cuda.Run(t.Context(), onCUDA(model("flags")), infer.Batch{Names: []string{"a", "b"}, Inputs: []infer.Tensor{{Name: "mask", DType: infer.Bool, Shape: []int{2, 3}, U8: []byte{1, 0, 0, 1, 1, 1}}}})
+		require.NoError(t, err)
+		require.Equal(t, []byte{0, 1, 1, 0, 0, 0}, out[0].U8)
+		require.Equal(t, []int64{1, 3}, out[1].I64)
+		out, err = cuda.Run(t.Context(), onCUDA(model("echo")), infer.Batch{Names: []string{"a"}, Inputs: []infer.Tensor{infer.Floats("x", nil, 1, 3, 0, 64)}})
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 3, 0, 64}, out[0].Shape)
+	}
+}
+
+func TestADeviceSpeaksAsTheReferenceDoes(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	flat, three := golden(t)
+	for _, decoder := range []string{"flat", "none", "branch", "keep", "keep1", "last", "three"} {
+		cases := flat
+		if decoder == "three" {
+			cases = three
+		}
+		m := onCUDA(language(decoder))
+		info, err := cuda.Load(t.Context(), m)
+		require.NoError(t, err)
+		require.Equal(t, "CUDAExecutionProvider", info.Provider)
+		for _, c := range cases {
+			requireScoresWithin(t, tolerance, c, len(c.IDs), nil, say(t, cuda, m, c.request(infer.Generate{ImageToken: imageToken, Keep: len(c.IDs)}))[0])
+			requireSaidWithin(t, tolerance, c, 12, 12, 0, say(t, cuda, m, c.request(infer.Generate{ImageToken: imageToken, MaxNew: 12, Top: 3}))[0])
+		}
+	}
+	g := infer.Generate{ImageToken: imageToken, MaxNew: 12, Top: 3}
+	for i, got := range say(t, cuda, onCUDA(language("flat")), flat[2].request(g), flat[3].request(g), flat[4].request(g)) {
+		requireSaidWithin(t, tolerance, flat[2+i], 12, 12, 0, got)
+	}
+	slow := onCUDA(language("slow"))
+	_, err := cuda.Load(t.Context(), slow)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = cuda.Run(ctx, slow, batchOf(t, flat[0].request(infer.Generate{MaxNew: 50}))) // 5,000 products of matrices
+	require.ErrorIs(t, err, infer.ErrTimeout)
+	var device []int
+	for range 3 {
+		for range 100 {
+			say(t, cuda, onCUDA(language("flat")), flat[2].request(g))
+		}
+		device = append(device, usedMB(t))
+	}
+	t.Logf("after 100, 200 and 300 answers: device %v MB", device)
+	require.Less(t, device[2], device[0]+64)
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}

@@ -28,18 +28,25 @@ func built() error { return nil }
 //go:embed canary.onnx
 var canaryModel []byte
 
+// runnable is a model that can be run: a Session or a Language.
+type runnable interface {
+	Info() infer.Info
+	Run(ctx context.Context, b infer.Batch) (*Answer, error)
+	Close() error
+}
+
 // handler owns the sessions of one child, or of one slot inline. A slot calls it
 // on one thread.
 type handler struct {
 	cfg      childConfig
 	canary   *Session
-	sessions map[infer.Model]*Session
+	sessions map[infer.Model]runnable
 	starved  map[infer.Model]int // runs in a row for which there was no memory
 	body     []byte              // of the last answer
 }
 
 func newHandler(init []byte) (slot.Handler, error) {
-	h := &handler{sessions: make(map[infer.Model]*Session), starved: make(map[infer.Model]int)}
+	h := &handler{sessions: make(map[infer.Model]runnable), starved: make(map[infer.Model]int)}
 	if err := json.Unmarshal(init, &h.cfg); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -54,7 +61,7 @@ func newHandler(init []byte) (slot.Handler, error) {
 // session is the configuration of a model's session. The child sees one device,
 // number 0.
 func (h *handler) session(m infer.Model, data []byte) SessionConfig {
-	return SessionConfig{Library: h.cfg.Library, Model: m, Concurrency: 1, CUDA: h.cfg.CUDA, Ordinal: h.cfg.Ordinal, data: data}
+	return SessionConfig{Library: h.cfg.Library, Model: m, Concurrency: 1, CUDA: h.cfg.CUDA, Ordinal: h.cfg.Ordinal, Language: h.cfg.Language, data: data}
 }
 
 // Handle does what one request asks for.
@@ -75,7 +82,7 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 			return nil, outgoing(err)
 		}
 		if r.Op == opRun {
-			body, err := h.run(c, s, out, infer.Batch{Inputs: inputs, Reduce: r.Reduce})
+			body, err := h.run(c, s, out, r.batch(inputs))
 			h.feed(r.Model, err)
 			return body, err
 		}
@@ -88,14 +95,14 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 }
 
 // model returns the session of a model, which it loads if it has to.
-func (h *handler) model(m infer.Model) (*Session, error) {
+func (h *handler) model(m infer.Model) (runnable, error) {
 	if s := h.sessions[m]; s != nil {
 		return s, nil
 	}
 	if m.Device != h.cfg.Device {
 		return nil, fmt.Errorf("%w: %q belongs on %s, and this process has %s", infer.ErrModel, m.Name, m.Device, h.cfg.Device)
 	}
-	s, err := OpenSession(h.session(m, nil))
+	s, err := h.open(m)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +110,24 @@ func (h *handler) model(m infer.Model) (*Session, error) {
 	return s, nil
 }
 
+func (h *handler) open(m infer.Model) (runnable, error) {
+	if m.Embed == "" { // a nil *Session would be no nil runnable
+		s, err := OpenSession(h.session(m, nil))
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	l, err := OpenLanguage(h.session(m, nil))
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
 // run ends by itself where the parent's patience has Grace left. What loading a
 // model has taken does not count where the parent allowed for it.
-func (h *handler) run(c slot.Call, s *Session, out answer, b infer.Batch) ([]byte, error) {
+func (h *handler) run(c slot.Call, s runnable, out answer, b infer.Batch) ([]byte, error) {
 	until := time.Now().Add(h.cfg.RunTimeout)
 	if d := c.Deadline.Add(-h.cfg.Grace); !c.Deadline.IsZero() && d.Before(until) {
 		until = d
@@ -128,7 +150,7 @@ func (h *handler) run(c slot.Call, s *Session, out answer, b infer.Batch) ([]byt
 // session keeps what it has, in pieces that may fit nothing any more; the next run
 // loads the model anew.
 func (h *handler) feed(m infer.Model, err error) {
-	if !errors.Is(err, infer.ErrMemory) {
+	if !errors.Is(err, infer.ErrMemory) || errors.Is(err, errBudget) {
 		h.starved[m] = 0
 		return
 	}

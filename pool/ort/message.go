@@ -32,17 +32,26 @@ const alignment = 8
 // request is the meta of a slot.Request. It says nothing of deadlines, so that
 // equal work has equal bytes: a slot pool remembers by them what killed children.
 type request struct {
-	Op     string          `json:"op"`
-	Model  infer.Model     `json:"model"`
-	Inputs []port          `json:"inputs,omitempty"`
-	Reduce infer.Reduction `json:"reduce,omitempty"`
+	Op       string          `json:"op"`
+	Model    infer.Model     `json:"model"`
+	Inputs   []port          `json:"inputs,omitempty"`
+	Outputs  []string        `json:"outputs,omitempty"`
+	Reduce   infer.Reduction `json:"reduce,omitempty"`
+	Whole    bool            `json:"whole,omitempty"`
+	Generate *infer.Generate `json:"generate,omitempty"`
+}
+
+// batch is what a run is asked to run. The names of its items stay with the parent.
+func (r request) batch(inputs []infer.Tensor) infer.Batch {
+	return infer.Batch{Inputs: inputs, Outputs: r.Outputs, Reduce: r.Reduce, Whole: r.Whole, Generate: r.Generate}
 }
 
 // port is a tensor without its data.
 type port struct {
-	Name  string      `json:"name"`
-	DType infer.DType `json:"dtype"`
-	Shape []int       `json:"shape"`
+	Name  string           `json:"name"`
+	DType infer.DType      `json:"dtype"`
+	Shape []int            `json:"shape"`
+	Norm  *infer.Normalize `json:"norm,omitempty"`
 }
 
 // answer is the header of a child's answer; the outputs' data follow.
@@ -65,13 +74,13 @@ type about struct {
 // encodeRun makes the request of a batch: the data of its inputs, one after the
 // other, each beginning at a multiple of 8. It copies nothing.
 func encodeRun(m infer.Model, b infer.Batch) (slot.Request, error) {
-	r := request{Op: opRun, Model: m, Reduce: b.Reduce}
+	r := request{Op: opRun, Model: m, Outputs: b.Outputs, Reduce: b.Reduce, Whole: b.Whole, Generate: b.Generate}
 	out := slot.Request{Name: title(m, b)}
 	for _, t := range b.Inputs {
 		if err := t.Check(); err != nil {
 			return slot.Request{}, fmt.Errorf("%s: %w", out.Name, err)
 		}
-		r.Inputs = append(r.Inputs, port{t.Name, t.DType, t.Shape})
+		r.Inputs = append(r.Inputs, port{t.Name, t.DType, t.Shape, t.Norm})
 		data := raw(t)
 		out.Pixels = append(out.Pixels, data, make([]byte, padding(len(data))))
 	}
@@ -114,7 +123,7 @@ func decode(meta, data []byte) (request, []infer.Tensor, error) {
 func encodeAnswer(buf []byte, a answer, outputs []infer.Tensor) ([]byte, error) {
 	size := 0
 	for _, t := range outputs {
-		a.Outputs = append(a.Outputs, port{t.Name, t.DType, t.Shape})
+		a.Outputs = append(a.Outputs, port{Name: t.Name, DType: t.DType, Shape: t.Shape})
 		size += t.Len()*t.DType.Size() + alignment
 	}
 	head, err := json.Marshal(a)
@@ -172,8 +181,11 @@ func tensors(ports []port, data []byte) ([]infer.Tensor, error) {
 		if size*n > len(data) || size*n+padding(size*n) > len(data) {
 			return nil, fmt.Errorf("%w: tensor %q is %s%v, which needs %d bytes, and %d are left", errRequest, p.Name, p.DType, p.Shape, size*n, len(data))
 		}
-		t := infer.Tensor{Name: p.Name, DType: p.DType, Shape: p.Shape}
+		t := infer.Tensor{Name: p.Name, DType: p.DType, Shape: p.Shape, Norm: p.Norm}
 		setRaw(&t, data[:size*n])
+		if err := t.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %s", errRequest, err.Error()) // its class is the request's, not the item's
+		}
 		all = append(all, t)
 		data = data[size*n+padding(size*n):]
 	}
@@ -200,7 +212,7 @@ func raw(t infer.Tensor) []byte {
 		return bytesOf(t.I64)
 	case infer.I32:
 		return bytesOf(t.I32)
-	case infer.U8:
+	case infer.U8, infer.Bool:
 		return t.U8
 	}
 	return nil
@@ -216,7 +228,7 @@ func setRaw(t *infer.Tensor, data []byte) {
 		t.I64 = elements[int64](data)
 	case infer.I32:
 		t.I32 = elements[int32](data)
-	case infer.U8:
+	case infer.U8, infer.Bool:
 		t.U8 = data
 	}
 }

@@ -19,6 +19,8 @@ func everyKind() infer.Batch {
 		{Name: "none", DType: infer.F32, Shape: []int{1, 0}, F32: []float32{}},
 		{Name: "l", DType: infer.I64, Shape: []int{}, I64: []int64{-1 << 60}},
 		{Name: "i", DType: infer.I32, Shape: []int{1}, I32: []int32{7}},
+		{Name: "b", DType: infer.Bool, Shape: []int{1, 3}, U8: []byte{1, 0, 1}},
+		{Name: "unseen", DType: infer.Bool, Shape: []int{1, 0, 7}, U8: []byte{}},
 	}}
 }
 
@@ -34,14 +36,18 @@ func joined(req slot.Request) []byte {
 func TestABatchArrivesAsItWasSent(t *testing.T) {
 	t.Parallel()
 	b := everyKind()
+	b.Outputs, b.Whole, b.Generate = []string{"y", "z"}, true, &infer.Generate{ImageToken: 3, Keep: 2, Pick: []int64{1, 2}}
+	b.Inputs[0].Norm = &infer.Normalize{Rescale: 1.0 / 255, Mean: []float32{0.5, 0.25, 0.1}, Std: []float32{1, 2, 3}, Inner: 1}
 	m := infer.Model{Name: "m", Path: "p", SHA256: "s", Device: "cpu"}
 	req, err := encodeRun(m, b)
 	require.NoError(t, err)
 	require.Equal(t, "m of a", req.Name)
 	r, inputs, err := decode(req.Meta, joined(req))
 	require.NoError(t, err)
-	require.Equal(t, request{Op: opRun, Model: m, Inputs: r.Inputs, Reduce: infer.ArgMax}, r)
+	require.Equal(t, request{Op: opRun, Model: m, Inputs: r.Inputs, Outputs: b.Outputs, Reduce: infer.ArgMax, Whole: true, Generate: b.Generate}, r)
 	require.Equal(t, b.Inputs, inputs)
+	b.Names = nil
+	require.Equal(t, b, r.batch(inputs))
 }
 
 func TestAnAnswerArrivesAsItWasSent(t *testing.T) {
@@ -81,6 +87,9 @@ func TestTensorsThatDoNotFillTheirShapesAreNotSent(t *testing.T) {
 		infer.Floats("x", make([]float32, 5), 2, 3),
 		infer.Floats("x", nil, -1),
 		{Name: "x", DType: "F16", Shape: []int{1}},
+		{Name: "x", DType: infer.Bool, Shape: []int{2}, U8: []byte{1, 2}},
+		{Name: "x", DType: infer.F32, Shape: []int{1}, F32: []float32{1}, Norm: &infer.Normalize{}},
+		{Name: "x", DType: infer.U8, Shape: []int{1}, U8: []byte{1}, Norm: &infer.Normalize{}},
 	} {
 		_, err := encodeRun(infer.Model{}, infer.Batch{Inputs: []infer.Tensor{bad}})
 		require.ErrorIs(t, err, infer.ErrInput)
@@ -111,6 +120,8 @@ func FuzzRequests(f *testing.F) {
 	f.Add(req.Meta, joined(req))
 	f.Add([]byte(`{"op":"run","inputs":[{"name":"x","dtype":"F32","shape":[2147483648,2]}]}`), make([]byte, 16))
 	f.Add([]byte(`{"op":"run","inputs":[{"dtype":"I64","shape":[-1]},{"dtype":"U8","shape":[1073741824]}]}`), []byte("x"))
+	f.Add([]byte(`{"op":"run","inputs":[{"dtype":"BOOL","shape":[8]}]}`), []byte{0, 1, 1, 0, 1, 2, 0, 0})
+	f.Add([]byte(`{"op":"run","inputs":[{"dtype":"U8","shape":[8],"norm":{"mean":[1],"std":[1],"inner":3}}]}`), make([]byte, 8))
 	f.Add([]byte(`{`), []byte{})
 	f.Fuzz(func(t *testing.T, meta, data []byte) {
 		data = append(make([]byte, 0, len(data)/8*8+8), data...) // begins at a multiple of 8

@@ -56,6 +56,8 @@ type childConfig struct {
 	RunTimeout time.Duration `json:"run_timeout"`
 	Grace      time.Duration `json:"grace"`
 	CUDA       CUDA          `json:"cuda"`
+	// Language bounds language models.
+	Language LanguageLimits `json:"language"`
 	// Fresh: every answer needs memory of its own.
 	Fresh bool `json:"fresh"`
 }
@@ -101,7 +103,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 
 // procs makes the processes of a device without starting them.
 func (o *Opener) procs(lib Library, device string, slots int, env []string) (procs, error) {
-	child := childConfig{Library: lib, Device: device, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace, CUDA: o.cfg.CUDA}
+	child := childConfig{Library: lib, Device: device, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace, CUDA: o.cfg.CUDA, Language: o.cfg.Language}
 	if o.cfg.Isolation == Inline {
 		child.Fresh = true
 		n, err := parseDevice(device)
@@ -155,7 +157,7 @@ func canary() (*slot.Canary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.Meta, err = json.Marshal(request{Op: opCanary, Inputs: []port{{"x", infer.F32, []int{2, 4}}}}); err != nil {
+	if req.Meta, err = json.Marshal(request{Op: opCanary, Inputs: []port{{Name: "x", DType: infer.F32, Shape: []int{2, 4}}}}); err != nil {
 		return nil, err
 	}
 	return &slot.Canary{Request: req, Check: func(body []byte) error {

@@ -101,6 +101,9 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 	if err != nil {
 		return nil, err
 	}
+	if b.Whole { // there is no batch axis
+		return out, nil
+	}
 	for _, t := range out {
 		if len(t.Shape) == 0 || t.Shape[0] != len(b.Names) {
 			return nil, fmt.Errorf("%w: %q: output %q has the shape %v for a batch of %d: its first axis is not the batch's", infer.ErrModel, m.Name, t.Name, t.Shape, len(b.Names))

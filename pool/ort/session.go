@@ -89,6 +89,9 @@ func (s *Session) open() error {
 	if err != nil {
 		return failedLoad(s.cfg.Model, err)
 	}
+	if kept := s.cfg.kept; kept != nil && slices.ContainsFunc(outputs, func(p ort.InputOutputInfo) bool { return kept(p.Name) }) {
+		outputs = slices.DeleteFunc(outputs, func(p ort.InputOutputInfo) bool { return !kept(p.Name) })
+	}
 	if err := supported(s.cfg.Model, append(slices.Clone(inputs), outputs...)); err != nil {
 		return err
 	}
@@ -136,8 +139,11 @@ func supported(m infer.Model, all []ort.InputOutputInfo) error {
 		if p.OrtValueType != ort.ONNXTypeTensor {
 			return fmt.Errorf("%w: %q from %s: %q is %v, and only tensors can be passed on", infer.ErrModel, m.Name, m.Path, p.Name, p.OrtValueType)
 		}
+		if infer.DType(dtype(p.DataType)).Size() == 0 && strings.HasPrefix(p.Name, pastPrefix) {
+			return fmt.Errorf("%w: %q from %s: its cache %q is a tensor of %s: export it with a cache of fp32", infer.ErrModel, m.Name, m.Path, p.Name, dtype(p.DataType))
+		}
 		if infer.DType(dtype(p.DataType)).Size() == 0 {
-			return fmt.Errorf("%w: %q from %s: %q is a tensor of %s, and F32, I64, I32 and U8 can be passed on: put a Cast behind or before it", infer.ErrModel, m.Name, m.Path, p.Name, dtype(p.DataType))
+			return fmt.Errorf("%w: %q from %s: %q is a tensor of %s, and F32, I64, I32, U8 and BOOL can be passed on: put a Cast behind or before it", infer.ErrModel, m.Name, m.Path, p.Name, dtype(p.DataType))
 		}
 	}
 	return nil
@@ -154,6 +160,8 @@ func dtype(t ort.TensorElementDataType) string {
 		return string(infer.I32)
 	case ort.TensorElementDataTypeUint8:
 		return string(infer.U8)
+	case ort.TensorElementDataTypeBool:
+		return string(infer.Bool)
 	case ort.TensorElementDataTypeFloat16:
 		return "F16"
 	case ort.TensorElementDataTypeBFloat16:
@@ -239,29 +247,39 @@ func (a *Answer) Release() {
 	a.memory, a.Outputs = nil, nil
 }
 
-// Run runs the model on a batch. The inputs are bound in place; they are read only
+// Run runs the model on a batch. Bytes with a Norm are made floats first. Outputs that
+// are not wanted are computed all the same, because a run of the bindings asks for all
+// that a session was opened with, but go no further. The inputs are bound in place; they are read only
 // and only until Run returns. When ctx ends, so does the run, between two nodes of
 // the graph. Errors wrap infer.ErrInput (a batch that does not fit the model, or
 // has numbers that are none), infer.ErrMemory, infer.ErrFault (among others: NaN or
 // an infinity in an output), infer.ErrTimeout or ctx's cancellation; after
 // infer.ErrFault the process should be replaced.
 func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
+	if b.Generate != nil {
+		return nil, fmt.Errorf("%w: %q is no language model, it generates nothing", infer.ErrInput, s.cfg.Model.Name)
+	}
 	inputs, err := s.arrange(b)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := s.wanted(b)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.free <- struct{}{} }()
-	if s.cfg.cuda() && thread() != s.thread {
-		return nil, fmt.Errorf("%w: %q was opened on another thread, and a CUDA session is used on one", infer.ErrFault, s.cfg.Model.Name)
-	}
+	defer s.end()
+	memory := s.normalised(inputs)
 	a, err := s.run(ctx, inputs)
+	for _, m := range memory {
+		s.buffers.put(m)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.finish(a, b); err != nil {
+	if err := s.finish(a, b, wanted); err != nil {
 		a.Release()
 		return nil, err
 	}
@@ -282,12 +300,19 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 	select {
 	case <-s.closing:
-		s.free <- struct{}{}
+		s.end()
 		return s.gone()
 	default:
-		return nil
 	}
+	if s.cfg.cuda() && thread() != s.thread {
+		s.end()
+		return fmt.Errorf("%w: %q was opened on another thread, and a CUDA session is used on one", infer.ErrFault, s.cfg.Model.Name)
+	}
+	return nil
 }
+
+// end gives the token back.
+func (s *Session) end() { s.free <- struct{}{} }
 
 func (s *Session) gone() error {
 	return fmt.Errorf("%w: %q is closed", infer.ErrUnavailable, s.cfg.Model.Name)
@@ -387,7 +412,11 @@ func (s *Session) arrange(b infer.Batch) ([]infer.Tensor, error) {
 		if err := t.Check(); err != nil {
 			return nil, fmt.Errorf("%q: %w", s.cfg.Model.Name, err)
 		}
-		if string(t.DType) != w.DType || !fits(t.Shape, w.Shape) {
+		got := t.DType
+		if t.Norm != nil {
+			got = infer.F32
+		}
+		if string(got) != w.DType || !fits(t.Shape, w.Shape) {
 			return nil, fail(fmt.Sprintf("cannot take its input %q", w.Name))
 		}
 		out[i] = t
@@ -395,8 +424,45 @@ func (s *Session) arrange(b infer.Batch) ([]infer.Tensor, error) {
 	return out, nil
 }
 
-// finish looks for numbers that are none, and reduces.
-func (s *Session) finish(a *Answer, b infer.Batch) error {
+// normalised makes floats of the bytes that are to be normalised, in memory that the
+// caller gives back once the run is over.
+func (s *Session) normalised(inputs []infer.Tensor) (memory [][]byte) {
+	for i, t := range inputs {
+		if t.Norm == nil {
+			continue
+		}
+		floats := infer.Tensor{Name: t.Name, DType: infer.F32, Shape: t.Shape}
+		m := s.buffers.get(4 * len(t.U8))
+		setRaw(&floats, m[:4*len(t.U8)])
+		t.Norm.Into(floats.F32, t.U8)
+		memory, inputs[i] = append(memory, m), floats
+	}
+	return memory
+}
+
+// wanted are the places of the outputs that a batch asks for; nil: all.
+func (s *Session) wanted(b infer.Batch) ([]int, error) {
+	var at []int
+	for _, name := range b.Outputs {
+		k := slices.IndexFunc(s.info.Outputs, func(p infer.Port) bool { return p.Name == name })
+		if k < 0 || slices.Contains(at, k) {
+			return nil, fmt.Errorf("%w: %q: output %q is wanted, want each at most once of %s", infer.ErrInput, s.cfg.Model.Name, name, list(s.info.Outputs))
+		}
+		at = append(at, k)
+	}
+	return at, nil
+}
+
+// finish leaves the outputs away that nobody wants, looks for numbers that are none,
+// and reduces.
+func (s *Session) finish(a *Answer, b infer.Batch, wanted []int) error {
+	if wanted != nil {
+		all := a.Outputs
+		a.Outputs = make([]infer.Tensor, len(wanted))
+		for i, k := range wanted {
+			a.Outputs[i] = all[k]
+		}
+	}
 	for _, t := range a.Outputs {
 		at := unreal(t.F32)
 		if at < 0 {

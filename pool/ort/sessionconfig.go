@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -29,6 +30,11 @@ type SessionConfig struct {
 	// CUDA holds what matters to CUDA devices only.
 	CUDA CUDA
 
+	// Language bounds what a language model may take, see OpenLanguage.
+	Language LanguageLimits
+
+	// kept says which outputs are asked for; nil: all.
+	kept func(name string) bool
 	// data is the model itself, where it is part of the program.
 	data []byte
 }
@@ -43,6 +49,7 @@ func (c SessionConfig) withDefaults() SessionConfig {
 		c.Concurrency = 1
 	}
 	c.CUDA = c.CUDA.withDefaults()
+	c.Language = c.Language.withDefaults()
 	return c
 }
 
@@ -119,11 +126,16 @@ type buffers struct {
 	mu   sync.Mutex
 	free map[int][][]byte // guarded by mu; by size
 	held int              // guarded by mu; bytes in free
+	most int              // that are kept; 0: maxHeld
 }
 
 // maxHeld bounds what buffers keep. The largest outputs here, probability maps of
-// 2,048 by 2,048 floats, have 16 MiB.
-const maxHeld = 64 << 20
+// 2,048 by 2,048 floats, have 16 MiB. A language model's are larger: the cache of 30
+// layers with 3 heads of 64 has 45 KiB a token and item.
+const (
+	maxHeld      = 64 << 20
+	maxHeldCache = 512 << 20
+)
 
 // get returns at least n bytes that begin at a multiple of 8. They are not zeroed.
 func (b *buffers) get(n int) []byte {
@@ -142,7 +154,7 @@ func (b *buffers) get(n int) []byte {
 func (b *buffers) put(buf []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held+len(buf) > maxHeld {
+	if b.held+len(buf) > cmp.Or(b.most, maxHeld) {
 		return
 	}
 	if b.free == nil {

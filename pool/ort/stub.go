@@ -33,6 +33,12 @@ func (*Session) Info() infer.Info { return infer.Info{} }
 // Run says that this binary cannot.
 func (*Session) Run(context.Context, infer.Batch) (*Answer, error) { return nil, built() }
 
+// Language cannot be had without cgo.
+type Language struct{ Session }
+
+// OpenLanguage says that this binary cannot.
+func OpenLanguage(SessionConfig) (*Language, error) { return nil, built() }
+
 // Close does nothing.
 func (*Session) Close() error { return nil }
 

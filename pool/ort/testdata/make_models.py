@@ -190,5 +190,30 @@ def liar():
     save(HERE / "liar.onnx", [h.make_node("Neg", ["x"], ["y"])], [port("x", T.FLOAT, "n", 2)], [h.make_tensor_value_info("y", T.FLOAT, None)])
 
 
-for make in (canary, dtypes, scalar, slow, echo, log, halves, conv, nonzero, huge, through, liar):
+def flags():
+    """Truth values in and out, and how many of a row are true."""
+    save(
+        HERE / "flags.onnx",
+        [
+            h.make_node("Not", ["mask"], ["not"]),
+            h.make_node("Cast", ["mask"], ["numbers"], to=T.INT64),
+            h.make_node("ReduceSum", ["numbers", "axis"], ["count"], keepdims=0),
+        ],
+        [port("mask", T.BOOL, "n", "k")],
+        [port("not", T.BOOL, "n", "k"), port("count", T.INT64, "n")],
+        [constant("axis", np.array([1], np.int64))],
+    )
+
+
+def tower():
+    """Like an encoder of images: a small answer, and a large one that few want."""
+    save(
+        HERE / "tower.onnx",
+        [h.make_node("Identity", ["pixel_values"], ["last_hidden_state"]), h.make_node("ReduceMean", ["pixel_values"], ["image_embeds"], axes=[2, 3], keepdims=0)],
+        [port("pixel_values", T.FLOAT, "n", 3, "h", "w")],
+        [port("last_hidden_state", T.FLOAT, "n", 3, "h", "w"), port("image_embeds", T.FLOAT, "n", 3)],
+    )
+
+
+for make in (canary, dtypes, scalar, slow, echo, log, halves, conv, nonzero, huge, through, liar, flags, tower):
     make()

@@ -1,0 +1,110 @@
+package infer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Names of the inputs of an item for a language model, see Generate.
+const (
+	InputIDs      = "input_ids"
+	ImageFeatures = "image_features"
+	PositionIDs   = "position_ids"
+)
+
+// What Info.Metadata says of a language model beside the entries of its file, as
+// decimal numbers.
+const (
+	MetaVocabulary = "language.vocabulary" // tokens that logits are of
+	MetaLayers     = "language.layers"     // pairs of keys and values in the cache
+	MetaWidth      = "language.width"      // D of image_features and inputs_embeds
+	MetaAxes       = "language.positions"  // axes of position_ids: 3, 1, or 0 where it takes none
+	MetaLongest    = "language.longest"    // tokens that prompt and answer may have together
+)
+
+// Check says everything that is wrong with the item itself, whatever the model,
+// wrapping ErrInput.
+func (r Request) Check() error {
+	if len(r.Inputs) == 0 {
+		return fmt.Errorf("%w: no inputs", ErrInput)
+	}
+	var faults []error
+	for _, t := range r.Inputs {
+		faults = append(faults, t.Check())
+	}
+	faults = append(faults, r.Generate.Check())
+	if err := errors.Join(faults...); err != nil || r.Generate == nil {
+		return err
+	}
+	return r.checkPrompt()
+}
+
+// checkPrompt looks at the inputs of a language model.
+func (r Request) checkPrompt() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)
+	}
+	if r.Reduce != "" || r.Whole {
+		return bad("what is generated is neither reduced nor a batch by itself")
+	}
+	ids, ok := r.Input(InputIDs)
+	if !ok || ids.DType != I64 || len(ids.Shape) != 1 || ids.Len() == 0 {
+		return bad("a language model takes %q as I64[L] with L above 0", InputIDs)
+	}
+	n := ids.Len()
+	if r.Generate.MaxNew == 0 && r.Generate.Keep > n {
+		return bad("logits of the last %d positions of a prompt of %d tokens", r.Generate.Keep, n)
+	}
+	if i := slices.IndexFunc(ids.I64, func(id int64) bool { return id < 0 }); i >= 0 {
+		return bad("%q has %d at %d", InputIDs, ids.I64[i], i)
+	}
+	for i, t := range r.Inputs {
+		if slices.ContainsFunc(r.Inputs[:i], func(o Tensor) bool { return o.Name == t.Name }) {
+			return bad("%q is there twice", t.Name)
+		}
+		switch t.Name {
+		case InputIDs, ImageFeatures:
+		case PositionIDs:
+			if t.DType != I64 || !slices.Equal(t.Shape, []int{n}) && !slices.Equal(t.Shape, []int{3, n}) {
+				return bad("%q is %s%v, want I64[%d] or I64[3 %d]: one for each of %q", PositionIDs, t.DType, t.Shape, n, n, InputIDs)
+			}
+			if i := slices.IndexFunc(t.I64, func(p int64) bool { return p < 0 }); i >= 0 {
+				return bad("%q has %d at %d", PositionIDs, t.I64[i], i)
+			}
+		default:
+			return bad("a language model takes %q, %q and %q, and not %q", InputIDs, ImageFeatures, PositionIDs, t.Name)
+		}
+	}
+	return r.checkImages(ids.I64, bad)
+}
+
+// checkImages compares the places that the prompt has for images with their features.
+func (r Request) checkImages(ids []int64, bad func(string, ...any) error) error {
+	token, places := r.Generate.ImageToken, 0
+	for _, id := range ids {
+		if id == token {
+			places++
+		}
+	}
+	features, ok := r.Input(ImageFeatures)
+	switch {
+	case !ok && token > 0 && places > 0:
+		return bad("the prompt has %d image tokens %d and there is no %q", places, token, ImageFeatures)
+	case !ok: // a token of 0 or less: the model is for text alone
+	case features.DType != F32 || len(features.Shape) != 2:
+		return bad("%q is %s%v, want F32[N D]", ImageFeatures, features.DType, features.Shape)
+	case features.Shape[0] != places:
+		return bad("the prompt has %d image tokens %d and %q has %d rows", places, token, ImageFeatures, features.Shape[0])
+	}
+	return nil
+}
+
+// Input finds an input by its name.
+func (r Request) Input(name string) (Tensor, bool) {
+	i := slices.IndexFunc(r.Inputs, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return r.Inputs[i], true
+}

@@ -1,0 +1,302 @@
+package ort
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// Names that exports of decoders share (transformers.js, optimum).
+const (
+	embedsPort    = "inputs_embeds"
+	maskPort      = "attention_mask"
+	positionsPort = infer.PositionIDs
+	branchPort    = "use_cache_branch"
+	keepPort      = "num_logits_to_keep"
+	logitsPort    = "logits"
+	pastPrefix    = "past_key_values."
+	presentPrefix = "present."
+)
+
+// role is what an input of a decoder is fed with.
+type role uint8
+
+const (
+	feedNothing   role = iota // it is not known
+	feedEmbeds                // [B, n, D]
+	feedMask                  // ones, [B, past+n]
+	feedPositions             // [B, n] or [3, B, n]
+	feedCache                 // keys or values of a layer
+	feedBranch                // whether the cache holds anything
+	feedKeep                  // of how many positions logits are wanted
+)
+
+// decoderPorts say what a decoder takes and gives, in its own order.
+type decoderPorts struct {
+	feeds  []decoderFeed
+	outs   []int       // of every output its place in caches; -1: the logits
+	caches []cachePort // the keys of layer 0, its values, the keys of layer 1 and so on
+
+	width      int // of an embedding; -1: not said
+	vocabulary int // -1: not said
+	batch      int // -1: free, else 1
+	axes       int // of positions: 3, 1, or 0 where there are none
+	keep       bool
+}
+
+type decoderFeed struct {
+	role  role
+	cache int // its place in caches
+	shape []int
+}
+
+// cachePort is the shape of one layer's keys or values: mostly [B, heads, past, dim].
+type cachePort struct {
+	name  string
+	shape []int // -1 for the batch and the past
+	axis  int   // which is the past
+}
+
+// of is the shape that the cache has for a batch and so many tokens.
+func (c cachePort) of(batch, tokens int) []int {
+	out := slices.Clone(c.shape)
+	out[0], out[c.axis] = batch, tokens
+	return out
+}
+
+// binding collects what is wrong with a decoder while its ports are bound.
+type binding struct {
+	ports  decoderPorts
+	faults []string
+	keys   map[string]infer.Port // inputs past_key_values.*, without the prefix
+	gives  map[string]infer.Port // outputs present.*, without the prefix
+}
+
+// keptOutput says which outputs of a decoder are asked for. Others, such as hidden
+// states, would be computed and copied for nobody.
+func keptOutput(name string) bool {
+	return name == logitsPort || strings.HasPrefix(name, presentPrefix)
+}
+
+// bindDecoder finds out what a decoder is to be fed with. The error wraps
+// infer.ErrModel and names everything that does not fit.
+func bindDecoder(m infer.Model, inputs, outputs []infer.Port) (decoderPorts, error) {
+	b := &binding{keys: make(map[string]infer.Port), gives: make(map[string]infer.Port)}
+	b.ports.width, b.ports.vocabulary, b.ports.batch = -1, -1, -1
+	for _, p := range append(slices.Clone(inputs), outputs...) {
+		if key, ok := strings.CutPrefix(p.Name, pastPrefix); ok {
+			b.keys[key] = p
+		}
+		if key, ok := strings.CutPrefix(p.Name, presentPrefix); ok {
+			b.gives[key] = p
+		}
+	}
+	b.bindCaches()
+	for _, p := range inputs {
+		b.bindInput(p)
+	}
+	for _, p := range outputs {
+		b.bindOutput(p)
+	}
+	for _, need := range []role{feedEmbeds, feedMask} {
+		if !slices.ContainsFunc(b.ports.feeds, func(f decoderFeed) bool { return f.role == need }) {
+			b.fault("it has no input %q", map[role]string{feedEmbeds: embedsPort, feedMask: maskPort}[need])
+		}
+	}
+	if !slices.Contains(b.ports.outs, -1) {
+		b.fault("it has no output %q", logitsPort)
+	}
+	if len(b.faults) > 0 {
+		return b.ports, fmt.Errorf("%w: %q from %s is no decoder that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(b.faults, "; "))
+	}
+	return b.ports, nil
+}
+
+func (b *binding) fault(format string, args ...any) {
+	b.faults = append(b.faults, fmt.Sprintf(format, args...))
+}
+
+// bindCaches takes the inputs past_key_values.{i}.key and .value in for i from 0.
+func (b *binding) bindCaches() {
+	if len(b.keys) == 0 {
+		b.fault("it has no cache, that is no inputs %q: export it with past key values (decoder_model_merged.onnx)", pastPrefix+"*")
+		return
+	}
+	layers := (len(b.keys) + 1) / 2
+	for i := range layers {
+		for _, what := range []string{"key", "value"} {
+			key := strconv.Itoa(i) + "." + what
+			p, ok := b.keys[key]
+			if !ok {
+				b.fault("it has no input %q, and %d others of a cache", pastPrefix+key, len(b.keys))
+				continue
+			}
+			if present, ok := b.gives[key]; !ok {
+				b.fault("it has no output %q for its input %q", presentPrefix+key, p.Name)
+			} else if len(present.Shape) != len(p.Shape) || present.DType != p.DType {
+				b.fault("its output %s does not fit its input %s", list([]infer.Port{present}), list([]infer.Port{p}))
+			}
+			b.ports.caches = append(b.ports.caches, b.cache(key, p))
+		}
+	}
+}
+
+// cache finds the axis of the past: the one besides the batch whose size is free.
+func (b *binding) cache(key string, p infer.Port) cachePort {
+	c := cachePort{name: key, shape: p.Shape}
+	if p.DType != string(infer.F32) || len(p.Shape) != 4 {
+		b.fault("its input %s is no F32 of four axes: export it with a cache of fp32", list([]infer.Port{p}))
+		return c
+	}
+	b.first(p)
+	for axis, n := range p.Shape[1:] {
+		if n < 0 && c.axis > 0 {
+			c.axis = 0
+			break
+		}
+		if n < 0 {
+			c.axis = axis + 1
+		}
+	}
+	if c.axis == 0 {
+		b.fault("its input %s must have one free axis besides the batch, that of the past, and the sizes of the others in the file", list([]infer.Port{p}))
+	}
+	return c
+}
+
+// first looks at the batch axis of a port.
+func (b *binding) first(p infer.Port) {
+	if n := p.Shape[0]; n == 1 {
+		b.ports.batch = 1
+	} else if n >= 0 {
+		b.fault("its port %s is for a batch of exactly %d: export it with a free first axis, or 1", list([]infer.Port{p}), n)
+	}
+}
+
+func (b *binding) bindInput(p infer.Port) {
+	feed := decoderFeed{shape: p.Shape}
+	want := func(dtype infer.DType, ranks ...int) bool {
+		ok := p.DType == string(dtype) && slices.Contains(ranks, len(p.Shape))
+		if !ok {
+			b.fault("its input %s is not %s of %v axes", list([]infer.Port{p}), dtype, ranks)
+		}
+		return ok
+	}
+	single := len(p.Shape) == 0 || len(p.Shape) == 1 && p.Shape[0] <= 1
+	switch key, past := strings.CutPrefix(p.Name, pastPrefix); {
+	case past:
+		feed.role = feedCache
+		if feed.cache = slices.IndexFunc(b.ports.caches, func(c cachePort) bool { return c.name == key }); feed.cache < 0 {
+			b.fault("its input %q is of no cache that is known (%s<layer>.key and .value, layers from 0)", p.Name, pastPrefix)
+		}
+	case p.Name == embedsPort:
+		if feed.role = feedEmbeds; want(infer.F32, 3) {
+			b.ports.width = p.Shape[2]
+			b.first(p)
+		}
+	case p.Name == maskPort:
+		feed.role = feedMask
+		want(infer.I64, 2)
+	case p.Name == positionsPort:
+		feed.role, b.ports.axes = feedPositions, 1
+		if want(infer.I64, 2, 3) && len(p.Shape) == 3 {
+			b.ports.axes = 3
+			if p.Shape[0] >= 0 && p.Shape[0] != 3 {
+				b.fault("its input %s has positions of %d axes, want 3", list([]infer.Port{p}), p.Shape[0])
+			}
+		}
+	case p.Name == branchPort && single:
+		feed.role = feedBranch
+		want(infer.Bool, 0, 1)
+	case p.Name == keepPort && single:
+		feed.role, b.ports.keep = feedKeep, true
+		want(infer.I64, 0, 1)
+	default:
+		b.fault("nobody feeds its input %s", list([]infer.Port{p}))
+	}
+	b.ports.feeds = append(b.ports.feeds, feed)
+}
+
+func (b *binding) bindOutput(p infer.Port) {
+	if p.Name == logitsPort {
+		b.ports.outs = append(b.ports.outs, -1)
+		if p.DType != string(infer.F32) || len(p.Shape) != 3 {
+			b.fault("its output %s is not F32 of three axes", list([]infer.Port{p}))
+			return
+		}
+		b.ports.vocabulary = p.Shape[2]
+		return
+	}
+	key := strings.TrimPrefix(p.Name, presentPrefix)
+	at := slices.IndexFunc(b.ports.caches, func(c cachePort) bool { return c.name == key })
+	if at < 0 {
+		b.fault("it has no input %q for its output %q", pastPrefix+key, p.Name)
+	}
+	b.ports.outs = append(b.ports.outs, at)
+}
+
+// bytes is what a batch takes in memory of ours: the cache once, or twice where it
+// grows, the embeddings of the prompt and the logits of so many positions.
+func (p decoderPorts) bytes(batch, prompt, more, logits int) int64 {
+	tokens, copies := int64(prompt+more), int64(1)
+	if more > 0 {
+		copies = 2
+	}
+	n := int64(prompt)*int64(max(p.width, 1)) + int64(logits)*int64(max(p.vocabulary, 1))
+	for _, c := range p.caches {
+		n += copies * tokens * int64(infer.Elements(c.of(1, 1)))
+	}
+	return 4 * int64(batch) * n
+}
+
+// bindEmbed checks the model that makes embeddings of token ids, of the given width
+// (-1: any).
+func bindEmbed(m infer.Model, info infer.Info, width int) error {
+	var faults []string
+	for _, p := range info.Inputs {
+		switch {
+		case p.Name != infer.InputIDs:
+			faults = append(faults, "nobody feeds its input "+list([]infer.Port{p}))
+		case p.DType != string(infer.I64) || len(p.Shape) != 2:
+			faults = append(faults, fmt.Sprintf("its input %s is not I64 of two axes", list([]infer.Port{p})))
+		}
+	}
+	if !slices.ContainsFunc(info.Inputs, func(p infer.Port) bool { return p.Name == infer.InputIDs }) {
+		faults = append(faults, fmt.Sprintf("it has no input %q", infer.InputIDs))
+	}
+	out := info.Outputs[0]
+	if i := slices.IndexFunc(info.Outputs, func(p infer.Port) bool { return p.Name == embedsPort }); i >= 0 {
+		out = info.Outputs[i]
+	}
+	switch {
+	case len(info.Outputs) > 1 && out.Name != embedsPort:
+		faults = append(faults, fmt.Sprintf("it has the outputs %s, want %q", list(info.Outputs), embedsPort))
+	case out.DType != string(infer.F32) || len(out.Shape) != 3:
+		faults = append(faults, fmt.Sprintf("its output %s is not F32 of three axes", list([]infer.Port{out})))
+	case width >= 0 && out.Shape[2] >= 0 && out.Shape[2] != width:
+		faults = append(faults, fmt.Sprintf("its output %s is %d wide, and the decoder's %q %d", list([]infer.Port{out}), out.Shape[2], embedsPort, width))
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%w: %q from %s is no embed_tokens that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// LanguageLimits bound what language models may take of a process.
+type LanguageLimits struct {
+	// Positions is how many tokens a prompt and its answer may have together; default
+	// 32,768.
+	Positions int `json:"positions"`
+	// Memory bounds the cache, the embeddings and the logits of a batch in bytes; a
+	// larger batch is split. Default 2 GiB. The runtime's own memory comes on top, and
+	// what rounding sizes up to powers of two takes.
+	Memory int64 `json:"memory"`
+}
+
+func (l LanguageLimits) withDefaults() LanguageLimits {
+	return LanguageLimits{Positions: cmp.Or(l.Positions, 1<<15), Memory: cmp.Or(l.Memory, 2<<30)}
+}
