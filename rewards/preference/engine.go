@@ -1,0 +1,151 @@
+package preference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// errNorm is wrapped where an embedding has no direction.
+var errNorm = errors.New("an embedding without length")
+
+// tensor prepares a frame, in the goroutine of its caller: bytes, which are normalised
+// where the model runs.
+func (e *engine) tensor(px *rewards.Pixels, frame int) (*infer.Tensor, error) {
+	p, err := e.side.Image.Apply(px, frame)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // of class BadInput, and says what it is about
+	}
+	t := e.side.Image.Tensor("", p)
+	return &t, nil
+}
+
+// embed takes an embedding's length.
+func embed(t infer.Tensor) (embedding, error) {
+	sum := 0.0
+	for _, v := range t.F32 {
+		sum += float64(v) * float64(v)
+	}
+	norm := math.Sqrt(sum)
+	if !(norm > 0) || !finite(norm) {
+		return embedding{}, fmt.Errorf("%w: %w: output %q of %d numbers has the length %v", rewards.InvalidScore, errNorm, t.Name, t.Len(), norm)
+	}
+	// The rows of a batch share their memory, which a kept row would hold on to.
+	return embedding{values: slices.Clone(t.F32), norm: norm}, nil
+}
+
+// cosine is the cosine of the angle between two embeddings, computed in float64: −1 to 1.
+func cosine(a, b embedding) float64 {
+	dot := 0.0
+	for i, v := range a.values {
+		dot += float64(v) * float64(b.values[i])
+	}
+	return max(-1, min(1, dot/(a.norm*b.norm)))
+}
+
+// picture makes the embedding of a frame. A graph that wants a text with it gets t.
+func (e *engine) picture(ctx context.Context, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
+	in, err := e.tensor(px, frame)
+	if err != nil {
+		return embedding{}, err
+	}
+	return e.pictureOf(ctx, item, in, t)
+}
+
+func (e *engine) pictureOf(ctx context.Context, item string, in *infer.Tensor, t *tokens) (embedding, error) {
+	g := e.vision
+	if g == nil {
+		g = e.whole
+	}
+	out, err := g.run(ctx, item, in, t, e.out.Image)
+	if err != nil {
+		return embedding{}, err
+	}
+	return embed(out[0])
+}
+
+// sentence makes the embedding of a text in a tower of its own.
+func (e *engine) sentence(ctx context.Context, item string, t tokens) (embedding, error) {
+	out, err := e.text.run(ctx, item, nil, &t, e.out.Text)
+	if err != nil {
+		return embedding{}, err
+	}
+	made, err := embed(out[0])
+	made.truncated = t.truncated
+	return made, err
+}
+
+// both makes both embeddings in the one graph of kind combined. Other items of the batch
+// do not matter: the row of an item has its own embeddings, of which its place on the
+// diagonal of logits_per_image is the product.
+func (e *engine) both(ctx context.Context, item string, px *rewards.Pixels, frame int, t tokens) (image, text embedding, err error) {
+	in, err := e.tensor(px, frame)
+	if err != nil {
+		return image, text, err
+	}
+	out, err := e.whole.run(ctx, item, in, &t, e.out.Image, e.out.Text)
+	if err != nil {
+		return image, text, err
+	}
+	if image, err = embed(out[0]); err != nil {
+		return image, text, err
+	}
+	text, err = embed(out[1])
+	return image, text, err
+}
+
+// output asks the one graph of a kind that scores, and returns the number at the sidecar's
+// index before and after its transform.
+func (e *engine) output(ctx context.Context, item string, in *infer.Tensor, t *tokens) (rated, error) {
+	out, err := e.whole.run(ctx, item, in, t, e.out.Score)
+	if err != nil {
+		return rated{}, err
+	}
+	return e.side.Score.rate(out[0].F32)
+}
+
+// rated is a number of a graph, and what the sidecar makes of it.
+type rated struct{ output, value float64 }
+
+// rate applies the rules to all places of a score.
+func (s ScoreRules) rate(all []float32) (rated, error) {
+	if s.Index >= len(all) {
+		return rated{}, fmt.Errorf("%w: score.index is %d, the graph answers with %d numbers", infer.ErrModel, s.Index, len(all))
+	}
+	r := rated{output: float64(all[s.Index])}
+	x := r.output
+	switch s.Transform {
+	case transformSigmoid:
+		x = logistic(x)
+	case transformSoftmax:
+		x = share(all, s.Index)
+	}
+	if r.value = x*s.Scale + s.Offset; !finite(r.value) {
+		return rated{}, fmt.Errorf("%w: the graph answers with %v, of which %s makes %v", rewards.InvalidScore, r.output, SidecarFile, r.value)
+	}
+	return r, nil
+}
+
+// logistic is 1/(1+e^−x), without overflow on either side.
+func logistic(x float64) float64 {
+	if x < 0 {
+		e := math.Exp(x)
+		return e / (1 + e)
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+// share is the softmax of all at index i.
+func share(all []float32, i int) float64 {
+	top := float64(slices.Max(all))
+	sum := 0.0
+	for _, v := range all {
+		sum += math.Exp(float64(v) - top)
+	}
+	return math.Exp(float64(all[i])-top) / sum
+}

@@ -1,0 +1,115 @@
+package preference
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Folder is a loaded model, for tests that look between its parts.
+type Folder struct{ e *engine }
+
+// Open loads a folder.
+func Open(ctx context.Context, nets infer.Nets, folder, device string) (*Folder, error) {
+	side, err := ReadSidecar(folder)
+	if err != nil {
+		return nil, err
+	}
+	e, err := load(ctx, nets, folder, device, side)
+	return &Folder{e}, err
+}
+
+// Tokens returns the ids that a text is read as, and how many are not padding.
+func (f *Folder) Tokens(prompt, response string) (ids []int64, count int, err error) {
+	t, err := f.e.words.encode("", prompt, response)
+	return t.ids, t.count, err
+}
+
+// Embeds returns the embeddings of a picture and a text, with length 1.
+func (f *Folder) Embeds(ctx context.Context, px *rewards.Pixels, prompt string) (image, text []float64, err error) {
+	t, err := f.e.words.encode("", prompt, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	var a, b embedding
+	if f.e.side.Kind == Combined {
+		a, b, err = f.e.both(ctx, "test", px, 0, t)
+	} else {
+		if a, err = f.e.picture(ctx, "test", px, 0, nil); err == nil {
+			b, err = f.e.sentence(ctx, "test", t)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.unit(), b.unit(), nil
+}
+
+// Picture returns the bytes that the model is given of a frame, channel by channel.
+func (f *Folder) Picture(px *rewards.Pixels) ([]byte, error) {
+	t, err := f.e.tensor(px, 0)
+	if err != nil {
+		return nil, err
+	}
+	return t.U8, nil
+}
+
+// Sidecar is the folder's.
+func (f *Folder) Sidecar() *Sidecar { return f.e.side }
+
+// SelfTest runs the folder's self-test.
+func (f *Folder) SelfTest(ctx context.Context, folder string) error { return f.e.selfTest(ctx, folder) }
+
+// Rate applies the rules to a graph's numbers.
+func (s ScoreRules) Rate(all []float32) (float64, error) {
+	r, err := s.rate(all)
+	return r.value, err
+}
+
+// ParseSelfTest reads a self-test file and says how many cases it has.
+func ParseSelfTest(data []byte, side *Sidecar) (int, error) {
+	c, err := parseSelfTest(data, side)
+	return len(c), err
+}
+
+// Cache is a group with a cache of embeddings.
+type Cache struct{ g *group[string, embedding] }
+
+// NewCache makes one with these bounds.
+func NewCache(entries, bytes int) Cache {
+	return Cache{newGroup[string, embedding](newLRU(entries, bytes))}
+}
+
+// Get returns the first number of what is kept for k, or of what work makes of it.
+func (c Cache) Get(ctx context.Context, k string, work func(ctx context.Context) ([]float32, error)) (float32, error) {
+	v, err := c.g.do(ctx, k, func(ctx context.Context) (embedding, error) {
+		values, err := work(ctx)
+		return embedding{values: values, norm: 1}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return v.values[0], nil
+}
+
+// Size is what the cache holds: entries and bytes.
+func (c Cache) Size() (entries, bytes int) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	l, _ := c.g.kept.(*lru)
+	return l.order.Len(), l.size
+}
+
+// MaxFrames is the bound on the frames of a video.
+const MaxFrames = maxFrames
+
+// Build makes a scorer of Specs.
+func Build(specs []rewards.Spec, name, options string) (rewards.Scorer, error) {
+	var reg rewards.Registry
+	for _, s := range specs {
+		reg.Register(s)
+	}
+	return reg.Build(name, json.RawMessage(options))
+}

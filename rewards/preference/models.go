@@ -1,0 +1,165 @@
+package preference
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Deps is what the scorers need from the process that runs them.
+type Deps struct {
+	// Nets run the graphs. Nil: a scorer is refused when it is made.
+	Nets infer.Nets
+	// Folder finds the folder of a model: the option `model` is a folder or a name of the
+	// catalogue. Its error says how to get the model.
+	Folder func(model string) (string, error)
+	// CacheEntries and CacheBytes bound what is kept of each model's embeddings of texts
+	// and of reference pictures; defaults 4,096 and 64 MiB.
+	CacheEntries, CacheBytes int
+}
+
+// shelf holds every model that scorers use, once for each folder and device.
+type shelf struct {
+	deps Deps
+
+	mu     sync.Mutex // guards models
+	models map[place]*model
+}
+
+type place struct{ folder, device string }
+
+// model is a folder on a device, shared by all scorers that name it.
+type model struct {
+	folder, device string
+	side           *Sidecar
+	written        [sha256.Size]byte // of the sidecar
+
+	nets   infer.Nets
+	loaded *group[struct{}, *engine]
+	tested *group[struct{}, struct{}]
+	texts  *group[string, embedding]
+}
+
+// model finds or makes the model that options name; it reads the sidecar and loads
+// nothing. A sidecar that was changed makes another model: scorers that have the old one
+// keep it.
+func (s *shelf) model(o base, want ...Kind) (*model, error) {
+	if s.deps.Nets == nil {
+		return nil, errors.New("nothing runs models here")
+	}
+	folder := o.Model
+	if s.deps.Folder != nil {
+		var err error
+		if folder, err = s.deps.Folder(o.Model); err != nil {
+			return nil, fmt.Errorf("model %q: %w", o.Model, err)
+		}
+	}
+	data, err := readFile(filepath.Join(folder, SidecarFile), maxSidecar)
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %w", o.Model, err)
+	}
+	m, err := s.find(place{filepath.Clean(folder), o.Device}, data)
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %s: %w", o.Model, filepath.Join(folder, SidecarFile), err)
+	}
+	if !slices.Contains(want, m.side.Kind) {
+		return nil, fmt.Errorf("model %q is of kind %s, want %s", o.Model, m.side.Kind, either(want))
+	}
+	return m, nil
+}
+
+func either(kinds []Kind) string {
+	words := make([]string, len(kinds))
+	for i, k := range kinds {
+		words[i] = string(k)
+	}
+	return strings.Join(words, " or ")
+}
+
+func (s *shelf) find(at place, sidecar []byte) (*model, error) {
+	written := sha256.Sum256(sidecar)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.models[at]; m != nil && bytes.Equal(m.written[:], written[:]) {
+		return m, nil
+	}
+	side, err := ParseSidecar(sidecar)
+	if err != nil {
+		return nil, err
+	}
+	entries, size := s.deps.CacheEntries, s.deps.CacheBytes
+	if entries == 0 {
+		entries = defaultEntries
+	}
+	if size == 0 {
+		size = defaultBytes
+	}
+	m := &model{
+		folder: at.folder, device: at.device, side: side, written: written, nets: s.deps.Nets,
+		loaded: newOnce[*engine](), tested: newOnce[struct{}](), texts: newGroup[string, embedding](newLRU(entries, size)),
+	}
+	s.models[at] = m
+	return m, nil
+}
+
+// engine loads the model if nobody did before, and with test holds it to its self-test.
+func (m *model) engine(ctx context.Context, test bool) (*engine, error) {
+	e, err := m.loaded.do(ctx, struct{}{}, func(ctx context.Context) (*engine, error) {
+		return load(ctx, m.nets, m.folder, m.device, m.side)
+	})
+	if err != nil {
+		return nil, m.named(err)
+	}
+	if !test {
+		return e, nil
+	}
+	_, err = m.tested.do(ctx, struct{}{}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, e.selfTest(ctx, m.folder)
+	})
+	return e, m.named(err)
+}
+
+func (m *model) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("model %s on %s: %w", m.side.Name, m.device, err)
+}
+
+// sentence is the embedding of a prompt: computed once for all who ask at the same time,
+// then kept.
+func (m *model) sentence(ctx context.Context, e *engine, item, prompt string) (embedding, error) {
+	const of = "text "
+	key := of + prompt // a copy: the work may go on for others when the sample is done
+	item = strings.Clone(item)
+	return m.texts.do(ctx, key, func(ctx context.Context) (embedding, error) {
+		t, err := e.words.encode("", key[len(of):], "")
+		if err != nil {
+			return embedding{}, err
+		}
+		return e.sentence(ctx, item, t)
+	})
+}
+
+// reference is the embedding of a frame that other samples of the group have too: kept by
+// what the model sees of it.
+func (m *model) reference(ctx context.Context, e *engine, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
+	in, err := e.tensor(px, frame)
+	if err != nil {
+		return embedding{}, err
+	}
+	sum := sha256.Sum256(in.U8)
+	item = strings.Clone(item)
+	return m.texts.do(ctx, "picture "+string(sum[:])+fmt.Sprint(in.Shape), func(ctx context.Context) (embedding, error) {
+		return e.pictureOf(ctx, item, in, t)
+	})
+}
