@@ -41,7 +41,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray lint fmt bench bench-ocr bench-python bench-step fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray lint fmt bench bench-ocr bench-python bench-onnx bench-step golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,10 +97,17 @@ bench-python: build ## the figures of the Python client and of reward functions 
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite python $(BENCHFLAGS)
 
+bench-onnx: build ort ## ONNX reward models beside transformers and ONNX Runtime in Python, and the tokenizers, into docs/results (8 GB to download)
+	@scripts/golden-vlm.sh --environment
+	@scripts/bench-onnx.sh $(BENCHFLAGS)
+
 bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load, into docs/results (half an hour); BENCHFLAGS="-scale 100" for a quick look
 	@scripts/deps.sh debian go
 	$(GO) run -tags "$(TAGS)" ./bench -suite step -n 1 $(BENCHFLAGS)
 	$(GO) run -tags "$(TAGS)" ./bench -suite dispatch -n 5 $(BENCHFLAGS)
+
+golden-vlm: ort ## the tiny ONNX models and what they are compared with, made anew in Python (8 GB to download), and the tests on them
+	@scripts/golden-vlm.sh
 
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/deps.sh debian go

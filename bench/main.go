@@ -11,14 +11,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	nodes "github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/internal/slot"
 )
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), overSteps(), dispatch(), overMachines()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), dispatch(), overMachines()}
 }
 
 func main() {
+	if code, child := slot.Main(os.Args[1:], nodes.Kinds()...); child {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := run(ctx, suites(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()

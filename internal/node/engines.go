@@ -16,15 +16,17 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/remote"
+	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-// Engines are all that is asked by HTTP: the configuration's engines, which judges
-// and the reward router share, and the servers that scorers name themselves. Nothing
-// connects before the first question.
+// Engines are all that is asked: the configuration's engines, which judges and the
+// reward router share, some of them models that run here, and the servers that scorers
+// name themselves. Nothing connects or loads before the first question.
 type Engines struct {
 	seeded    bool // questions about a sample have a seed of its id
 	transport *outbound.Transport
-	engines   []engine // in the order of their names, reward_model's first
+	judges    *vlm.Judges // for engines that are a model here
+	engines   []engine    // in the order of their names, reward_model's first
 
 	mu    sync.Mutex
 	chats map[judge.Endpoint]*chat.Client // guarded by mu; by engine and model
@@ -33,7 +35,7 @@ type Engines struct {
 // engine is one of the configuration.
 type engine struct {
 	cfg   *config.Engine
-	group *outbound.Group
+	group *outbound.Group // nil: a model that runs here
 }
 
 var (
@@ -43,17 +45,21 @@ var (
 )
 
 // NewEngines makes the groups of the configuration's engines, or says everything that
-// is wrong with them.
-func NewEngines(c *config.Config) (*Engines, error) {
+// is wrong with them. Judges have the models that run here.
+func NewEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 	o := c.Outbound
 	transport, err := outbound.NewTransport(outbound.Policy{Allow: o.Allow, Proxy: o.Proxy, CAFile: o.CAFile})
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}
-	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, chats: map[judge.Endpoint]*chat.Client{}}
+	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[judge.Endpoint]*chat.Client{}}
 	var faults []error
 	for _, name := range c.EngineNames() {
 		cfg := c.Engines[name]
+		if cfg.ONNX != "" {
+			e.engines = append(e.engines, engine{cfg: cfg})
+			continue
+		}
 		group, err := transport.Group(outbound.GroupConfig{
 			Name: name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
 			RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
@@ -108,6 +114,9 @@ func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.group == nil {
+		return e.judges.Judge(vlm.Options{Model: cmp.Or(at.Model, x.cfg.ONNX), Device: x.cfg.Device})
+	}
 	at = judge.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,6 +151,9 @@ func (e *Engines) Engine(at judge.Endpoint) (outbound.Doer, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	if x.group == nil {
+		return nil, "", fmt.Errorf("engine %s is a model that runs here and chats only; this scorer needs a server: write its base_urls", x.cfg.Name)
+	}
 	return x.group, cmp.Or(at.Model, x.cfg.Model), nil
 }
 
@@ -155,10 +167,11 @@ func (e *Engines) Group(urls []string, o remote.GroupOptions) (outbound.Doer, er
 
 // Router is the reward router's way to the engines; nil where there is none.
 func (e *Engines) Router() outbound.Doer {
-	if len(e.engines) == 0 {
+	servers := slices.DeleteFunc(slices.Clone(e.engines), func(x engine) bool { return x.group == nil })
+	if len(servers) == 0 {
 		return nil
 	}
-	return router{e.engines}
+	return router{servers}
 }
 
 // asks reports whether anything is asked by HTTP.

@@ -49,7 +49,7 @@ func (d devices) Collect(to chan<- prometheus.Metric) {
 	for of, stats := range d.scorers.Children() {
 		children(to, of, stats)
 	}
-	for _, s := range d.scorers.Readers.Pool().Devices {
+	for _, s := range d.scorers.Readers.Devices.Stats().Devices {
 		device(to, s)
 	}
 }

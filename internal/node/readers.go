@@ -1,18 +1,17 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
@@ -21,20 +20,22 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr/fold"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
 // Readers make the text readers of a process, each of them once, and own what they
-// run on: Tesseract's children, and the pool of devices with ONNX Runtime's. Nothing
-// is started before a reader is warmed or reads.
+// run on: Tesseract's children, and the devices that models run on. Nothing is started
+// before a reader is warmed or reads.
 type Readers struct {
-	cfg   config.Pool
-	store models.Store
+	cfg config.Pool
+	// Devices are shared with everything else that runs models.
+	Devices *Devices
+	// Judges are the vision-language models that run here; one of them may read.
+	Judges *vlm.Judges
 
 	mu     sync.Mutex // guards what follows
 	closed bool
 	tess   *tesseract.Reader
-	opener *ort.Opener
-	pool   *pool.Pool
 	ppocr  map[ocr.ReaderOptions]*ppocr.Reader
 }
 
@@ -46,11 +47,16 @@ func Kinds() []slot.Kind { return slices.Concat(tesseract.Kinds(), ort.Kinds()) 
 
 // NewReaders makes them of a configuration's section pool.
 func NewReaders(cfg config.Pool) (*Readers, error) {
-	store, err := Models(cfg)
+	devices, err := newDevices(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Readers{cfg: cfg, store: store, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
+	decoder, err := media.New(media.Config{MaxPixels: cfg.Decode.MaxPixels, MaxFrames: cfg.Decode.MaxFrames, BudgetBytes: cfg.Decode.BudgetBytes})
+	if err != nil {
+		return nil, err
+	}
+	judges := vlm.NewJudges(vlm.Deps{Nets: devices, Folder: devices.Folder, Decoder: decoder})
+	return &Readers{cfg: cfg, Devices: devices, Judges: judges, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
 }
 
 // Models is the folder of model files that a configuration means.
@@ -63,7 +69,7 @@ func Models(cfg config.Pool) (models.Store, error) {
 
 // Choice is which engine reads, and what there is to know about it.
 type Choice struct {
-	// Engine is ocr.EnginePPOCR or ocr.EngineTesseract.
+	// Engine is ocr.EnginePPOCR, ocr.EngineTesseract or ocr.EngineVLM.
 	Engine string
 	// Detail names versions, model and device, for people.
 	Detail string
@@ -77,6 +83,9 @@ func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 	if o.Engine == ocr.EngineTesseract {
 		detail, err := tesseract.Available()
 		return Choice{Engine: ocr.EngineTesseract, Detail: detail}, err
+	}
+	if o.Engine == ocr.EngineVLM {
+		return r.chooseVLM(o)
 	}
 	library, ppErr := r.complete(o)
 	if ppErr == nil {
@@ -96,6 +105,30 @@ func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 	return Choice{Engine: ocr.EngineTesseract, Detail: detail, Instead: ppErr}, nil
 }
 
+// chooseVLM says whether a vision-language model is here.
+func (r *Readers) chooseVLM(o ocr.ReaderOptions) (Choice, error) {
+	library, err := ort.Find(r.cfg.ONNX.Library)
+	if err != nil {
+		return Choice{}, err
+	}
+	folder, err := r.Devices.Folder(vlmOf(o).Model)
+	if err != nil {
+		return Choice{}, err
+	}
+	return Choice{
+		Engine: ocr.EngineVLM,
+		Detail: fmt.Sprintf("the vision-language model in %s on %s with ONNX Runtime %s", folder, o.Device, library.Version),
+	}, nil
+}
+
+// vlmOf is the model that reads for the options.
+func vlmOf(o ocr.ReaderOptions) vlm.Options {
+	if o.Model == ocr.DefaultModel {
+		o.Model = ocr.DefaultVLM
+	}
+	return vlm.Options{Model: o.Model, Device: o.Device}
+}
+
 // complete says whether all that PP-OCR needs is here.
 func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
 	m, err := models.Find(o.Model)
@@ -107,8 +140,8 @@ func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
 			return ort.Library{}, fmt.Errorf("model %s does not read text: it has no file %q", m.Name, role)
 		}
 	}
-	if !r.store.Have(m) {
-		return ort.Library{}, fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.store.Dir, m.Name)
+	if !r.Devices.store.Have(m) {
+		return ort.Library{}, fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.Devices.store.Dir, m.Name)
 	}
 	return ort.Find(r.cfg.ONNX.Library)
 }
@@ -124,8 +157,11 @@ func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	if r.closed {
 		return nil, fmt.Errorf("%w: the text readers are closed", rewards.Unavailable)
 	}
-	if choice.Engine == ocr.EngineTesseract {
+	switch choice.Engine {
+	case ocr.EngineTesseract:
 		return r.tesseract()
+	case ocr.EngineVLM:
+		return r.Judges.Judge(vlmOf(o))
 	}
 	o.Engine = ocr.EnginePPOCR // auto and ppocr are the same reader
 	return r.reader(o)
@@ -172,19 +208,15 @@ func (r *Readers) reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	return made, nil
 }
 
-// model is a file of a model on a device; the devices are made when the first is
-// asked for.
+// model is a file of a model on a device.
 func (r *Readers) model(m models.Model, role, device string) (*pool.Model, error) {
-	if err := r.devices(); err != nil {
-		return nil, err
-	}
-	path, err := r.store.Path(m, role)
+	path, err := r.Devices.store.Path(m, role)
 	if err != nil {
 		return nil, err
 	}
 	f, _ := m.File(role)
 	path, sum := r.folded(path, f.SHA256)
-	return r.pool.Model(infer.Model{Name: m.Name + "/" + role, Path: path, SHA256: sum, Device: device}, pool.ModelOptions{})
+	return r.Devices.model(infer.Model{Name: m.Name + "/" + role, Path: path, SHA256: sum, Device: device})
 }
 
 // folded is the file to load for a model, and its sum: one that computes the same in
@@ -192,7 +224,7 @@ func (r *Readers) model(m models.Model, role, device string) (*pool.Model, error
 // the user's cache. A file that cannot be folded is loaded as it is; whatever is wrong
 // with it the loading then says.
 func (r *Readers) folded(path, sum string) (use, useSum string) {
-	folders := []string{filepath.Join(r.store.Dir, "folded")}
+	folders := []string{filepath.Join(r.Devices.store.Dir, "folded")}
 	if cache, err := os.UserCacheDir(); err == nil {
 		folders = append(folders, filepath.Join(cache, "rewardloop", "folded"))
 	}
@@ -204,70 +236,17 @@ func (r *Readers) folded(path, sum string) (use, useSum string) {
 	return path, sum
 }
 
-func (r *Readers) devices() error {
-	if r.pool != nil {
-		return nil
-	}
-	library, err := ort.Find(r.cfg.ONNX.Library)
-	if err != nil {
-		return err
-	}
-	c := r.cfg.ONNX
-	opener, err := ort.NewOpener(ort.Config{
-		Library: library.Path, Slots: c.Slots, Isolation: ort.Isolation(r.cfg.Isolation), RunTimeout: c.Timeout,
-	})
-	if err != nil {
-		return err
-	}
-	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout}, opener)
-	if err != nil {
-		return err
-	}
-	r.opener, r.pool = opener, p
-	return nil
-}
-
-// Children says how the child processes are, by what they run: "tesseract", and
-// "onnx cpu" or another device. What was not started is not in it.
+// Children says how the child processes are, by what they run: "tesseract", and those of
+// the devices. What was not started is not in it.
 func (r *Readers) Children() map[string]slot.Stats {
+	out := r.Devices.Children()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make(map[string]slot.Stats)
 	if r.tess != nil {
 		out["tesseract"] = r.tess.Stats()
 	}
-	if r.opener != nil {
-		for device, stats := range r.opener.Stats() {
-			out["onnx "+device] = stats
-		}
-	}
 	return out
 }
-
-// Pool is what the devices are doing and have done.
-func (r *Readers) Pool() pool.Stats {
-	r.mu.Lock()
-	p := r.pool
-	r.mu.Unlock()
-	if p == nil {
-		return pool.Stats{}
-	}
-	return p.Stats()
-}
-
-// Flush tells the devices that no more is coming for now: what waits for company to
-// fill a batch is run.
-func (r *Readers) Flush() {
-	r.mu.Lock()
-	p := r.pool
-	r.mu.Unlock()
-	if p != nil {
-		p.Flush()
-	}
-}
-
-// closeTimeout bounds the closing of the pool: its children are killed after it.
-const closeTimeout = 10 * time.Second
 
 // Close ends the readers and then what they ran on. Another Close does nothing.
 func (r *Readers) Close() error {
@@ -277,31 +256,15 @@ func (r *Readers) Close() error {
 		return nil
 	}
 	r.closed = true
-	tess, made, devices := r.tess, r.ppocr, r.pool
+	tess, made := r.tess, r.ppocr
 	r.mu.Unlock()
 	var errs []error
 	for _, reader := range made {
 		errs = append(errs, reader.Close())
 	}
-	if devices != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		errs = append(errs, devices.Close(ctx))
-	}
+	errs = append(errs, r.Devices.Close())
 	if tess != nil {
 		errs = append(errs, tess.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Uses names what the readers score with: devices, and the models on them.
-func (r *Readers) Uses() (devices, names []string) {
-	for _, d := range r.Pool().Devices {
-		devices = append(devices, d.Device)
-		for _, m := range d.Models {
-			names = append(names, m.Model.Name)
-		}
-	}
-	slices.Sort(names)
-	return devices, slices.Compact(names)
 }

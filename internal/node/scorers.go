@@ -9,6 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
+	"github.com/rewardloop/rewardloop/rewards/preference"
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
@@ -32,13 +33,14 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	if err != nil {
 		return nil, err
 	}
-	engines, err := NewEngines(cfg)
+	engines, err := NewEngines(cfg, readers.Judges)
 	if err != nil {
 		return nil, errors.Join(err, readers.Close())
 	}
 	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(Python(cfg.Pool.Python)), Engines: engines}
 	standard.Register(s.Registry, standard.Deps{
 		Readers: readers, Python: s.Python, Judges: judge.Deps{Clients: engines, Engines: engines}, Groups: engines,
+		Preference: preference.Deps{Nets: readers.Devices, Folder: readers.Devices.Folder}, VLM: readers.Judges,
 	})
 	return s, nil
 }

@@ -85,9 +85,10 @@ type Options struct {
 // ReaderOptions say who reads the text. Scorers with equal ones share a reader.
 type ReaderOptions struct {
 	// Engine is "auto" (default: ppocr where its model and ONNX Runtime are here, else
-	// tesseract), "ppocr" or "tesseract".
+	// tesseract), "ppocr", "tesseract", or "vlm": a vision-language model that runs here.
 	Engine string `json:"engine"`
-	// Model is the PP-OCR model, by its name in the catalogue; "ppocr-v4-mobile".
+	// Model is the PP-OCR model, by its name in the catalogue; "ppocr-v4-mobile". With
+	// engine vlm the model by its name or folder; "smolvlm-256m".
 	Model string `json:"model"`
 	// Profile holds the constants around the models: "rapidocr" (default) or
 	// "paddle2", PaddleOCR 2.x as flow_grpo runs it.
@@ -107,11 +108,13 @@ const (
 	EngineAuto      = "auto"
 	EnginePPOCR     = "ppocr"
 	EngineTesseract = "tesseract"
+	EngineVLM       = "vlm"
 	ProfileRapidOCR = "rapidocr"
 	ProfilePaddle2  = "paddle2"
 	ModeFast        = "fast"
 	ModeParity      = "parity"
 	DefaultModel    = "ppocr-v4-mobile"
+	DefaultVLM      = "smolvlm-256m"
 	DeviceCPU       = "cpu"
 )
 
@@ -242,7 +245,7 @@ func (o Options) Validate() error {
 	word("candidates", o.Candidates, wholeText, ngrams)
 	word("denominator", o.Denominator, normalisedTarget, rawTarget)
 	word("video", o.Video, mean, positiveMean)
-	word("engine", o.Engine, EngineAuto, EnginePPOCR, EngineTesseract)
+	word("engine", o.Engine, EngineAuto, EnginePPOCR, EngineTesseract, EngineVLM)
 	word("profile", o.Profile, ProfileRapidOCR, ProfilePaddle2)
 	word("mode", o.Mode, ModeFast, ModeParity)
 	if o.Model == "" {

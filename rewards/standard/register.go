@@ -9,10 +9,12 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/preference"
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/rewards/remote"
 	"github.com/rewardloop/rewardloop/rewards/text"
 	"github.com/rewardloop/rewardloop/rewards/verify"
+	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
 // Deps is what the scorers need from the process that runs them. What is left out
@@ -29,6 +31,10 @@ type Deps struct {
 	Judges judge.Deps
 	// Groups give the scorers that ask other servers their way out.
 	Groups remote.Groups
+	// Preference gives the scorers of ONNX models the devices they run on.
+	Preference preference.Deps
+	// VLM are the vision-language models that run here; nil: none.
+	VLM *vlm.Judges
 }
 
 // comparing gives the scorers of groups the clients that the judges have.
@@ -52,7 +58,7 @@ func Register(reg *rewards.Registry, deps Deps) {
 	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) {
 		return verify.New(kind, raw, deps.Groups)
 	}
-	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(comparing(deps.Judges)), remote.Specs(deps.Groups)) {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(comparing(deps.Judges)), remote.Specs(deps.Groups), preference.Specs(deps.Preference), vlm.Specs(deps.VLM)) {
 		reg.Register(s)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/models"
@@ -63,8 +65,8 @@ const modelsHead = `
 
 Downloaded by ` + "`rewardloop models pull`" + ` and ` + "`make models`" + `, not part of the repository.
 
-| model | file | bytes | licence | source |
-|---|---|---|---|---|
+| model | files | licence | from |
+|---|---|---|---|
 `
 
 // document is THIRD_PARTY.md.
@@ -93,12 +95,39 @@ func document(root string, linked []module) ([]byte, error) {
 	b.WriteString(table)
 	b.WriteString(modelsHead)
 	for _, m := range models.Catalogue() {
-		for _, f := range m.Files {
-			holder := cmp.Or(m.Licence.Holder, "holder unknown")
-			fmt.Fprintf(&b, "| %s | %s | %d | [%s](%s), %s | `%s` |\n", m.Name, f.Name, f.Size, m.Licence.SPDX, m.Licence.URL, holder, f.Source)
+		from, files := origins(m)
+		if len(from) == 0 {
+			from, files = []string{"an export of its own: docs/models.md"}, "none"
 		}
+		holder := cmp.Or(m.Licence.Holder, "holder unknown")
+		fmt.Fprintf(&b, "| %s | %s | [%s](%s), %s | %s |\n", m.Name, files, m.Licence.SPDX, m.Licence.URL, holder, strings.Join(from, ", "))
 	}
 	return []byte(b.String()), nil
+}
+
+// origins are the repositories and packages that a model's files come from, and how many
+// files that is. What is part of this repository is not among them.
+func origins(m models.Model) (from []string, files string) {
+	n := 0
+	for _, f := range m.Files {
+		source, err := models.ParseSource(f.Source)
+		if err != nil {
+			continue // unreachable: the catalogue is tested
+		}
+		var origin string
+		switch source := source.(type) {
+		case models.HubSource:
+			origin = "`hf://" + source.Repository + "@" + source.Revision + "`"
+		case models.WheelSource:
+			origin = "`pip://" + source.Requirement + "`"
+		default:
+			continue
+		}
+		if n++; !slices.Contains(from, origin) {
+			from = append(from, origin)
+		}
+	}
+	return from, strconv.Itoa(n)
 }
 
 var ortLine = regexp.MustCompile(`(?m)^ORT_VERSION=([0-9.]+)$`)

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Devices are what ONNX models of a process run on, and the folder they lie in. All
+// scorers share them. Nothing is started before a model is loaded.
+type Devices struct {
+	cfg   config.Pool
+	store models.Store
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	opener *ort.Opener
+	pool   *pool.Pool
+}
+
+var _ infer.Nets = (*Devices)(nil)
+
+// newDevices makes them of a configuration's section pool.
+func newDevices(cfg config.Pool) (*Devices, error) {
+	store, err := Models(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Devices{cfg: cfg, store: store}, nil
+}
+
+// Net implements infer.Nets.
+func (d *Devices) Net(m infer.Model) (infer.Net, error) {
+	net, err := d.model(m)
+	if err != nil {
+		return nil, fmt.Errorf("%w: model %s: %w", infer.ErrUnavailable, m.Name, err)
+	}
+	return net, nil
+}
+
+// model is a file on a device; the pool is made when the first is asked for.
+func (d *Devices) model(m infer.Model) (*pool.Model, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d.pool.Model(m, pool.ModelOptions{})
+}
+
+// open makes the pool. The caller holds mu.
+func (d *Devices) open() error {
+	if d.pool != nil {
+		return nil
+	}
+	library, err := ort.Find(d.cfg.ONNX.Library)
+	if err != nil {
+		return err
+	}
+	c := d.cfg.ONNX
+	opener, err := ort.NewOpener(ort.Config{
+		Library: library.Path, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation), RunTimeout: c.Timeout,
+	})
+	if err != nil {
+		return err
+	}
+	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout}, opener)
+	if err != nil {
+		return err
+	}
+	d.opener, d.pool = opener, p
+	return nil
+}
+
+// Folder is where a model lies: a name of the catalogue, or a folder.
+func (d *Devices) Folder(model string) (string, error) { return d.store.Resolve(model) }
+
+// Children says how the child processes are, by what they run: "onnx cpu" or another
+// device. What was not started is not in it.
+func (d *Devices) Children() map[string]slot.Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make(map[string]slot.Stats)
+	if d.opener != nil {
+		for device, stats := range d.opener.Stats() {
+			out["onnx "+device] = stats
+		}
+	}
+	return out
+}
+
+// Stats is what the devices are doing and have done.
+func (d *Devices) Stats() pool.Stats {
+	if p := d.made(); p != nil {
+		return p.Stats()
+	}
+	return pool.Stats{}
+}
+
+// Flush tells the devices that no more is coming for now: what waits for company to
+// fill a batch is run.
+func (d *Devices) Flush() {
+	if p := d.made(); p != nil {
+		p.Flush()
+	}
+}
+
+func (d *Devices) made() *pool.Pool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pool
+}
+
+// Uses names the devices in use, and the models on them.
+func (d *Devices) Uses() (devices, names []string) {
+	for _, x := range d.Stats().Devices {
+		devices = append(devices, x.Device)
+		for _, m := range x.Models {
+			names = append(names, m.Model.Name)
+		}
+	}
+	slices.Sort(names)
+	return devices, slices.Compact(names)
+}
+
+// closeTimeout bounds the closing of the pool: its children are killed after it.
+const closeTimeout = 10 * time.Second
+
+// Close ends the pool; no model is opened after it.
+func (d *Devices) Close() error {
+	d.mu.Lock()
+	p, closed := d.pool, d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if p == nil || closed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return p.Close(ctx)
+}

@@ -1,0 +1,248 @@
+package vlm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+// Deps is what judges need from the process they live in.
+type Deps struct {
+	// Nets runs the models. It stays its owner's, who closes it.
+	Nets infer.Nets
+	// Folder finds the folder of a model by its name in the catalogue, or takes a path
+	// as it is; nil: every model is a path.
+	Folder func(model string) (string, error)
+	// Decoder decodes the pictures of a Chat, and bounds what they take; nil: there are
+	// no pictures in chats.
+	Decoder rewards.Decoder
+}
+
+// folder is where a model lies.
+func (d Deps) folder(model string) (string, error) {
+	if d.Folder == nil {
+		return filepath.Clean(model), nil
+	}
+	path, err := d.Folder(model)
+	return filepath.Clean(path), err
+}
+
+// DefaultModel is the judge of options that name none.
+const DefaultModel = "smolvlm-256m"
+
+// Options say which model a judge is, and how it is shown pictures.
+type Options struct {
+	// Model is a folder in the layout of transformers.js, or a name of the catalogue.
+	Model string `json:"model"`
+	// Device is "cpu" or "cuda:<n>"; "" is cpu.
+	Device string `json:"device"`
+	// DType is that of all sessions, see DTypes; "": as judge.json says, else fp32.
+	DType string `json:"dtype"`
+	// Split shows large pictures in tiles, where the family has them: 16 times the cost
+	// for a picture of 4 × 4 tiles, and small print becomes legible. Nil: as judge.json
+	// says, else not.
+	Split *bool `json:"split"`
+}
+
+// DefaultOptions is what options that name nothing mean.
+func DefaultOptions() Options { return Options{Model: DefaultModel, Device: deviceCPU} }
+
+const deviceCPU = "cpu"
+
+var deviceName = regexp.MustCompile(`^(cpu|cuda:(0|[1-9][0-9]{0,2}))$`)
+
+func (o Options) validate() error {
+	var errs []error
+	if o.Model == "" {
+		errs = append(errs, errors.New("model: is empty; want a folder, or a name of the catalogue"))
+	}
+	if !deviceName.MatchString(o.Device) {
+		errs = append(errs, fmt.Errorf("device: %q is unknown, want cpu or cuda:<n>", o.Device))
+	}
+	if err := checkDType(o.DType); err != nil {
+		errs = append(errs, fmt.Errorf("dtype: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// Judges are all judges of a process. They hold nothing to be closed.
+type Judges struct {
+	deps Deps
+
+	mu     sync.Mutex
+	models map[modelKey]*model // guarded by mu
+	judges map[judgeKey]*Judge // guarded by mu
+}
+
+type judgeKey struct {
+	model modelKey
+	split bool
+}
+
+// NewJudges makes an empty registry. It loads nothing.
+func NewJudges(d Deps) *Judges {
+	return &Judges{deps: d, models: make(map[modelKey]*model), judges: make(map[judgeKey]*Judge)}
+}
+
+// Judge returns the judge for the options, the same for equal ones, or an error that
+// says what is missing: an unknown model, a file that is not in its folder, a family
+// that is not known. The networks are loaded at the first question, or by Warm.
+func (j *Judges) Judge(o Options) (*Judge, error) {
+	o.Device = cmp.Or(o.Device, deviceCPU)
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("vlm: %w", err)
+	}
+	if j == nil || j.deps.Nets == nil {
+		return nil, errors.New("vlm: there is nothing to run models on; ONNX Runtime is missing")
+	}
+	folder, err := j.deps.folder(o.Model)
+	if err != nil {
+		return nil, fmt.Errorf("vlm: model %q: %w", o.Model, err)
+	}
+	key := modelKey{folder: folder, device: o.Device, dtype: o.DType}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m := j.models[key]
+	if m == nil {
+		if m, err = newModel(filepath.Base(key.folder), key, j.deps.Nets); err != nil {
+			return nil, fmt.Errorf("vlm: model %q: %w", o.Model, err)
+		}
+		j.models[key] = m
+	}
+	split := m.folder.sidecar.Split
+	if o.Split != nil {
+		split = *o.Split
+	}
+	k := judgeKey{key, split}
+	if j.judges[k] == nil {
+		j.judges[k] = &Judge{model: m, split: split, deps: j.deps}
+		j.judges[k].refused.entries, j.judges[k].refused.cost = refusedEntries, refusedCost
+	}
+	return j.judges[k], nil
+}
+
+// Judge is a vision language model that runs here. It is safe for concurrent use, and
+// has nothing to be closed.
+type Judge struct {
+	model   *model
+	split   bool
+	deps    Deps
+	refused memory[*replied] // replies that an Accept was not content with
+}
+
+var (
+	_ rewards.Warmer = (*Judge)(nil)
+	_ ocr.TextReader = (*Judge)(nil)
+)
+
+// Name is that of the model's folder.
+func (j *Judge) Name() string { return j.model.name }
+
+// ready loads the model.
+func (j *Judge) ready(ctx context.Context) (*loaded, error) {
+	l, err := j.model.load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("vlm: %w", classify(ctx, err))
+	}
+	return l, nil
+}
+
+// Warm loads the model, and asks it something about a grey picture, so that the first
+// sample does not wait for either. It may be called again.
+func (j *Judge) Warm(ctx context.Context) error {
+	l, err := j.ready(ctx)
+	if err != nil {
+		return err
+	}
+	px := &rewards.Pixels{Width: 64, Height: 64, Count: 1, RGB: make([]byte, 64*64*3)}
+	for i := range px.RGB {
+		px.RGB[i] = 128
+	}
+	q := inquiry{name: "warming up", turns: func(pictures int) []Turn { return turnsOf("", "Is it grey?", pictures) }}
+	v, err := j.open(ctx, l, q, px, []int{0})
+	if err == nil {
+		_, err = l.pick(ctx, q.name, v.prompt, v.seen, nil, 1, []int64{0})
+	}
+	if err != nil {
+		return fmt.Errorf("vlm: %s: a trial question fails: %w", j.model.name, classify(ctx, err))
+	}
+	return nil
+}
+
+// inquiry is a question that is yet to be shown frames.
+type inquiry struct {
+	name   string // in errors
+	turns  func(pictures int) []Turn
+	prefix string
+}
+
+// turnsOf is a question about as many pictures, which stand before the text.
+func turnsOf(system, text string, pictures int) []Turn {
+	var turns []Turn
+	if system != "" {
+		turns = append(turns, Turn{Role: "system", Parts: []Part{{Text: system}}})
+	}
+	parts := make([]Part, 0, pictures+1)
+	for range pictures {
+		parts = append(parts, Part{Image: true})
+	}
+	return append(turns, Turn{Role: "user", Parts: append(parts, Part{Text: text})})
+}
+
+// opened is a question with its frames, as the language model takes both.
+type opened struct {
+	prompt prompt
+	seen   []picture
+}
+
+// open looks at frames and puts the question about them. Whether it is too long is
+// found out before the vision encoder runs.
+func (j *Judge) open(ctx context.Context, l *loaded, q inquiry, px *rewards.Pixels, frames []int) (opened, error) {
+	var views []*View
+	for _, f := range frames {
+		if err := ctx.Err(); err != nil {
+			return opened{}, fmt.Errorf("looking at frame %d: %w", f, err)
+		}
+		v, err := j.look(l, px, f)
+		if err != nil {
+			return opened{}, err
+		}
+		if views, err = l.with(views, v); err != nil {
+			return opened{}, err
+		}
+	}
+	return j.put(ctx, l, q, views)
+}
+
+// look makes of a frame what the vision encoder takes.
+func (j *Judge) look(l *loaded, px *rewards.Pixels, frame int) (*View, error) {
+	if frame < 0 || frame >= px.Count || px.Width < 1 || px.Height < 1 || len(px.RGB) != px.Count*px.Width*px.Height*3 {
+		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %d×%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
+	}
+	v, err := l.family.Look(px, frame, j.split)
+	if err != nil {
+		return nil, fmt.Errorf("frame %d: %w", frame, err)
+	}
+	return v, nil
+}
+
+// put makes the prompt for views, and runs the vision encoder on them.
+func (j *Judge) put(ctx context.Context, l *loaded, q inquiry, views []*View) (opened, error) {
+	p, err := j.model.prompt(l, q.turns(len(views)), q.prefix, views)
+	if err != nil {
+		return opened{}, err
+	}
+	if err := l.fits(p, 1); err != nil {
+		return opened{}, err
+	}
+	seen, err := l.see(ctx, views)
+	return opened{p, seen}, err
+}

@@ -1,0 +1,201 @@
+package vlm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// The modes of the scorer.
+const (
+	modeYesNo      = "yes_no"
+	modeDigit      = "digit"
+	modeCandidates = "candidates"
+	modeGenerate   = "generate"
+)
+
+// Other words of the options.
+const (
+	showAuto   = "auto"
+	showAlways = "always"
+	showNever  = "never"
+	videoMean  = "mean"
+	videoClip  = "clip"
+	matchFirst = "first"
+	matchLast  = "last"
+)
+
+// Bounds of options: more is a slip of the keyboard.
+const (
+	maxFrames     = 384
+	maxCandidates = 64
+)
+
+// scorerOptions are those of the scorer "vlm".
+type scorerOptions struct {
+	Options
+	// Mode is yes_no, digit, candidates or generate.
+	Mode string `json:"mode"`
+	// Template is the question, with {prompt}, {response}, {ground_truth}; "": the mode's.
+	Template string `json:"template"`
+	// System is the system message; "": the model's own, or none.
+	System string `json:"system"`
+	// Prefix is what the answer is made to begin with.
+	Prefix string `json:"prefix"`
+
+	// Show says whether the picture is shown: "always", "auto" (where there is one) or
+	// "never".
+	Show string `json:"show"`
+	// Frames is how many frames of a video are shown, at floor(i·N/frames).
+	Frames int `json:"frames"`
+	// Video is "mean" (each frame is asked about by itself) or "clip" (all in one question).
+	Video string `json:"video"`
+	// MinMass is the least mass of probability, 0 to 1, that the answers looked for must
+	// have together; 0: any.
+	MinMass float64 `json:"min_mass"`
+
+	// Low and High are the digits of mode digit that become 0 and 1.
+	Low  int `json:"low"`
+	High int `json:"high"`
+
+	// Candidates are the answers of mode candidates, with placeholders, and Expected the
+	// right one of them; "": the first.
+	Candidates []string `json:"candidates"`
+	Expected   string   `json:"expected"`
+	// Normalise divides the probability of the expected answer by that of all candidates.
+	Normalise bool `json:"normalise"`
+
+	// MaxTokens bounds an answer of mode generate.
+	MaxTokens int `json:"max_tokens"`
+	// Tag or Regex say where the score stands in it, and Match which of several counts.
+	Tag   string `json:"tag"`
+	Regex string `json:"regex"`
+	Match string `json:"match"`
+	// Min and Max bound the score; the value is (score·Scale) + Offset.
+	Min    *float64 `json:"min"`
+	Max    *float64 `json:"max"`
+	Scale  float64  `json:"scale"`
+	Offset float64  `json:"offset"`
+}
+
+func defaultScorerOptions() *scorerOptions {
+	return &scorerOptions{
+		Options: DefaultOptions(), Mode: modeYesNo, Show: showAlways, Frames: 4, Video: videoMean,
+		Low: 1, High: 5, Normalise: true, MaxTokens: 256, Match: matchLast, Scale: 1,
+	}
+}
+
+var tagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+
+// validate names everything that is wrong.
+func (o *scorerOptions) validate() error {
+	errs := []error{
+		o.Options.validate(),
+		oneOf("mode", o.Mode, modeYesNo, modeDigit, modeCandidates, modeGenerate),
+		oneOf("show", o.Show, showAlways, showAuto, showNever),
+		oneOf("video", o.Video, videoMean, videoClip),
+		oneOf("match", o.Match, matchLast, matchFirst),
+	}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Frames >= 1 && o.Frames <= maxFrames, "frames: %d, want 1 to %d", o.Frames, maxFrames)
+	check(o.MinMass >= 0 && o.MinMass <= 1, "min_mass: %v, want 0 to 1", o.MinMass)
+	check(o.MinMass == 0 || o.Mode != modeGenerate, "min_mass: mode generate reads no probabilities")
+	check(o.Low >= 0 && o.High <= 9 && o.Low < o.High, "low and high: %d and %d, want two digits, the lower first: longer numbers are no single token", o.Low, o.High)
+	check(o.MaxTokens >= 1 && o.MaxTokens <= infer.MaxNew, "max_tokens: %d, want 1 to %d", o.MaxTokens, infer.MaxNew)
+	check(len(o.System) <= maxText && len(o.Prefix) <= maxText, "system and prefix: %d and %d bytes, at most %d are taken", len(o.System), len(o.Prefix), maxText)
+	check(o.Template != "" || o.Mode == modeYesNo || o.Mode == modeDigit, "template: mode %s needs a question", o.Mode)
+	errs = append(errs, o.validateCandidates(), o.validateExtraction())
+	return errors.Join(errs...)
+}
+
+func (o *scorerOptions) validateCandidates() error {
+	n := len(o.Candidates)
+	switch {
+	case o.Mode != modeCandidates && (n > 0 || o.Expected != ""):
+		return errors.New("candidates and expected: are of mode candidates only")
+	case o.Mode != modeCandidates:
+		return nil
+	case n == 0 || n > maxCandidates:
+		return fmt.Errorf("candidates: %d, want 1 to %d answers", n, maxCandidates)
+	case n == 1 && o.Normalise:
+		return errors.New("candidates: a single one has all of the probability; add others, or set normalise: false")
+	case o.Expected != "" && !slices.Contains(o.Candidates, o.Expected) && !strings.Contains(o.Expected+strings.Join(o.Candidates, ""), "{"):
+		return fmt.Errorf("expected: %q is none of the candidates", o.Expected)
+	}
+	return nil
+}
+
+func (o *scorerOptions) validateExtraction() error {
+	var errs []error
+	if o.Regex != "" {
+		if re, err := regexp.Compile(o.Regex); err != nil {
+			errs = append(errs, fmt.Errorf("regex: %w", err))
+		} else if re.NumSubexp() < 1 {
+			errs = append(errs, fmt.Errorf("regex: %q has no group; put the score into parentheses", o.Regex))
+		}
+	}
+	if o.Tag != "" && o.Regex != "" {
+		errs = append(errs, errors.New("regex and tag: set only one"))
+	}
+	if o.Tag != "" && !tagName.MatchString(o.Tag) {
+		errs = append(errs, fmt.Errorf("tag: %q is no name; want one as in <score>: score", o.Tag))
+	}
+	if o.Min != nil && o.Max != nil && *o.Min >= *o.Max {
+		errs = append(errs, fmt.Errorf("min and max: %v and %v, want the lower first", *o.Min, *o.Max))
+	}
+	if o.Scale == 0 || !finite(o.Scale) || !finite(o.Offset) {
+		errs = append(errs, fmt.Errorf("scale and offset: %v and %v, want numbers, and a scale that is not 0", o.Scale, o.Offset))
+	}
+	return errors.Join(errs...)
+}
+
+// oneOf checks an option that is a word.
+func oneOf(name, got string, want ...string) error {
+	if slices.Contains(want, got) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want)
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// documentation is scorerOptions for people: `rewardloop scorers` prints it.
+func documentation() []rewards.Option {
+	return []rewards.Option{
+		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the judge: a folder in the layout of transformers.js, or a name of the catalogue"},
+		{Name: "device", Type: "string", Default: deviceCPU, Doc: "where it runs: cpu or cuda:<n>"},
+		{Name: "dtype", Type: "string", Default: "judge.json's, else fp32", Doc: "which files of onnx/ are taken: fp32, q4, q8, int8, fp16 and so on"},
+		{Name: "split", Type: "bool", Default: "judge.json's, else false", Doc: "show large pictures in tiles as well (idefics3, smolvlm): up to 17 times the cost, and small print becomes legible"},
+		{Name: "mode", Type: "string", Default: modeYesNo, Doc: "yes_no: P(yes)/(P(yes)+P(no)); digit: the mean of the digits by probability; candidates: how likely whole answers are; generate: the score in what it says"},
+		{Name: "template", Type: "string", Default: "yes_no: VQAScore's; digit: how well it matches {prompt}", Doc: "the question, with {prompt}, {response}, {ground_truth}; candidates and generate need one"},
+		{Name: "system", Type: "string", Default: "the model's own", Doc: "the system message"},
+		{Name: "prefix", Type: "string", Default: "none", Doc: "what the answer is made to begin with, such as \"Score: \""},
+		{Name: "show", Type: "string", Default: showAlways, Doc: "the picture: always (a sample without one fails), auto (where there is one), never"},
+		{Name: "frames", Type: "int", Default: "4", Doc: "frames of a video that are shown, at floor(i·N/frames)"},
+		{Name: "video", Type: "string", Default: videoMean, Doc: "mean: a question for each frame; clip: all frames in one question"},
+		{Name: "min_mass", Type: "number", Default: "0", Doc: "the answers looked for must have this much of the probability together, or the sample fails; 0: any"},
+		{Name: "low", Type: "int", Default: "1", Doc: "mode digit: the digit that becomes 0"},
+		{Name: "high", Type: "int", Default: "5", Doc: "mode digit: the digit that becomes 1"},
+		{Name: "candidates", Type: "list", Default: "none", Doc: "mode candidates: the answers, with placeholders as in template"},
+		{Name: "expected", Type: "string", Default: "the first candidate", Doc: "mode candidates: the right one; may be {ground_truth}"},
+		{Name: "normalise", Type: "bool", Default: "true", Doc: "mode candidates: divide by the probability of all candidates; false: the probability itself"},
+		{Name: "max_tokens", Type: "int", Default: "256", Doc: "mode generate: the longest answer"},
+		{Name: "tag", Type: "string", Default: "score", Doc: "mode generate: the score stands in this element: <score>4</score>"},
+		{Name: "regex", Type: "string", Default: "none", Doc: "mode generate, instead of tag: the score is group 1 of this pattern"},
+		{Name: "match", Type: "string", Default: matchLast, Doc: "mode generate: which counts of several: last or first"},
+		{Name: "min", Type: "number", Default: "none", Doc: "mode generate: a lower score fails"},
+		{Name: "max", Type: "number", Default: "none", Doc: "mode generate: a higher score fails"},
+		{Name: "scale", Type: "number", Default: "1", Doc: "mode generate: the reward is score·scale + offset"},
+		{Name: "offset", Type: "number", Default: "0", Doc: "see scale"},
+	}
+}

@@ -1,0 +1,52 @@
+package vlm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr"
+)
+
+const (
+	// readQuestion is what verl-omni's genrm_ocr.py asks (Apache-2.0).
+	readQuestion = "Please output only the text content from the image without any additional descriptions or formatting."
+	// readTokens bounds what is read in a frame.
+	readTokens = 512
+)
+
+// ReadText has the model write down what is written in a frame. It is told nothing
+// else, neither prompt nor target. Every line of the answer is one of the frame, and
+// has the confidence of the whole: e to the mean log probability of its tokens. Where
+// it stands the model does not say: the box is the frame.
+func (j *Judge) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
+	var a answer
+	err := guarded(func() error {
+		l, err := j.model.load(ctx)
+		if err != nil {
+			return err
+		}
+		q := inquiry{turns: func(pictures int) []Turn { return turnsOf("", readQuestion, pictures) }}
+		o, err := j.open(ctx, l, q, px, []int{frame})
+		if err != nil {
+			return err
+		}
+		if most := min(readTokens, l.context-len(o.prompt.ids)); most > 0 {
+			a, err = l.say(ctx, "reading", o.prompt, o.seen, most, 0)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, classify(ctx, err))
+	}
+	var lines []ocr.Line
+	confidence := math.Min(math.Exp(a.mean()), 1)
+	for line := range strings.SplitSeq(a.text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, ocr.Line{Text: line, Confidence: confidence, Box: [4]int{0, 0, px.Width, px.Height}})
+		}
+	}
+	return lines, nil
+}

@@ -1,0 +1,270 @@
+package vlm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Specs describes the scorer "vlm" for a registry.
+func Specs(j *Judges) []rewards.Spec {
+	return []rewards.Spec{{
+		Name:    "vlm",
+		Summary: "a vision language model that runs here judges a picture or video: P(yes), a digit, whole answers, or a score it says (VQAScore)",
+		Options: documentation(),
+		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+			o := defaultScorerOptions()
+			if err := rewards.DecodeOptions(raw, o); err != nil {
+				return nil, err
+			}
+			if err := o.validate(); err != nil {
+				return nil, err
+			}
+			s, err := newScorer(o)
+			if err != nil {
+				return nil, err
+			}
+			if s.judge, err = j.Judge(o.Options); err != nil {
+				return nil, err
+			}
+			return s, nil
+		},
+	}}
+}
+
+// scorer asks a judge one question about each sample. It holds no state of samples.
+type scorer struct {
+	judge      *Judge
+	options    *scorerOptions
+	read       reader
+	fields     []string
+	question   template
+	candidates []template
+	expected   template // without pieces: the first candidate
+}
+
+var (
+	_ rewards.Scorer       = (*scorer)(nil)
+	_ rewards.ExtraFielder = (*scorer)(nil)
+	_ rewards.Warmer       = (*scorer)(nil)
+)
+
+// newScorer makes a scorer of valid options, without its judge.
+func newScorer(o *scorerOptions) (*scorer, error) {
+	s := &scorer{options: o}
+	s.read, s.fields = o.mode()
+	text := o.Template
+	switch {
+	case text != "":
+	case o.Mode == modeDigit:
+		text = fmt.Sprintf(askDigit, o.Low, o.High)
+	default:
+		text = askYesNo
+	}
+	var err error
+	if s.question, err = parseTemplate("template", text); err != nil {
+		return nil, err
+	}
+	for i, c := range o.Candidates {
+		t, err := parseTemplate(fmt.Sprintf("candidates[%d]", i), c)
+		if err != nil {
+			return nil, err
+		}
+		s.candidates = append(s.candidates, t)
+	}
+	if o.Expected != "" {
+		s.expected, err = parseTemplate("expected", o.Expected)
+	}
+	return s, err
+}
+
+// ExtraFields declares the columns of the mode, see the package's README.
+func (s *scorer) ExtraFields() []rewards.Field {
+	fields := make([]rewards.Field, 0, len(s.fields))
+	for _, name := range s.fields {
+		fields = append(fields, rewards.Field{Name: name, Kind: rewards.Number})
+	}
+	return fields
+}
+
+// Warm loads the judge, and says whether it can do what the mode asks.
+func (s *scorer) Warm(ctx context.Context) error {
+	if err := s.judge.Warm(ctx); err != nil {
+		return err
+	}
+	l, err := s.judge.ready(ctx)
+	if err != nil {
+		return err
+	}
+	return s.options.possible(l)
+}
+
+// maxQuestionsAtOnce bounds the questions about one sample that are under way together,
+// and with them the pictures in memory.
+const maxQuestionsAtOnce = 8
+
+// Score asks about the sample's picture, or each frame of its video. One question
+// without a readable answer fails the sample.
+func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	a, err := s.ask(sample)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	px, groups, err := s.frames(ctx, sample)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	l, err := s.judge.ready(ctx)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	if err := s.options.possible(l); err != nil {
+		return rewards.Score{}, fmt.Errorf("%w: vlm: %w", rewards.Internal, err)
+	}
+	readings := make([]reading, len(groups))
+	g, within := errgroup.WithContext(ctx)
+	g.SetLimit(maxQuestionsAtOnce)
+	for i, frames := range groups {
+		g.Go(func() error {
+			return guarded(func() (err error) {
+				readings[i], err = s.one(within, l, a, px, frames)
+				return err
+			})
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return rewards.Score{}, fmt.Errorf("vlm: %s: sample %q: %w", s.judge.model.name, sample.ID, classify(ctx, err))
+	}
+	return s.combine(a, groups, readings), nil
+}
+
+// ask fills the templates. It looks at no pixels.
+func (s *scorer) ask(sample *rewards.Sample) (asked, error) {
+	var a asked
+	var err error
+	if a.text, err = s.question.fill(sample); err != nil || len(s.candidates) == 0 {
+		return a, err
+	}
+	for _, t := range s.candidates {
+		c, err := t.fill(sample)
+		if err != nil {
+			return a, err
+		}
+		if !slices.Contains(a.candidates, c) { // the ground truth may be one that is there
+			a.candidates = append(a.candidates, c)
+		}
+	}
+	right := a.candidates[0]
+	if len(s.expected.pieces) > 0 {
+		if right, err = s.expected.fill(sample); err != nil {
+			return a, err
+		}
+	}
+	if a.expected = slices.Index(a.candidates, right); a.expected < 0 {
+		return a, fmt.Errorf("%w: sample %q: the expected answer %q is none of the candidates", rewards.BadInput, sample.ID, clipTo(right, 100))
+	}
+	if s.options.Normalise && len(a.candidates) < 2 {
+		return a, fmt.Errorf("%w: sample %q: all candidates are the same: %q", rewards.BadInput, sample.ID, clipTo(right, 100))
+	}
+	return a, nil
+}
+
+// frames are the frames of each question; one without any: nothing is shown.
+func (s *scorer) frames(ctx context.Context, sample *rewards.Sample) (*rewards.Pixels, [][]int, error) {
+	o := s.options
+	if o.Show == showNever || (o.Show == showAuto && !hasVisual(sample)) {
+		return nil, [][]int{nil}, nil
+	}
+	m, err := sample.Visual()
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the sample
+	}
+	px, err := m.Pixels(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	if px.Count < 1 {
+		return nil, nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
+	}
+	if m.Kind != rewards.Video {
+		return px, [][]int{{0}}, nil
+	}
+	var frames []int
+	for i := range o.Frames {
+		if f := i * px.Count / o.Frames; len(frames) == 0 || f != frames[len(frames)-1] {
+			frames = append(frames, f)
+		}
+	}
+	if o.Video == videoClip {
+		return px, [][]int{frames}, nil
+	}
+	groups := make([][]int, len(frames))
+	for i, f := range frames {
+		groups[i] = []int{f}
+	}
+	return px, groups, nil
+}
+
+// hasVisual says whether the sample carries an image or a video.
+func hasVisual(s *rewards.Sample) bool {
+	_, err := s.Visual()
+	return err == nil
+}
+
+// one asks about some frames.
+func (s *scorer) one(ctx context.Context, l *loaded, a asked, px *rewards.Pixels, frames []int) (reading, error) {
+	q := inquiry{
+		prefix: s.options.Prefix,
+		turns:  func(pictures int) []Turn { return turnsOf(s.options.System, a.text, pictures) },
+	}
+	o, err := s.judge.open(ctx, l, q, px, frames)
+	if err != nil {
+		return reading{}, err
+	}
+	return s.read(ctx, l, o, a)
+}
+
+// Bounds of what goes into details, per sample and per text.
+const (
+	maxDetailAnswers = 64
+	maxDetailText    = 4096
+)
+
+// Answer is what the details hold of a question.
+type Answer struct {
+	// Frames are those that were shown.
+	Frames []int   `json:"frames,omitempty"`
+	Value  float64 `json:"value"`
+	// Fields are the columns of this answer, of which the sample has the mean.
+	Fields map[string]float64 `json:"fields,omitempty"`
+	// Text is what the model said, of mode generate.
+	Text string `json:"text,omitempty"`
+}
+
+// combine makes the mean of the readings.
+func (s *scorer) combine(a asked, groups [][]int, readings []reading) rewards.Score {
+	value := 0.0
+	extra := make(map[string]any, len(s.fields))
+	for _, r := range readings {
+		value += r.value / float64(len(readings))
+	}
+	for _, name := range s.fields {
+		sum := 0.0
+		for _, r := range readings {
+			sum += r.fields[name]
+		}
+		extra[name] = sum / float64(len(readings))
+	}
+	answers := make([]Answer, 0, min(len(readings), maxDetailAnswers))
+	for i, r := range readings[:min(len(readings), maxDetailAnswers)] {
+		answers = append(answers, Answer{Frames: groups[i], Value: r.value, Fields: r.fields, Text: clipTo(r.text, maxDetailText)})
+	}
+	return rewards.Score{Value: value, Extra: extra, Details: map[string]any{
+		"question": clipTo(a.text, maxDetailText), "mode": s.options.Mode, "answers": answers, "asked": len(readings),
+	}}
+}
