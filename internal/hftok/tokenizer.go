@@ -1,0 +1,328 @@
+package hftok
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+)
+
+var (
+	// ErrInvalid says that a tokenizer.json cannot be read: not JSON, out of bounds, or at odds with
+	// itself.
+	ErrInvalid = errors.New("hftok: invalid tokenizer.json")
+	// ErrUnsupported says that a tokenizer.json asks for something this package does not do.
+	ErrUnsupported = errors.New("hftok: unsupported tokenizer.json")
+	// ErrText says that a text cannot be encoded: not UTF-8, too long, without a token for a
+	// character where there is none for the unknown, or too costly for its regular expression.
+	ErrText = errors.New("hftok: cannot encode the text")
+)
+
+// MaxText is the longest text that is encoded, in bytes.
+const MaxText = 4 << 20
+
+// maxNormalized bounds what a normaliser may make of a text, in bytes.
+const maxNormalized = 16 << 20
+
+// Tokenizer is one tokenizer.json, ready for use from many goroutines.
+type Tokenizer struct {
+	raw, normalized *addedMatcher // added tokens matched before and after the normaliser
+	norm            normalizer    // nil: none
+	pre             preTokenizer  // nil: none
+	model           model
+	post            *postProcessor
+	decode          decoder // nil: tokens are joined by spaces
+
+	ids     map[string]int64 // added tokens first, then the model's
+	tokens  map[int64]string
+	special map[string]bool // contents of special added tokens
+	size    int
+
+	padding    *Padding
+	truncation *Truncation
+
+	scratch sync.Pool // of *scratch
+}
+
+// Encoding is what a text or a pair of texts becomes: three lists of one length.
+type Encoding struct {
+	IDs   []int64
+	Types []int64 // token type ids: mostly 0 for the first text and 1 for the second
+	Mask  []int64 // attention mask: 1 everywhere, as nothing is padded here
+}
+
+// Padding is the section "padding" of a tokenizer.json.
+type Padding struct {
+	ID, TypeID int64
+	Token      string
+	Left       bool // pad on the left
+	Fixed      int  // pad to this length; 0: to the longest of a batch
+	MultipleOf int  // round the length up to a multiple of this; 0: do not
+}
+
+// Truncation is the section "truncation" of a tokenizer.json.
+type Truncation struct {
+	MaxLength int
+	Strategy  string // longest_first, only_first or only_second
+	Stride    int
+	Left      bool // cut on the left
+}
+
+// scratch is what one call needs and the next one can use again.
+type scratch struct {
+	pieces, spare []piece
+	spans         []span
+	buf           []byte
+	word          bpeWord
+	path          []pathNode
+	ends          []int32
+}
+
+// Encode returns the ids of the text. special adds the tokens of the post-processor, such as CLS and
+// SEP; special tokens written in the text itself are found either way, as in the library. Nothing is
+// truncated or padded, whatever the file says. Errors wrap ErrText.
+func (t *Tokenizer) Encode(text string, special bool) ([]int64, error) {
+	ids, err := t.encode(text)
+	if err != nil {
+		return nil, err
+	}
+	if !t.post.adds(special) {
+		return ids, nil
+	}
+	return t.post.single(ids).IDs, nil
+}
+
+// EncodePair returns the encoding of two texts as one input, the way the post-processor joins them.
+func (t *Tokenizer) EncodePair(a, b string, special bool) (Encoding, error) {
+	first, second, err := t.encodeBoth(a, b)
+	if err != nil {
+		return Encoding{}, err
+	}
+	return t.post.pair(first, second, special), nil
+}
+
+// EncodeMax is Encode cut to at most limit ids as the library cuts on the right: the text loses its last
+// ids, the post-processor's tokens stay, so that CLIP's end of text is the last id of a long prompt. It
+// fails where limit has no room for these tokens.
+func (t *Tokenizer) EncodeMax(text string, special bool, limit int) ([]int64, error) {
+	ids, err := t.encode(text)
+	if err != nil {
+		return nil, err
+	}
+	room, err := t.room(special, false, limit)
+	if err != nil {
+		return nil, err
+	}
+	ids = ids[:min(len(ids), room)]
+	if !t.post.adds(special) {
+		return ids, nil
+	}
+	return t.post.single(ids).IDs, nil
+}
+
+// EncodePairMax is EncodePair cut to at most limit ids by the library's strategy "longest_first" on the
+// right.
+func (t *Tokenizer) EncodePairMax(a, b string, special bool, limit int) (Encoding, error) {
+	first, second, err := t.encodeBoth(a, b)
+	if err != nil {
+		return Encoding{}, err
+	}
+	room, err := t.room(special, true, limit)
+	if err != nil {
+		return Encoding{}, err
+	}
+	n, m := longestFirst(len(first), len(second), room)
+	return t.post.pair(first[:n], second[:m], special), nil
+}
+
+// room is how many ids the texts may have so that all fit into limit.
+func (t *Tokenizer) room(special, pair bool, limit int) (int, error) {
+	added := 0
+	if special {
+		added = t.post.added(pair)
+	}
+	if limit < added {
+		return 0, fmt.Errorf("%w: a length of %d has no room for %d special tokens", ErrText, limit, added)
+	}
+	return limit - added, nil
+}
+
+// longestFirst says how many ids of two texts stay, as truncate_encodings of the library does.
+func longestFirst(a, b, room int) (first, second int) {
+	if a+b <= room {
+		return a, b
+	}
+	short := min(a, b)
+	long := short
+	if short <= room {
+		long = max(short, room-short)
+	}
+	if short+long > room {
+		short = room / 2
+		long = short + room%2
+	}
+	if a > b {
+		return min(a, long), min(b, short)
+	}
+	return min(a, short), min(b, long)
+}
+
+func (t *Tokenizer) encodeBoth(a, b string) (first, second []int64, err error) {
+	if first, err = t.encode(a); err != nil {
+		return nil, nil, fmt.Errorf("first text: %w", err)
+	}
+	if second, err = t.encode(b); err != nil {
+		return nil, nil, fmt.Errorf("second text: %w", err)
+	}
+	return first, second, nil
+}
+
+// encode is Encode without the post-processor.
+func (t *Tokenizer) encode(text string) ([]int64, error) {
+	if len(text) > MaxText {
+		return nil, fmt.Errorf("%w: %d bytes are over the limit of %d", ErrText, len(text), MaxText)
+	}
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("%w: it is not UTF-8", ErrText)
+	}
+	sc, ok := t.scratch.Get().(*scratch)
+	if !ok {
+		sc = &scratch{}
+	}
+	defer t.recycle(sc)
+
+	ids := make([]int64, 0, 8+len(text)/3)
+	var err error
+	failed := t.raw.split(text, func(part string, at int, id int64) bool {
+		if id >= 0 {
+			ids = append(ids, id)
+			return true
+		}
+		ids, err = t.encodePart(sc, ids, part, at == 0)
+		return err == nil
+	})
+	if failed {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// recycle keeps the scratch of a call for the next one, unless a giant text made it large.
+func (t *Tokenizer) recycle(sc *scratch) {
+	const keep = 1 << 14
+	if cap(sc.pieces) > keep || cap(sc.spans) > keep || cap(sc.buf) > keep || cap(sc.path) > keep || cap(sc.word.syms) > keep {
+		return
+	}
+	clear(sc.pieces[:cap(sc.pieces)])
+	clear(sc.spare[:cap(sc.spare)])
+	t.scratch.Put(sc)
+}
+
+// encodePart encodes what lies between two added tokens; first says that it opens the text.
+func (t *Tokenizer) encodePart(sc *scratch, ids []int64, part string, first bool) ([]int64, error) {
+	if t.norm != nil {
+		out, kept, err := t.norm.normalize(part)
+		if err != nil {
+			return nil, err
+		}
+		part, first = out, first && kept
+	}
+	var err error
+	failed := t.normalized.split(part, func(part string, at int, id int64) bool {
+		if id >= 0 {
+			ids = append(ids, id)
+			return true
+		}
+		ids, err = t.encodePieces(sc, ids, part, first && at == 0)
+		return err == nil
+	})
+	if failed {
+		return nil, err
+	}
+	return ids, nil
+}
+
+func (t *Tokenizer) encodePieces(sc *scratch, ids []int64, part string, first bool) ([]int64, error) {
+	if part == "" {
+		return ids, nil
+	}
+	sc.pieces = append(sc.pieces[:0], piece{part, first})
+	if t.pre != nil {
+		if err := t.pre.cut(sc); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range sc.pieces {
+		var err error
+		if ids, err = t.model.encode(sc, ids, p.text); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// Decode returns the text of the ids. Ids without a token are left out, as in the library; skipSpecial
+// also leaves out the special added tokens.
+func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) (string, error) {
+	tokens := make([]string, 0, len(ids))
+	size := 0
+	for _, id := range ids {
+		token, ok := t.tokens[id]
+		if !ok || skipSpecial && t.special[token] {
+			continue
+		}
+		tokens = append(tokens, token)
+		if size += len(token); size > maxNormalized {
+			return "", fmt.Errorf("%w: the tokens of %d ids have more than %d bytes", ErrText, len(ids), maxNormalized)
+		}
+	}
+	return decodeTokens(t.decode, tokens)
+}
+
+// ID returns the id of a token as the vocabulary writes it (a byte-level vocabulary writes " Yes" as
+// "ĠYes").
+func (t *Tokenizer) ID(token string) (int64, bool) {
+	id, ok := t.ids[token]
+	return id, ok
+}
+
+// Token returns the token of an id as the vocabulary writes it.
+func (t *Tokenizer) Token(id int64) (string, bool) {
+	token, ok := t.tokens[id]
+	return token, ok
+}
+
+// Special reports whether the id is that of a special added token, one that Decode may leave out.
+func (t *Tokenizer) Special(id int64) bool {
+	return t.special[t.tokens[id]]
+}
+
+// Size is the highest id plus one, added tokens included.
+func (t *Tokenizer) Size() int { return t.size }
+
+// Added is how many ids the post-processor adds to one text, or to a pair.
+func (t *Tokenizer) Added(pair bool) int { return t.post.added(pair) }
+
+// Padding returns the id that the file's section "padding" pads with; ok is false without one.
+func (t *Tokenizer) Padding() (id int64, ok bool) {
+	if t.padding == nil {
+		return 0, false
+	}
+	return t.padding.ID, true
+}
+
+// PaddingConfig returns the file's section "padding"; ok is false without one.
+func (t *Tokenizer) PaddingConfig() (p Padding, ok bool) {
+	if t.padding == nil {
+		return Padding{}, false
+	}
+	return *t.padding, true
+}
+
+// Truncation returns the file's section "truncation"; ok is false without one.
+func (t *Tokenizer) Truncation() (c Truncation, ok bool) {
+	if t.truncation == nil {
+		return Truncation{}, false
+	}
+	return *t.truncation, true
+}
