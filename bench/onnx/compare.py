@@ -30,7 +30,7 @@ def pictures(count: int, size: int) -> list[np.ndarray]:
 
 
 class Transformers:
-    """The way flow_grpo's scorers go: processor, model, cosine."""
+    """The way flow_grpo's PickScore goes: a batch of pictures, and a prompt for each."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         import torch
@@ -45,9 +45,11 @@ class Transformers:
     def score(self, group: list[np.ndarray], prompt: str) -> np.ndarray:
         with self.torch.no_grad():
             pixels = self.images([Image.fromarray(p) for p in group], return_tensors="pt")
-            ids = self.tokens([prompt], padding=True, truncation=True, max_length=77, return_tensors="pt")
-            out = self.model(input_ids=ids["input_ids"], attention_mask=ids["attention_mask"], **pixels)
-            return out.logits_per_image[:, 0].numpy()
+            ids = self.tokens([prompt] * len(group), padding=True, truncation=True, max_length=77, return_tensors="pt")
+            image = self.model.get_image_features(**pixels)
+            text = self.model.get_text_features(input_ids=ids["input_ids"], attention_mask=ids["attention_mask"])
+            image, text = (x / x.norm(dim=-1, keepdim=True) for x in (image, text))
+            return (self.model.logit_scale.exp() * text @ image.T).diag().numpy()
 
 
 class ONNXRuntime:

@@ -138,7 +138,7 @@ func scoreAGroup(t *testing.T, device string, tolerance float64) {
 // answered is how many items a model has answered, as the metrics say.
 func answered(t *testing.T, addr, model string) float64 {
 	t.Helper()
-	resp, err := http.Get("http://" + addr + "/metrics") //nolint:noctx // the test's own server
+	resp, err := http.Get("http://" + addr + "/metrics")
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)

@@ -208,7 +208,12 @@ func (s *Sidecar) validate(r *reader) {
 		r.check(path == "" || filepath.IsLocal(path), "%s is %q, want a path below the folder", at, path)
 	}
 	r.distinct("inputs", map[string]string{"pixels": s.Inputs.Pixels, "ids": s.Inputs.IDs, "mask": s.Inputs.Mask, "types": s.Inputs.Types})
-	r.distinct("outputs", map[string]string{"image": s.Outputs.Image, "text": s.Outputs.Text, "logits": s.Outputs.Logits, "score": s.Outputs.Score})
+	outputs := map[string]string{"image": s.Outputs.Image, "text": s.Outputs.Text, "logits": s.Outputs.Logits, "score": s.Outputs.Score}
+	if s.Kind == TwoTower { // each of another file: SigLIP's are both pooler_output
+		r.word("outputs.text", s.Outputs.Text)
+		delete(outputs, "text")
+	}
+	r.distinct("outputs", outputs)
 	switch s.Kind {
 	case TwoTower, Combined:
 		r.check(s.Image != nil, "image is missing: kind %s looks at pictures", s.Kind)

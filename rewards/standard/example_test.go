@@ -17,6 +17,6 @@ func ExampleRegister() {
 	before, _, _ := strings.Cut(err.Error(), ", ")
 	fmt.Println(before)
 	// Output:
-	// 35 scorers, the first of them choice
-	// unknown scorer "jpeg"; known are choice
+	// 44 scorers, the first of them aesthetic
+	// unknown scorer "jpeg"; known are aesthetic
 }

@@ -1,6 +1,7 @@
 package standard_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -14,12 +15,15 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
+	"github.com/rewardloop/rewardloop/rewards/preference"
 	"github.com/rewardloop/rewardloop/rewards/remote"
 	"github.com/rewardloop/rewardloop/rewards/standard"
+	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
 // folders says where the code and the README of each scorer lie, below rewards.
@@ -63,6 +67,17 @@ var folders = map[string]string{
 
 	"http":           "remote",
 	"sandbox_fusion": "remote",
+
+	"pickscore":        "preference",
+	"clipscore":        "preference",
+	"hpsv2":            "preference",
+	"aesthetic":        "preference",
+	"siglip":           "preference",
+	"image_similarity": "preference",
+	"text_rm":          "preference",
+	"onnx":             "preference",
+
+	"vlm": "vlm",
 }
 
 // needed are the options without which a scorer cannot be built.
@@ -76,13 +91,16 @@ var needed = map[string]string{
 
 	"sandbox_fusion": `{"url": "http://h:1"}`,
 
+	"text_rm": `{"model": "tiny-textrm-bert"}`,
+	"onnx":    `{"model": "tiny-graph"}`,
+
 	"rank":   `{"of": "f1"}`,
 	"zscore": `{"of": "f1"}`,
 	"minmax": `{"of": "f1"}`,
 }
 
 // lacks is the option that a scorer without its needed ones names.
-var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len", "judge": "template", "rubric": "rubrics", "http": "protocol", "sandbox_fusion": "url", "rank": "of", "zscore": "of", "minmax": "of"}
+var lacks = map[string]string{"python": "path", "regex": "pattern", "overlong": "max_resp_len", "judge": "template", "rubric": "rubrics", "http": "protocol", "sandbox_fusion": "url", "text_rm": "model", "onnx": "model", "rank": "of", "zscore": "of", "minmax": "of"}
 
 // blind is a reader that finds nothing.
 type blind struct{}
@@ -108,9 +126,31 @@ func (silent) Engine(judge.Endpoint) (outbound.Doer, string, error) { return sil
 
 func (silent) Group([]string, remote.GroupOptions) (outbound.Doer, error) { return silent{}, nil }
 
+// Net implements infer.Nets: models that nobody is to ask.
+func (silent) Net(infer.Model) (infer.Net, error) { return silent{}, nil }
+
+func (silent) Info(context.Context) (infer.Info, error) { return infer.Info{}, infer.ErrUnavailable }
+
+func (silent) Infer(context.Context, infer.Request) ([]infer.Tensor, error) {
+	return nil, infer.ErrUnavailable
+}
+
+// tiny is the folder of a tiny model in the place of one of the catalogue.
+func tiny(model string) (string, error) {
+	folders := map[string]string{
+		preference.PickScoreModel: "tiny-clip", preference.CLIPModel: "tiny-clip", preference.HPSv2Model: "tiny-hpsv2",
+		preference.AestheticModel: "tiny-aesthetic", preference.SigLIPModel: "tiny-siglip", vlm.DefaultModel: "tiny-idefics3",
+	}
+	return filepath.Join("..", "..", "testdata", "models", cmp.Or(folders[model], model)), nil
+}
+
 // everything is what the scorers need, none of it real.
 func everything() standard.Deps {
-	return standard.Deps{Readers: allBlind, Judges: judge.Deps{Clients: silent{}, Engines: silent{}}, Groups: silent{}}
+	return standard.Deps{
+		Readers: allBlind, Judges: judge.Deps{Clients: silent{}, Engines: silent{}}, Groups: silent{},
+		Preference: preference.Deps{Nets: silent{}, Folder: tiny},
+		VLM:        vlm.NewJudges(vlm.Deps{Nets: silent{}, Folder: tiny}),
+	}
 }
 
 func registry(deps standard.Deps) *rewards.Registry {
@@ -309,6 +349,8 @@ func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 			missing[name] = "no engine to ask"
 		case "remote":
 			missing[name] = "no HTTP goes out from here"
+		case "preference", "vlm":
+			missing[name] = "nothing runs models here"
 		}
 	}
 	for _, name := range reg.Names() {
@@ -319,6 +361,24 @@ func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, name)
+	}
+}
+
+// What `rewardloop models pull` writes beside the files of others.
+func TestTheSidecarsOfTheCatalogueAreWhatTheScorersRead(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("..", "..", "models", "sidecars", "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.HasPrefix(filepath.Base(file), "judge-") {
+			_, err = vlm.ParseSidecar(text)
+		} else {
+			_, err = preference.ParseSidecar(text)
+		}
+		require.NoError(t, err, file)
 	}
 }
 

@@ -101,7 +101,7 @@ func (j *Judges) Judge(o Options) (*Judge, error) {
 		return nil, fmt.Errorf("vlm: %w", err)
 	}
 	if j == nil || j.deps.Nets == nil {
-		return nil, errors.New("vlm: there is nothing to run models on; ONNX Runtime is missing")
+		return nil, errors.New("vlm: nothing runs models here")
 	}
 	folder, err := j.deps.folder(o.Model)
 	if err != nil {
