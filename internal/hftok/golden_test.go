@@ -50,6 +50,7 @@ func TestGoldenIDsOfRealTokenizers(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dir, "*.ids.json"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files, "%s has no *.ids.json", dir)
+		texts := goldenTexts(t, dir)
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".ids.json")
 			t.Run(name, func(t *testing.T) {
@@ -58,9 +59,11 @@ func TestGoldenIDsOfRealTokenizers(t *testing.T) {
 				require.NoError(t, err)
 				var want []idsOfText
 				readJSON(t, file, &want)
-				texts := goldenTexts(t, dir, len(want))
-				wrong := 0
-				for i, text := range texts {
+				require.Len(t, texts, len(want))
+				wrong, tried := 0, 0
+				for i := 0; i < len(texts); i += stride {
+					text := texts[i]
+					tried += 2
 					for k, special := range []bool{false, true} {
 						got, err := tok.Encode(text, special)
 						require.NoError(t, err, "text %d %q", i, text)
@@ -71,27 +74,29 @@ func TestGoldenIDsOfRealTokenizers(t *testing.T) {
 						}
 					}
 				}
-				t.Logf("%d of %d encodings equal", 2*len(texts)-wrong, 2*len(texts))
+				t.Logf("%d of %d encodings equal", tried-wrong, tried)
 			})
 		}
 	}
 }
 
-// goldenTexts returns the n texts that the ids of a folder belong to. Where there are more ids than
+// goldenTexts returns the texts that the ids of a folder belong to. Where there are more ids than
 // strings.json has texts, the texts are the ones that GPT-2's ids decode to, whose byte-level tokens
 // lose nothing.
-func goldenTexts(t *testing.T, dir string, n int) []string {
+func goldenTexts(t *testing.T, dir string) []string {
 	t.Helper()
 	var texts []string
 	readJSON(t, filepath.Join(dir, "strings.json"), &texts)
-	if len(texts) == n {
+	if _, err := os.Stat(filepath.Join(dir, "gpt2.ids.json")); err != nil {
+		return texts
+	}
+	var ids []idsOfText
+	readJSON(t, filepath.Join(dir, "gpt2.ids.json"), &ids)
+	if len(texts) == len(ids) {
 		return texts
 	}
 	tok, err := hftok.Load(filepath.Join(dir, "gpt2.json"))
-	require.NoError(t, err, "strings.json has %d texts and there are ids of %d", len(texts), n)
-	var ids []idsOfText
-	readJSON(t, filepath.Join(dir, "gpt2.ids.json"), &ids)
-	require.Len(t, ids, n)
+	require.NoError(t, err, "strings.json has %d texts and there are ids of %d", len(texts), len(ids))
 	texts = texts[:0]
 	for _, pair := range ids {
 		text, err := tok.Decode(pair[0], false)

@@ -133,7 +133,7 @@ func TestWhoIsNotLetInIsRefusedLoggedAndCounted(t *testing.T) {
 func claimed(t *testing.T, attempt wire.AttemptKey) func(key *claim.Key, until time.Time, url string, trust *tls.Config) error {
 	t.Helper()
 	return func(key *claim.Key, until time.Time, url string, trust *tls.Config) error {
-		c, err := claim.NewClient(claim.ClientOptions{Config: claim.Config{DialPatience: 300 * time.Millisecond}, TLS: trust})
+		c, err := claim.NewClient(claim.ClientOptions{Config: claim.Config{DialPatience: 20 * time.Second}, TLS: trust})
 		if err != nil {
 			return err
 		}

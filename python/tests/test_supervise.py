@@ -162,7 +162,7 @@ class SupervisorTest(unittest.TestCase):
     def test_ready_lines_of_other_forms_are_no_ready_line(self) -> None:
         for line in ("[]", "7", '{"event":"serving"}', '{"event":"ready","listen":5}', "\\377", '{"event":'):
             with self.subTest(line):
-                supervisor = self.supervise(argv=["/bin/sh", "-c", f"printf '{line}\\n'"])
+                supervisor = self.supervise(argv=["/bin/sh", "-c", f"printf '{line}\\n'; exec sleep 60"])
                 with self.assertRaisesRegex(RewardloopError, "no ready line"):
                     supervisor.started(PATIENCE)
                 supervisor.stop()

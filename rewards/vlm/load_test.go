@@ -153,7 +153,7 @@ func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
 	_, err = judges(t, nets).Judge(vlm.Options{Model: filepath.Join(smol, "config.json")})
 	require.ErrorContains(t, err, "is a file")
 	_, err = vlm.NewJudges(vlm.Deps{}).Judge(vlm.Options{Model: smol})
-	require.ErrorContains(t, err, "ONNX Runtime is missing")
+	require.ErrorContains(t, err, "nothing runs models here")
 	_, err = vlm.NewJudges(vlm.Deps{Nets: nets, Folder: func(string) (string, error) { return "", errors.New("not in the catalogue") }}).Judge(vlm.Options{Model: "x"})
 	require.ErrorContains(t, err, "not in the catalogue")
 }
