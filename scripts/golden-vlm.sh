@@ -33,9 +33,9 @@ say "tiny models and their goldens, into testdata/models"
 "$python" models/export/tiny_preference.py testdata/models
 "$python" models/export/tiny_vlm.py testdata/models
 say "what Pillow and transformers make of pictures, into internal/imageproc/testdata"
-"$python" models/export/golden_pixels.py
+"$python" models/export/golden_pixels.py internal/imageproc/testdata
 say "what tokenizers makes of texts, into internal/hftok/testdata"
-"$python" internal/hftok/testdata/make_fixtures.py
+"$python" internal/hftok/testdata/make_fixtures.py internal/hftok/testdata
 
 use_models
 $GO test -tags "$(scripts/tags.sh)" -count=1 -run Golden ./internal/hftok ./internal/imageproc ./rewards/preference ./rewards/vlm
