@@ -81,6 +81,8 @@ class _Process:
     #: ("line", the first line of stdout), ("exit", ""), and ("stop", "") from stop().
     events: queue.SimpleQueue[tuple[str, str]] = field(default_factory=queue.SimpleQueue)
     exited: threading.Event = field(default_factory=threading.Event)
+    #: Once the first line of stdout is among the events, or there will be none.
+    spoken: threading.Event = field(default_factory=threading.Event)
     readers: list[threading.Thread] = field(default_factory=list)
 
 
@@ -286,6 +288,7 @@ class Supervisor:
         pipe = _pipe(process.popen.stdout)
         if line := pipe.readline(_READY_LINE_BYTES):
             process.events.put(("line", line.decode(errors="replace").strip()))
+        process.spoken.set()
         while pipe.read1(_READY_LINE_BYTES):
             pass  # nothing more is promised, and a full pipe would stop the worker
 
@@ -305,6 +308,8 @@ class Supervisor:
         with contextlib.suppress(ChildProcessError):  # somebody else in this process has waited for it
             os.waitid(os.P_PID, process.popen.pid, os.WEXITED | os.WNOWAIT)
         process.exited.set()
+        # What it said before its end says why; a child that has inherited its stdout may hold that open for ever.
+        process.spoken.wait(_REST_TIMEOUT)
         process.events.put(("exit", ""))
 
 

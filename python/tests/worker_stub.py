@@ -80,6 +80,10 @@ def main() -> None:
         sys.exit(int(mode[5:]))
     if mode == "child":
         subprocess.Popen(["sleep", "600"])
+    # The kernel may hand a signal to any thread, or just before the main one sleeps: a pause() would miss both.
+    woken, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else drain)
     if mode == "hang":
         time.sleep(600)
@@ -99,7 +103,7 @@ def main() -> None:
         time.sleep(float(mode[4:]))
         os.kill(os.getpid(), signal.SIGKILL)
     while True:
-        signal.pause()
+        os.read(woken, 1)
 
 
 if __name__ == "__main__":
