@@ -37,7 +37,7 @@ var layers = [][]string{
 	4: {"rewards/standard", "config"},
 	5: {"internal/node"},
 	6: {"internal/demo", "examples/trainer_modes/*"},
-	7: {"cmd/rewardloop", "examples/*", "bench/*", "scripts/testsum", "scripts/thirdparty"},
+	7: {"cmd/rewardloop", "examples/*", "bench/*", "scripts/house", "scripts/testsum", "scripts/thirdparty"},
 	8: {"bench"},
 }
 

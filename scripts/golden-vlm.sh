@@ -13,11 +13,9 @@ install() {
 	if [ -x "$home/bin/python" ] && cmp -s "$pinned" "$home/installed.txt" && "$home/bin/python" -c 'import torch' 2>/dev/null; then
 		return 0
 	fi
-	rm -rf "$home"
-	say "making $home with $("$PYTHON" --version)"
-	"$PYTHON" -m venv "$home" || die "$PYTHON -m venv failed: on Debian it is in python3-venv"
+	new_venv "$home" "or name a Python that has the packages in REWARDLOOP_EXPORT_PYTHON"
 	say "downloading with pip into $home: $(sed -n '/^# size/,/^[^#]/s/^# //p' "$pinned" | tr '\n' ' ')"
-	"$home/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --requirement "$pinned" ||
+	"${VENV_PIP[@]}" --requirement "$pinned" ||
 		die "pip failed, see above: this needs a network once"
 	cp "$pinned" "$home/installed.txt"
 }

@@ -73,6 +73,16 @@ pip_python() {
 	return 1
 }
 
+# new_venv FOLDER HINT makes a Python environment anew, and VENV_PIP what installs into
+# it. HINT ends the message of a failure.
+new_venv() {
+	rm -rf "$1"
+	say "making $1 with $("$PYTHON" --version)"
+	mkdir -p "$(dirname "$1")"
+	"$PYTHON" -m venv "$1" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; $2"
+	VENV_PIP=("$1/bin/python" -m pip install --quiet --no-input --disable-pip-version-check)
+}
+
 # within SECONDS COMMAND... ends a command that takes longer, where there is
 # timeout(1). Ctrl-C still reaches the command.
 within() {

@@ -39,13 +39,11 @@ install() {
 		return 0
 	fi
 	rm -rf "$home"
-	say "making $venv with $("$PYTHON" --version)"
-	mkdir -p "$home"
-	"$PYTHON" -m venv "$venv" || die "$PYTHON -m venv failed: on Debian it is in python3-venv"
+	new_venv "$venv" "then run this again"
 	say "downloading with pip into $home: $(sed -n 's/^# size: //p' "$pinned");" \
 		"and without what they need openrlhf and unirl (Apache-2.0, 2 MB)"
-	"$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: \
-		--requirement "$pinned" || die "pip failed, see above: this needs a network once"
+	"${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned" ||
+		die "pip failed, see above: this needs a network once"
 	for entry in "${packages[@]}"; do
 		read -r folder name version <<<"$entry"
 		# Their wheels are named after one Python and one machine, and hold plain Python.

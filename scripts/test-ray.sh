@@ -12,13 +12,9 @@ install() {
 	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
 		return 0
 	fi
-	rm -rf "$venv"
-	say "making $venv with $("$PYTHON" --version)"
-	mkdir -p .cache
-	"$PYTHON" -m venv "$venv" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; or name a Python that has ray in RAY_PYTHON"
+	new_venv "$venv" "or name a Python that has ray in RAY_PYTHON"
 	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
-	if ! "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: \
-		--requirement "$pinned"; then
+	if ! "${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned"; then
 		rm -rf "$venv"
 		die "pip failed, see above: without a network name a Python that has ray in RAY_PYTHON"
 	fi

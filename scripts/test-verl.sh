@@ -15,15 +15,11 @@ install() {
 	if [ -x "$venv/bin/python" ] && wanted | cmp -s - "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
 		return 0
 	fi
-	rm -rf "$venv"
-	say "making $venv with $("$PYTHON" --version)"
-	mkdir -p .cache
-	"$PYTHON" -m venv "$venv" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; or name a Python that has verl in VERL_PYTHON"
-	local pip=("$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check)
+	new_venv "$venv" "or name a Python that has verl in VERL_PYTHON"
 	say "downloading verl $verl (Apache-2.0) and what its tests need with pip into $venv:" \
 		"about 5 GB, nearly all of it torch with CUDA (BSD-3-Clause, NVIDIA's licences); 8 GB on disk"
 	# verl asks for engines that need a card; what these tests use of it does not.
-	if ! "${pip[@]}" --requirement "$pinned" || ! "${pip[@]}" --no-deps "verl==$verl"; then
+	if ! "${VENV_PIP[@]}" --requirement "$pinned" || ! "${VENV_PIP[@]}" --no-deps "verl==$verl"; then
 		rm -rf "$venv"
 		die "pip failed, see above: without a network name a Python that has verl in VERL_PYTHON"
 	fi
@@ -44,9 +40,9 @@ fi
 
 log=.cache/test-verl.log
 mkdir -p .cache
-export REWARDLOOP_BIN=$PWD/bin/rewardloop REWARDLOOP_PYTHON=$python PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
+export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} REWARDLOOP_PYTHON=$python PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
 say "the plug-ins with verl's own code ($("$python" --version), log in $log)"
-modules=(tests.test_verl_rows tests.test_verl_omni tests.test_verl_real)
+modules=(tests.test_verl_rows tests.test_verl_steps tests.test_verl_omni tests.test_verl_real)
 # VERL_TESTS="tests.test_verl_real.WithVerl.test_…" runs some of them.
 if [ -n "${VERL_TESTS:-}" ]; then read -ra modules <<<"$VERL_TESTS"; fi
 within 1800 "$python" -m unittest -v "${modules[@]}" 2>&1 | tee "$log" || die "a test failed, or they took longer than 30 minutes: see $log"

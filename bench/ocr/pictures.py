@@ -14,10 +14,13 @@ Needs Pillow and numpy, and DejaVu fonts (Debian: fonts-dejavu-core). Without
 The same seed and the same Pillow give the same pictures.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import random
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -30,12 +33,20 @@ WORDS = (
     "museum Night market fresh bread Ocean View hotel No. 7 library summer Festival green tea "
     "Platform 9 keep calm Welcome home Autumn leaves bookshop 2024 Royal theatre happy birthday"
 ).split()
-CHINESE = ["欢迎光临", "新年快乐", "夏日清凉", "北京大学", "图书馆", "今日特价", "小心地滑", "中山路", "咖啡时光", "绿水青山", "学习中心", "红茶"]
+CHINESE = [
+    "欢迎光临", "新年快乐", "夏日清凉", "北京大学", "图书馆", "今日特价", "小心地滑", "中山路", "咖啡时光", "绿水青山",
+    "学习中心", "红茶",
+]  # fmt: skip
 SIZES = [(512, 512)] * 8 + [(256, 256), (384, 384), (768, 768), (1024, 1024), (832, 480), (480, 832), (640, 360), (300, 200)]
-KINDS = ["plain"] * 3 + ["scene"] * 4 + ["beside"] * 2 + ["lines", "small", "turned", "chinese", "none", "alpha", "gray", "flat", "tall"]
+KINDS = [
+    *["plain"] * 3, *["scene"] * 4, *["beside"] * 2, "lines", "small", "turned", "chinese", "none", "alpha", "gray",
+    "flat", "tall",
+]  # fmt: skip
+
+Colour = tuple[int, ...]
 
 
-def ground(rnd, size, textured):
+def ground(rnd: random.Random, size: tuple[int, int], textured: bool) -> tuple[Image.Image, bool]:
     """A background, and whether text on it should be light."""
     w, h = size
     dark = rnd.random() < 0.5
@@ -47,16 +58,21 @@ def ground(rnd, size, textured):
     noise = np.random.default_rng(rnd.randint(0, 1 << 30))
     slope = (np.linspace(0, 1, w)[None, :, None] + np.linspace(0, 1, h)[:, None, None]) / 2
     coarse = noise.normal(0, 26, (max(h // 32, 2), max(w // 32, 2), 3))
-    coarse = np.stack([np.asarray(Image.fromarray(coarse[..., c].astype(np.float32)).resize(size, Image.BICUBIC)) for c in range(3)], -1)
+    channels = (Image.fromarray(coarse[..., c].astype(np.float32)) for c in range(3))
+    coarse = np.stack([np.asarray(c.resize(size, Image.BICUBIC)) for c in channels], -1)
     pixels = a + (b - a) * slope + coarse + noise.normal(0, 5, (h, w, 3))
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)), dark
 
 
-def face(rnd, height, path=None):
+def face(rnd: random.Random, height: int, path: str | None = None) -> ImageFont.FreeTypeFont:
+    """A font of that height; by chance without a path."""
     return ImageFont.truetype(path or DEJAVU + rnd.choice(FACES), height)
 
 
-def write(image, text, font, centre, ink, angle=0.0, stroke=0):
+def write(
+    image: Image.Image, text: str, font: ImageFont.FreeTypeFont, centre: tuple[float, float], ink: Colour,
+    angle: float = 0.0, stroke: int = 0,
+) -> None:  # fmt: skip
     """Writes text round a centre, turned by degrees."""
     left, top, right, bottom = font.getbbox(text, stroke_width=stroke)
     pad = 6
@@ -68,7 +84,7 @@ def write(image, text, font, centre, ink, angle=0.0, stroke=0):
     image.paste(patch, (int(centre[0] - patch.width / 2), int(centre[1] - patch.height / 2)), patch)
 
 
-def fitting(rnd, text, width, height, path=None):
+def fitting(rnd: random.Random, text: str, width: float, height: int, path: str | None = None) -> ImageFont.FreeTypeFont:
     """The font with which text is at most so wide and high."""
     while height > 10:
         font = face(random.Random(rnd.random()), height, path)
@@ -79,11 +95,13 @@ def fitting(rnd, text, width, height, path=None):
     return face(rnd, 10, path)
 
 
-def phrase(rnd, low=1, high=3):
+def phrase(rnd: random.Random, low: int = 1, high: int = 3) -> str:
+    """Some words."""
     return " ".join(rnd.sample(WORDS, rnd.randint(low, high)))
 
 
-def draw(rnd, kind, cjk):
+def draw(rnd: random.Random, kind: str, cjk: str | None) -> tuple[Image.Image, str]:
+    """A picture of a kind, and the text that was asked for."""
     size = rnd.choice(SIZES)
     if kind == "flat":
         size = rnd.choice([(700, 30), (900, 60), (640, 24), (1200, 80), (500, 28)])
@@ -91,7 +109,10 @@ def draw(rnd, kind, cjk):
         size = rnd.choice([(120, 700), (90, 500), (200, 900)])
     w, h = size
     image, dark = ground(rnd, size, kind in ("scene", "none", "beside"))
-    shade = lambda: tuple(rnd.randint(215, 255) if dark else rnd.randint(0, 40) for _ in range(3))
+
+    def shade() -> Colour:
+        return tuple(rnd.randint(215, 255) if dark else rnd.randint(0, 40) for _ in range(3))
+
     target = phrase(rnd)
     if kind == "none":
         shapes = ImageDraw.Draw(image)
@@ -126,14 +147,16 @@ def draw(rnd, kind, cjk):
         target = phrase(rnd)
         write(image, target, fitting(rnd, target, w * 0.6, 16), (w / 2, h / 2), shade())
     elif kind == "beside":
-        write(image, target, fitting(rnd, target, w * 0.42, h // 9), (w * 0.27, h * rnd.uniform(0.3, 0.7)), shade(), rnd.uniform(-3, 3))
+        font = fitting(rnd, target, w * 0.42, h // 9)
+        write(image, target, font, (w * 0.27, h * rnd.uniform(0.3, 0.7)), shade(), rnd.uniform(-3, 3))
         for y in (0.15, 0.5, 0.85):
             other = phrase(rnd, 1, 2)
             write(image, other, fitting(rnd, other, w * 0.4, h // 12), (w * 0.75, h * y), shade())
     else:
         angle = rnd.uniform(-10, 10) if kind == "scene" else 0
         at = (w / 2, h * rnd.uniform(0.3, 0.7))
-        write(image, target, fitting(rnd, target, w * 0.8, h // rnd.randint(5, 10)), at, shade(), angle, 1 if kind == "scene" else 0)
+        font = fitting(rnd, target, w * 0.8, h // rnd.randint(5, 10))
+        write(image, target, font, at, shade(), angle, int(kind == "scene"))
         if kind == "scene" and rnd.random() < 0.4:
             image = image.filter(ImageFilter.GaussianBlur(rnd.uniform(0.4, 1.2)))
     if kind == "gray":
@@ -145,7 +168,7 @@ def draw(rnd, kind, cjk):
     return image, target
 
 
-def extra(folder, out):
+def extra(folder: str, out: str) -> list[dict[str, Any]]:
     """Pictures of another folder, without what is no picture."""
     rows = []
     for name in sorted(os.listdir(folder)):
@@ -161,7 +184,7 @@ def extra(folder, out):
     return rows
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--golden")
@@ -171,7 +194,7 @@ def main():
     parser.add_argument("--seed", type=int, default=SEED)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
-    rows = []
+    rows: list[dict[str, Any]] = []
     if args.golden:
         with open(os.path.join(args.golden, "samples.jsonl"), encoding="utf-8") as samples:
             for row in map(json.loads, samples):

@@ -49,7 +49,8 @@ def main() -> None:
     own = folder / "checkpoint"
     checkpoint(own)
     export = ROOT / "models" / "export" / "clip.py"
-    subprocess.run([sys.executable, export, "--model", own, "--out", folder, "--name", "random-clip-b32", "--licence", "none"], check=True)
+    name = ["--name", "random-clip-b32", "--licence", "none"]
+    subprocess.run([sys.executable, export, "--model", own, "--out", folder, *name], check=True)
 
 
 if __name__ == "__main__":

@@ -39,15 +39,31 @@ FILTERS = ["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]  # by 
 
 # Configurations as preprocessor_config.json has them, by the class that reads them.
 CLASSIC = {
-    "clip": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 48}, "crop_size": {"height": 48, "width": 48}},
+    "clip": {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 48},
+        "crop_size": {"height": 48, "width": 48},
+    },
     "clip_old": {"feature_extractor_type": "CLIPFeatureExtractor", "size": 37, "crop_size": 33, "resample": 3},
-    "clip_padded": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 20}, "crop_size": {"height": 37, "width": 30}},
-    "clip_box": {"image_processor_type": "CLIPImageProcessor", "size": {"height": 41, "width": 36}, "crop_size": {"height": 32, "width": 33}},
+    "clip_padded": {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 20},
+        "crop_size": {"height": 37, "width": 30},
+    },
+    "clip_box": {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"height": 41, "width": 36},
+        "crop_size": {"height": 32, "width": 33},
+    },
     "clip_cropped": {"image_processor_type": "CLIPImageProcessor", "do_resize": False, "crop_size": {"height": 40, "width": 55}},
     "siglip": {"image_processor_type": "SiglipImageProcessor", "size": {"height": 48, "width": 48}},
     "vit": {"image_processor_type": "ViTImageProcessor", "size": {"height": 45, "width": 38}},
     "vit_lanczos": {"image_processor_type": "ViTImageProcessor", "size": 32, "resample": 1},
-    "deit": {"image_processor_type": "DeiTImageProcessor", "size": {"height": 45, "width": 45}, "crop_size": {"height": 40, "width": 40}},
+    "deit": {
+        "image_processor_type": "DeiTImageProcessor",
+        "size": {"height": 45, "width": 45},
+        "crop_size": {"height": 40, "width": 40},
+    },
     "blip": {"image_processor_type": "BlipImageProcessor", "size": {"height": 33, "width": 33}},
     "bit": {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}},
 }
@@ -62,7 +78,13 @@ IDEFICS3 = {
 }
 QWEN2VL = {
     "qwen2vl": {"min_pixels": 28 * 28 * 2, "max_pixels": 28 * 28 * 7},
-    "qwen2vl_small": {"min_pixels": 12 * 12 * 4, "max_pixels": 12 * 12 * 20, "patch_size": 6, "merge_size": 2, "temporal_patch_size": 1},
+    "qwen2vl_small": {
+        "min_pixels": 12 * 12 * 4,
+        "max_pixels": 12 * 12 * 20,
+        "patch_size": 6,
+        "merge_size": 2,
+        "temporal_patch_size": 1,
+    },
 }
 
 
@@ -88,7 +110,9 @@ class Goldens:
         with (self.out / file).open("ab") as f:
             offset = f.tell()
             f.write(np.ascontiguousarray(data).tobytes())
-        self.index["cases"].append({"name": name, "image": image, "file": file, "offset": offset, "shape": list(data.shape), **more})
+        self.index["cases"].append(
+            {"name": name, "image": image, "file": file, "offset": offset, "shape": list(data.shape), **more}
+        )
 
     def some(self, name: str) -> list[str]:
         """The pictures that a case of that name runs on."""
@@ -106,7 +130,9 @@ def processor(config: dict) -> Callable:
     """The slow processor of a configuration. It is told where the channels are, because it
     guesses wrong for pictures of one or three pixels a side."""
     config = dict(config)
-    name = config.pop("image_processor_type", None) or config.pop("feature_extractor_type").replace("FeatureExtractor", "ImageProcessor")
+    name = config.pop("image_processor_type", None) or config.pop("feature_extractor_type").replace(
+        "FeatureExtractor", "ImageProcessor"
+    )
     return functools.partial(getattr(transformers, name)(**config), input_data_format="channels_last")
 
 
@@ -138,8 +164,15 @@ def longest(g: Goldens) -> None:
 def filters(g: Goldens) -> None:
     """PIL's resize alone, with each filter, smaller and larger."""
     for code, name in enumerate(FILTERS):
-        for image, size in [("img_02_97x131.png", (40, 29)), ("img_05_301x200.png", (41, 200)), ("img_04_256x192.png", (256, 31)),
-                            ("img_06_512x512.png", (37, 38)), ("odd_3x149.png", (61, 70)), ("odd_1x1.png", (5, 7)), ("odd_151x33.png", (17, 64))]:
+        for image, size in [
+            ("img_02_97x131.png", (40, 29)),
+            ("img_05_301x200.png", (41, 200)),
+            ("img_04_256x192.png", (256, 31)),
+            ("img_06_512x512.png", (37, 38)),
+            ("odd_3x149.png", (61, 70)),
+            ("odd_1x1.png", (5, 7)),
+            ("odd_151x33.png", (17, 64)),
+        ]:
             out = np.asarray(g.pictures[image].resize(size, code))
             g.write(f"resize_{name}", image, out, kind="resize", filter=name)
 
@@ -155,8 +188,16 @@ def tiles(g: Goldens) -> None:
                     continue  # large
                 out = proc(g.pictures[image], do_rescale=False, do_normalize=False, return_tensors="np", return_row_col_info=True)
                 assert out["pixel_attention_mask"].all()
-                g.write(f"{name}_{'split' if split else 'whole'}", image, out["pixel_values"][0], kind="idefics3", config=config,
-                        split=split, rows=out["rows"][0][0], cols=out["cols"][0][0])
+                g.write(
+                    f"{name}_{'split' if split else 'whole'}",
+                    image,
+                    out["pixel_values"][0],
+                    kind="idefics3",
+                    config=config,
+                    split=split,
+                    rows=out["rows"][0][0],
+                    cols=out["cols"][0][0],
+                )
 
 
 def patches(g: Goldens) -> None:
@@ -167,7 +208,9 @@ def patches(g: Goldens) -> None:
         for image, picture in g.pictures.items():
             out = proc(picture, do_rescale=False, do_normalize=False)
             assert out["pixel_values"].dtype == np.uint8
-            g.write(name, image, out["pixel_values"], kind="qwen2vl", config=config, grid=[int(n) for n in out["image_grid_thw"][0]])
+            g.write(
+                name, image, out["pixel_values"], kind="qwen2vl", config=config, grid=[int(n) for n in out["image_grid_thw"][0]]
+            )
 
 
 def normalised(g: Goldens) -> None:
@@ -182,12 +225,24 @@ def normalised(g: Goldens) -> None:
         "norm_off": CLASSIC["vit"] | {"do_resize": False, "do_normalize": False, "rescale_factor": 0.00784313725490196},
     }.items():
         g.write(name, "ramp.png", np.float32(processor(config)(image)["pixel_values"][0]), kind="classic", config=config)
-    config = {"image_processor_type": "Idefics3ImageProcessor", **IDEFICS3["idefics3"], "do_resize": False, "max_image_size": {"longest_edge": 16}}
+    config = {
+        "image_processor_type": "Idefics3ImageProcessor",
+        **IDEFICS3["idefics3"],
+        "do_resize": False,
+        "max_image_size": {"longest_edge": 16},
+    }
     out = processor(config | {"do_image_splitting": False})(image, return_tensors="np")["pixel_values"][0]
     g.write("norm_idefics3", "ramp.png", np.float32(out), kind="idefics3", config=config, split=False, rows=0, cols=0)
     config = {"image_processor_type": "Qwen2VLImageProcessor", **QWEN2VL["qwen2vl_small"]}
     out = processor(config)(image)
-    g.write("norm_qwen2vl", "ramp.png", np.float32(out["pixel_values"]), kind="qwen2vl", config=config, grid=[int(n) for n in out["image_grid_thw"][0]])
+    g.write(
+        "norm_qwen2vl",
+        "ramp.png",
+        np.float32(out["pixel_values"]),
+        kind="qwen2vl",
+        config=config,
+        grid=[int(n) for n in out["image_grid_thw"][0]],
+    )
 
 
 def max_size(height: int, width: int, size: int) -> list[int]:
@@ -217,11 +272,18 @@ def sizes(g: Goldens) -> None:
     narrow = sides + [(1, 4000), (3000, 2), (4001, 999)]
     g.index["idefics3"] = [
         [h, w, edge, *idefics3.get_resize_output_image_size(shaped(h, w), edge, "channels_last")]
-        for h, w in narrow for edge in (512, 1456, 2048, 5001)
+        for h, w in narrow
+        for edge in (512, 1456, 2048, 5001)
     ]
     g.index["shortest"] = [
-        [h, w, size, *get_resize_output_image_size(shaped(h, w), size, default_to_square=False, input_data_format="channels_last")]
-        for h, w in sides for size in (224, 336)
+        [
+            h,
+            w,
+            size,
+            *get_resize_output_image_size(shaped(h, w), size, default_to_square=False, input_data_format="channels_last"),
+        ]
+        for h, w in sides
+        for size in (224, 336)
     ]
     ties = [(105, 192), (45, 320), (165, 320), (210, 384), (9, 576), (513, 576), (90, 640), (420, 768), (527, 1088)]
     g.index["longest"] = [[h, w, 224, *max_size(h, w, 224)] for h, w in sides + ties]

@@ -15,8 +15,9 @@ import argparse
 from pathlib import Path
 
 import torch
-import vlm
 from torch import nn
+
+import vlm
 
 KINDS = ("idefics3", "smolvlm")
 

@@ -19,8 +19,9 @@ import argparse
 from pathlib import Path
 
 import torch
-import vlm
 from torch import nn
+
+import vlm
 
 KINDS = ("qwen2_5_vl", "qwen2_vl")
 

@@ -18,19 +18,16 @@ import contextlib
 import io
 import itertools
 import json
-import platform
 import shutil
 import tempfile
 import warnings
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 from torch import nn
 
 import aesthetic
@@ -39,45 +36,14 @@ import common
 import graph
 import siglip
 import text_rm
+from tiny.preference_goldens import LIMIT, TEXTS, golden_images, golden_pairs, golden_texts, images_of, made_with
+from tiny.preference_tokenizers import bert_tokenizer, clip_tokenizer, qwen_tokenizer, unigram
 
 EXAMPLE = "python models/export/tiny_preference.py testdata/models --images testdata/golden/images"
-LIMIT = 1e-5
 LENGTH = 77
-TEXTS = [
-    "",
-    "a photo of a cat",
-    "A photo of a CAT",
-    "two red cubes left of a blue sphere, studio light",
-    "An astronaut riding a horse on Mars, oil painting, highly detailed, 8k",
-    "  leading,   inner\tand trailing\n whitespace  ",
-    "don't stop; it's the cat's 3rd toy, we'll see!",
-    "Ünïcödé: naïve façade, smørrebrød, Straße, İstanbul",
-    "一只猫坐在椅子上，水彩画",
-    "кошка на стуле и собака под столом",
-    "🌳🐈‍⬛ emoji & symbols © € → ½ 👩🏽‍🚀",
-    "x" * 120,
-    "a very long prompt that goes on and on, " * 12 + "until its end is cut off",
-    'a sign that says "OPEN 24/7" @ 5th_avenue #neon {bokeh} <lora:1>',
-]
-CORPUS = [
-    "a photo of a cat asleep on a chair by the window in soft morning light",
-    "two red cubes to the left of a blue sphere on a wooden table, studio light",
-    "an astronaut riding a horse on mars, oil painting, highly detailed",
-    "a watercolor painting of a forest with a river and a small bridge",
-    "a sign that says open above the door of a bookshop at night, neon",
-    "three green apples and one yellow banana in a white bowl on the table",
-    "portrait of an old man with a long beard, black and white photograph",
-    "a dog and a cat playing with a ball in the garden under a tree",
-    "the quick brown fox jumps over the lazy dog while it's raining",
-    "don't look now, we'll see what they're painting and what I've missed",
-    "a very long prompt that goes on and on until its end is cut off",
-    "It shows a cat asleep on a chair. There are two cubes, both red; the sphere is blue.",
-    "user asks for a picture of the sea, assistant describes waves and the wind",
-    "une fée à l'orée d'un bois, eine Straße im Regen, кошка на стуле, 一只猫 水彩画",
-]
 
 
-# --- randomness and checkpoints -------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------
 
 
 def randomise(module: nn.Module, seed: int, std: float = 0.2) -> nn.Module:
@@ -91,62 +57,6 @@ def randomise(module: nn.Module, seed: int, std: float = 0.2) -> nn.Module:
             norm = name.endswith("weight") and p.dim() == 1
             p.copy_(1 + 0.1 * noise if norm else std * noise)
     return module.eval()
-
-
-def merges_of(size: int, suffix: str, normalizer: Any, pre: Any) -> list[tuple[str, str]]:
-    """The first size merges of a BPE trained on CORPUS, the same on every machine.
-
-    The most frequent pair of neighbours is merged first, of equals the first by letters;
-    the trainer of `tokenizers` breaks ties by the order of a hash table.
-    """
-    words: Counter[tuple[str, ...]] = Counter()
-    for line in CORPUS:
-        for word, _ in pre.pre_tokenize_str(normalizer.normalize_str(line)):
-            words[(*word[:-1], word[-1] + suffix)] += 1
-    merges: list[tuple[str, str]] = []
-    while len(merges) < size:
-        pairs: Counter[tuple[str, str]] = Counter()
-        for word, n in words.items():
-            for pair in itertools.pairwise(word):
-                pairs[pair] += n
-        if not pairs:
-            break
-        best = min(pairs, key=lambda p: (-pairs[p], p))
-        merges.append(best)
-        after: Counter[tuple[str, ...]] = Counter()
-        for word, n in words.items():
-            after[merged(word, best)] += n
-        words = after
-    return merges
-
-
-def merged(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
-    """word with every occurrence of pair, from the left, made one."""
-    out: list[str] = []
-    for letter in word:
-        if out and (out[-1], letter) == pair:
-            out[-1] += letter
-        else:
-            out.append(letter)
-    return tuple(out)
-
-
-def byte_letters() -> list[str]:
-    """The 256 letters of byte-level BPE, in the order in which CLIP and GPT-2 number them."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in printable]
-    return [chr(b) for b in printable] + [chr(256 + i) for i in range(len(rest))]
-
-
-def clip_tokenizer(size: int = 400) -> Tokenizer:
-    """CLIP's form: 256 bytes, 256 bytes that end a word, merges, start and end."""
-    form = clip.build_tokenizer({"<|startoftext|>": 0, "<|endoftext|>": 1}, [])
-    letters = byte_letters()
-    vocab = [*letters, *[c + "</w>" for c in letters]]
-    merges = merges_of(size, "</w>", form.normalizer, form.pre_tokenizer)
-    vocab += dict.fromkeys(a + b for a, b in merges)
-    vocab += ["<|startoftext|>", "<|endoftext|>"]
-    return clip.build_tokenizer({t: i for i, t in enumerate(vocab)}, merges)
 
 
 def save_clip_processor(tok: Tokenizer, where: Path, size: int) -> None:
@@ -177,106 +87,6 @@ def clip_model(tok: Tokenizer, seed: int, image_size: int, patch: int, hidden: i
     }  # fmt: skip
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=dim, logit_scale_init_value=4.6052)
     return randomise(CLIPModel(config), seed)
-
-
-# --- goldens --------------------------------------------------------------------------
-
-
-def made_with() -> dict[str, str]:
-    """The versions of what computed the goldens."""
-    import open_clip
-    import PIL
-    import tokenizers
-    import transformers
-
-    packages = {
-        "torch": torch,
-        "transformers": transformers,
-        "tokenizers": tokenizers,
-        "numpy": np,
-        "pillow": PIL,
-        "open_clip_torch": open_clip,
-    }
-    return {"python": platform.python_version()} | {k: str(m.__version__) for k, m in packages.items()}
-
-
-def images_of(folder: Path) -> dict[str, Image.Image]:
-    """The golden pictures by file name."""
-    files = sorted(folder.glob("*.png"))
-    if not files:
-        raise common.ExportError(f"no pictures in {folder}")
-    return {f.name: Image.open(f).convert("RGB") for f in files}
-
-
-def bytes_back(recipe: dict[str, Any], x: torch.Tensor) -> np.ndarray:
-    """uint8 [H, W, 3] of a processor's output [1, 3, H, W]: its normalisation undone."""
-    v = x[0].permute(1, 2, 0).double().numpy() * np.asarray(recipe["std"]) + np.asarray(recipe["mean"])
-    v = v / recipe["rescale"]
-    if np.abs(v - v.round()).max() > 1e-2:
-        raise common.ExportError("the processor's output is not made of bytes")
-    return v.round().astype(np.uint8)
-
-
-def golden_images(
-    out: Path, ims: dict[str, Image.Image], recipe: dict[str, Any], pixels: Callable[[Image.Image], torch.Tensor]
-) -> tuple[list[dict[str, Any]], torch.Tensor]:
-    """The entries of the images, and their pixels [N, 3, H, W] by the checkpoint's own processor."""
-    (out / "pixels").mkdir(exist_ok=True)
-    rows, tensors = [], []
-    for name, im in ims.items():
-        x = pixels(im)
-        tensors.append(x)
-        rgb = bytes_back(recipe, x)
-        file = f"pixels/{Path(name).stem}.rgb"
-        (out / file).write_bytes(rgb.tobytes())
-        rows.append({"file": name, "pixels": file, "width": rgb.shape[1], "height": rgb.shape[0]})
-    return rows, torch.cat(tensors)
-
-
-def pair_scores(cos: torch.Tensor, scale: float, bias: float) -> dict[str, Any]:
-    """Every formula of a scorer of pictures and texts, [image][text]."""
-    logit = scale * cos + bias
-    formulas = {
-        "pickscore": logit / 26,
-        "clipscore.flow_grpo": logit / 30,
-        "clipscore.paper": 2.5 * cos.clamp(min=0),
-        "clipscore.cosine": cos,
-        "hpsv2": cos,
-    }
-    if bias:
-        formulas = {"siglip.sigmoid": torch.sigmoid(logit), "siglip.logit": logit}
-    return {k: common.floats(v) for k, v in formulas.items()}
-
-
-def golden_pairs(c: clip.Clip, out: Path, ims: dict[str, Image.Image]) -> None:
-    """golden.json of a model of pictures and texts."""
-    rows, pixels = golden_images(out, ims, c.recipe, c.pixels)
-    ids = [c.ids(t) for t in TEXTS]
-    if c.text["pad"] == "longest":
-        end = c.text["pad_id"]
-        ids = [r[: r.index(end) + 1] if end in r else r for r in ids]
-    with torch.no_grad():
-        images = common.unit(clip.Image2Embeds(c.model)(pixels))
-        encode = clip.Text2Embeds(c.model)
-        texts = torch.cat([common.unit(encode(torch.tensor([r]))) for r in ids])
-    cos = images @ texts.T
-    spread = cos.std(dim=0).min(), cos.std(dim=1).min()
-    if min(spread) < 0.01:
-        raise common.ExportError(f"the answers are nearly alike: {spread}")
-    golden = {
-        "format": 1,
-        "made_with": made_with(),
-        "logit_scale": c.scale,
-        "logit_bias": c.bias,
-        "images": [r | {"image_embeds": common.floats(e)} for r, e in zip(rows, images, strict=True)],
-        "texts": [
-            {"text": t, "input_ids": r, "text_embeds": common.floats(e)}
-            for t, r, e in zip(TEXTS, ids, texts, strict=True)
-        ],
-        "logits_per_image": common.floats(c.scale * cos + c.bias),
-        "scores": pair_scores(cos, c.scale, c.bias) | {"image_similarity": common.floats(images @ images.T)},
-    }
-    common.write_json(out / "golden.json", golden)
 
 
 # --- the folders ----------------------------------------------------------------------
@@ -341,22 +151,6 @@ def tiny_hpsv2(out: Path, ims: dict[str, Image.Image], work: Path) -> None:
     golden_pairs(c, out / "tiny-hpsv2", ims)
 
 
-def unigram(size: int = 500) -> Tokenizer:
-    """SigLIP's form: <pad>, </s>, <unk>, then pieces with their log-probabilities.
-
-    The pieces are those of a BPE over lower-case words that begin with ▁; a piece's weight
-    is how often it stands in the corpus, so that the table is the same on every machine.
-    """
-    pre = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    plain = [common.canonical(line, {"lower": True, "strip_punctuation": True}) for line in CORPUS]
-    text = " ".join("▁" + "▁".join(line.split()) for line in plain)
-    letters = sorted(set(text) - {" "} | set("abcdefghijklmnopqrstuvwxyz0123456789"))
-    pieces = list(dict.fromkeys([*letters, *("".join(m) for m in merges_of(size, "", normalizers.Lowercase(), pre))]))
-    weights = [max(text.count(p), 1) * len(p) for p in pieces]
-    scores = np.log(np.asarray(weights) / sum(weights)).round(4).tolist()
-    return siglip.build_tokenizer([("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *zip(pieces, scores, strict=True)], 2)
-
-
 def tiny_siglip(out: Path, ims: dict[str, Image.Image], work: Path) -> None:
     """tiny-siglip: attention pooling, full padding, a bias, lower-case without punctuation."""
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
@@ -409,98 +203,6 @@ def tiny_aesthetic(out: Path, ims: dict[str, Image.Image], work: Path) -> None:
         scores = aesthetic.layered(model.model, head, pixels)
     golden = {"format": 1, "made_with": made_with(), "images": rows, "scores": {"aesthetic": common.floats(scores)}}
     common.write_json(folder / "golden.json", golden)
-
-
-def bert_tokenizer(size: int = 400) -> Any:
-    """BERT's WordPiece, uncased."""
-    from transformers import BertTokenizerFast
-
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    form = normalizers.BertNormalizer(lowercase=True)
-    pre = pre_tokenizers.BertPreTokenizer()
-    letters = sorted(
-        {c for line in CORPUS for c in form.normalize_str(line)} - {" "}
-        | set("abcdefghijklmnopqrstuvwxyz0123456789.,;:!?'\"-/()#@&")
-    )
-    merged = list(dict.fromkeys("".join(m) for m in merges_of(size, "", form, pre)))
-    words = {w for line in CORPUS for w, _ in pre.pre_tokenize_str(form.normalize_str(line))}
-    pieces = [*letters, *["##" + c for c in letters], *[p if p in words else "##" + p for p in merged]]
-    vocab = {t: i for i, t in enumerate([*special, *dict.fromkeys(pieces)])}
-    tok = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100))
-    tok.normalizer, tok.pre_tokenizer, tok.decoder = form, pre, decoders.WordPiece(prefix="##")
-    ends = [("[CLS]", 2), ("[SEP]", 3)]
-    tok.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=ends
-    )
-    tok.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
-    return BertTokenizerFast(tokenizer_object=tok, model_max_length=64)
-
-
-def qwen_tokenizer(size: int = 400) -> Any:
-    """Qwen2's byte-level BPE: NFC, its pattern, ChatML's special tokens."""
-    from transformers import Qwen2TokenizerFast
-
-    words = Regex(
-        r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"""
-        r"""| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
-    )
-    pre = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(words, behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    merges = merges_of(size, "", normalizers.NFC(), pre)
-    vocab = {t: i for i, t in enumerate(dict.fromkeys([*byte_letters(), *(a + b for a, b in merges)]))}
-    tok = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    tok.normalizer, tok.pre_tokenizer, tok.decoder = normalizers.NFC(), pre, decoders.ByteLevel()
-    tok.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False)
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tok.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
-    return Qwen2TokenizerFast(
-        tokenizer_object=tok, pad_token=special[0], eos_token=special[0], unk_token=special[0], model_max_length=96
-    )
-
-
-def replies() -> list[tuple[str, str]]:
-    """Prompts and responses for text reward models, of many lengths."""
-    answers = ["", "It shows a cat.", "NO!", *common.RESPONSES, "I don't know what you mean by that, sorry. " * 9]
-    return [(p, answers[i % len(answers)]) for i, p in enumerate(TEXTS)]
-
-
-def golden_texts(model: nn.Module, out: Path, tok: Any, types: bool, batches: Sequence[Sequence[int]]) -> None:
-    """golden.json of a text reward model: every case alone, and batches padded on the right."""
-    sidecar = json.loads((out / "scorer.json").read_text())
-    text, score = sidecar["text"], sidecar["score"]
-    tok.padding_side = "right"
-
-    def encode(rows: list[Any]) -> dict[str, torch.Tensor]:
-        both = [rows] if isinstance(rows[0], str) else [list(x) for x in zip(*rows, strict=True)]
-        enc = tok(*both, padding=True, truncation=True, max_length=text["length"], return_tensors="pt")
-        return {k: enc[k] for k in text_rm.INPUTS[: 2 + types]}
-
-    texts = [text_rm.read(text, p, r) for p, r in replies()]
-    cases = []
-    for (p, r), t in zip(replies(), texts, strict=True):
-        enc = encode([t])
-        with torch.no_grad():
-            logits = model(**enc).logits
-        case: dict[str, Any] = {"prompt": p, "response": r} | ({"text": t} if isinstance(t, str) else {})
-        case |= {k: v[0].tolist() for k, v in enc.items()}
-        cases.append(
-            case | {"logits": common.floats(logits[0]), "score": common.floats(text_rm.score_of(logits, score)[0])}
-        )
-    many = []
-    for members in batches:
-        enc = encode([texts[i] for i in members])
-        with torch.no_grad():
-            logits = model(**enc).logits
-        alone = torch.tensor([cases[i]["logits"] for i in members])
-        common.compare(f"golden batch of {len(members)}", logits, alone, LIMIT)
-        many.append(
-            {"cases": list(members)} | {k: v.tolist() for k, v in enc.items()} | {"logits": common.floats(logits)}
-        )
-    common.write_json(out / "golden.json", {"format": 1, "made_with": made_with(), "cases": cases, "batches": many})
 
 
 def tiny_bert(out: Path, work: Path) -> None:

@@ -60,7 +60,8 @@ async def load(send: Callable[[int], Awaitable[None]], seconds: float) -> dict[s
     taken.sort()
     n = len(taken)
     return {
-        "per_s": n / took, "p50_ms": 1e3 * taken[n // 2], "p99_ms": 1e3 * taken[n * 99 // 100], "cpu_ms": 1e3 * cpu / next(numbers),
+        "per_s": n / took, "p50_ms": 1e3 * taken[n // 2], "p99_ms": 1e3 * taken[n * 99 // 100],
+        "cpu_ms": 1e3 * cpu / next(numbers),
     }  # fmt: skip
 
 

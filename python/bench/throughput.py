@@ -68,8 +68,10 @@ MEDIA = {
 def figures(n: int, seconds: float, cpu: float, taken: list[float]) -> dict[str, float]:
     taken.sort()
     return {
-        "samples_per_s": n / seconds, "cpu_ms": 1e3 * cpu / n,
-        "p50_ms": 1e3 * taken[n // 2], "p99_ms": 1e3 * taken[min(n - 1, n * 99 // 100)],
+        "samples_per_s": n / seconds,
+        "cpu_ms": 1e3 * cpu / n,
+        "p50_ms": 1e3 * taken[n // 2],
+        "p99_ms": 1e3 * taken[min(n - 1, n * 99 // 100)],
     }
 
 
@@ -95,7 +97,11 @@ async def bare(url: str, media: rewardloop.Media, n: int) -> dict[str, float]:
     frames = [bytes(encode(rewardloop.Sample(id=str(i), prompt="a red cube", media=media))) for i in range(n)]
     began, taken = [0.0] * n, []
     async with bare_connect(
-        url + "/v1/stream", subprotocols=["rewardloop.v1"], max_size=None, compression=None, proxy=None  # type: ignore[list-item]
+        url + "/v1/stream",
+        subprotocols=["rewardloop.v1"],
+        max_size=None,
+        compression=None,
+        proxy=None,  # type: ignore[list-item]
     ) as ws:
         await ws.send(json.dumps({"type": "hello", "run": "bare"}))
         await ws.recv()

@@ -34,7 +34,8 @@ reward:
 rewards:
   say: {{custom_reward_function: {{path: {functions}, name: say, retries: 0, extra_keys: {{height: number}}}}}}
   brightness: {{custom_reward_function: {{path: {functions}, name: brightness}}}}
-  geneval: {{custom_reward_function: {{path: {functions}, name: geneval, extra_keys: {{strict_reward: number, only_strict: bool}}}}}}
+  geneval:
+    custom_reward_function: {{path: {functions}, name: geneval, extra_keys: {{strict_reward: number, only_strict: bool}}}}
   edit: {{custom_reward_function: {{path: {functions}, name: edit}}}}
   latent: {{custom_reward_function: {{path: {functions}, name: latent, retries: 0}}}}
   answers: {{custom_reward_function: {{path: {functions}, name: answers, retries: 0, extra_keys: {{acc: bool, words: number}}}}}}
@@ -83,7 +84,7 @@ class Site:
     def counts(self, route: str) -> Counter[int]:
         """How often a route has answered with which status since the start."""
         asked = urllib.request.Request(f"http://{self.host}/metrics", headers={"Authorization": f"Bearer {self.token}"})
-        with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - our own server
             text = answer.read().decode()
         found = re.findall(r'^rewardloop_\w*requests_total\{code="(\d+)",route="([^"]*)"\} (\d+)', text, re.MULTILINE)
         return Counter({int(code): int(n) for code, r, n in found if r == route})

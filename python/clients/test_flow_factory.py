@@ -25,10 +25,12 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        if not requests.get(f"{self.url}/health", timeout=5).ok:
+        if not requests.get(f"{self.url}/health", timeout=60).ok:
             raise RuntimeError(f"no reward server at {self.url}")
 
-    def compute(self, prompt: list[str], image: Any = None, video: Any = None, condition_images: Any = None, **kwargs: Any) -> list[float]:
+    def compute(
+        self, prompt: list[str], image: Any = None, video: Any = None, condition_images: Any = None, **kwargs: Any
+    ) -> list[float]:
         body = {
             "prompt": prompt, "image": base64s(image), "video": base64s(video), "condition_images": base64s(condition_images),
             "condition_videos": None, "kwargs": kwargs or None,

@@ -54,14 +54,14 @@ class Client:
 
     def unified(self, images: np.ndarray, prompts: list[str]) -> list[float]:
         scores = []
-        for part, said in zip(self.split(images), self.split(prompts)):
+        for part, said in zip(self.split(images), self.split(prompts), strict=True):
             scores += self.ask({"images": [site.encoded(p) for p in part], "prompts": said})["outputs"]
         return scores
 
     def geneval(self, images: np.ndarray, metas: list[dict[str, Any]], strict: bool) -> tuple[Any, ...]:
         keys = ("scores", "rewards", "strict_rewards", "group_rewards", "group_strict_rewards")
         whole: dict[str, Any] = {}
-        for part, about in zip(self.split(images), self.split(metas)):
+        for part, about in zip(self.split(images), self.split(metas), strict=True):
             got = self.ask({"images": [site.encoded(p) for p in part], "meta_datas": list(about), "only_strict": strict})
             for key in keys:
                 if isinstance(got[key], list):
@@ -80,7 +80,12 @@ def pictures(n: int) -> np.ndarray:
 def metas(n: int) -> list[dict[str, Any]]:
     """What GenEval knows of n prompts, every second of which counts."""
     return [
-        {"tag": "counting" if i % 2 else "colors", "include": [{"class": "cat", "count": i}], "exclude": [], "prompt": f"{i} cats"}
+        {
+            "tag": "counting" if i % 2 else "colors",
+            "include": [{"class": "cat", "count": i}],
+            "exclude": [],
+            "prompt": f"{i} cats",
+        }
         for i in range(n)
     ]
 

@@ -30,7 +30,9 @@ def answer(request: dict[str, Any]) -> Answer:
 
 def messages(level: float) -> list[Any]:
     url = "data:image/png;base64," + base64.b64encode(site.encoded(site.grey(level), "PNG")).decode()
-    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "How grey?"}]}]
+    return [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "How grey?"}]}
+    ]
 
 
 class Router(unittest.TestCase):
@@ -44,7 +46,8 @@ class Router(unittest.TestCase):
         key.write_text("engine-key\n")
         cls.site = site.Site(
             "reward.custom_reward_function.path=builtin://jpeg_compressibility",
-            "reward.reward_model.enable=true", f"reward.reward_model.model_path={MODEL}", "reward.reward_model.rollout.name=external",
+            "reward.reward_model.enable=true", f"reward.reward_model.model_path={MODEL}",
+            "reward.reward_model.rollout.name=external",
             f"+reward.reward_model.rollout.base_urls=[{cls.engine.url}]", f"+reward.reward_model.rollout.key_file={key}",
             "+reward.reward_model.rollout.attempts=2",
             token=site.TOKEN,
@@ -69,7 +72,9 @@ class Router(unittest.TestCase):
     def test_many_questions_at_once_each_have_their_own_answer(self) -> None:
         async def ask() -> list[str | None]:
             async with openai.AsyncOpenAI(base_url=self.site.url("/v1", token=""), api_key=site.TOKEN) as client:
-                asked = (client.chat.completions.create(model=MODEL, messages=messages(v), temperature=0) for v in site.levels(32))
+                asked = (
+                    client.chat.completions.create(model=MODEL, messages=messages(v), temperature=0) for v in site.levels(32)
+                )
                 return [got.choices[0].message.content for got in await asyncio.gather(*asked)]
 
         self.assertEqual(asyncio.run(ask()), [f"grey {round(v * 255)}" for v in site.levels(32)])

@@ -47,7 +47,9 @@ class _Engine:
         self.text = text
 
     async def generate(self, *_: Any, **__: Any) -> Any:
-        return SimpleNamespace(outputs=[SimpleNamespace(token_ids=[ord(c) for c in self.text], finish_reason="stop", logprobs=None)])
+        return SimpleNamespace(
+            outputs=[SimpleNamespace(token_ids=[ord(c) for c in self.text], finish_reason="stop", logprobs=None)]
+        )
 
 
 class OpenRLHFOfToday(unittest.IsolatedAsyncioTestCase):
@@ -108,7 +110,9 @@ class OpenRLHFOf08(unittest.TestCase):
 
     def test_every_failure_is_asked_as_often_as_it_may_and_then_raised(self) -> None:
         with site.shared().answered(ROUTE) as answered, self.assertRaisesRegex(Exception, "Request error for 2 times"):
-            self.theirs.request_api_wrapper(at(), {"query": ["broken 1"], "prompts": ["broken"], "labels": ["1"]}, try_max_times=2)
+            self.theirs.request_api_wrapper(
+                at(), {"query": ["broken 1"], "prompts": ["broken"], "labels": ["1"]}, try_max_times=2
+            )
         self.assertEqual(answered, {422: 2})
 
 
@@ -143,14 +147,19 @@ class SlimeCases:
 
     async def test_every_failure_is_asked_again_and_then_raised(self) -> None:
         for prompt, status in (("broken", 422), ("unavailable", 503)):
-            with site.shared().answered("/rm/:name") as answered, self.assertRaisesRegex(aiohttp.ClientResponseError, f"{status}"):
+            with (
+                site.shared().answered("/rm/:name") as answered,
+                self.assertRaisesRegex(aiohttp.ClientResponseError, f"{status}"),
+            ):
                 await self.remote_rm(site.shared().url("/rm/answers"), prompt, "408", "408")
             self.assertEqual(answered, {status: 2})
 
 
 class SlimeFromTheProtocol(SlimeCases, unittest.IsolatedAsyncioTestCase):
     async def remote_rm(self, url: str, prompt: Any, response: str, label: Any, tries: int = 2) -> Any:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120), connector=aiohttp.TCPConnector(limit=64)) as session:
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=120), connector=aiohttp.TCPConnector(limit=64)
+        ) as session:
             for left in reversed(range(tries)):
                 try:
                     async with session.post(url, json={"prompt": prompt, "response": response, "label": label}) as answer:

@@ -27,7 +27,7 @@ class Client:
         self.url, self.rewards, self.pause = url, rewards, pause
 
     def check(self) -> None:
-        known = requests.get(f"{self.url}/health", timeout=5).json()["rewards"]
+        known = requests.get(f"{self.url}/health", timeout=60).json()["rewards"]
         if missing := [name for name in self.rewards if name not in known]:
             raise ValueError(f"{missing} are not served, {sorted(known)} are")
 
@@ -106,7 +106,7 @@ class FromTheProtocol(unittest.TestCase):
         self.assertIn("no gradients", answer.json()["error"])
 
     def test_the_rewards_are_listed(self) -> None:
-        with urllib.request.urlopen(site.shared().url("/rewards"), timeout=5) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(site.shared().url("/rewards"), timeout=60) as answer:  # noqa: S310 - our own server
             self.assertLessEqual({"say", "brightness", "jpeg"}, set(json.load(answer)["rewards"]))
 
 
@@ -123,7 +123,9 @@ class OfUniRL(unittest.TestCase):
         cls.primitives, cls.types = primitives, reward
 
     def backend(self, *rewards: str, url: str = "", **options: Any) -> Any:
-        spec = self.remote.RemoteRewardSpec(base_url=url or site.shared().url(), required_rewards=rewards, retry_delay=0.01, **options)
+        spec = self.remote.RemoteRewardSpec(
+            base_url=url or site.shared().url(), required_rewards=rewards, retry_delay=0.01, **options
+        )
         return self.remote.RemoteRewardBackend(config=spec, base_device="cpu")
 
     def request(self, prompts: list[str], levels: list[float], source: list[float] | None = None, **fields: Any) -> Any:

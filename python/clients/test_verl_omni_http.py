@@ -129,7 +129,6 @@ class HTTPCases:
                 await self.score(site.shared(), "", 0.5, "unavailable")
         self.assertEqual(answered, {503: 3})
 
-
     async def test_the_built_in_rewards_score_its_pictures(self) -> None:
         ocr = with_ocr()
         clear = await self.score(ocr, "/scorers/ocr", 1.0, 'a sign that says "HELLO 408"', text="HELLO 408")
@@ -147,7 +146,8 @@ def with_ocr() -> site.Site:
     """A server that reads text."""
     try:
         return site.Site(
-            "reward.custom_reward_function.path=builtin://jpeg_compressibility", "+rewards.ocr.custom_reward_function.path=builtin://ocr"
+            "reward.custom_reward_function.path=builtin://jpeg_compressibility",
+            "+rewards.ocr.custom_reward_function.path=builtin://ocr",
         )
     except rewardloop.RewardloopError as err:
         if "tesseract" not in str(err):
@@ -206,7 +206,9 @@ class HTTPOfVerlOmni(HTTPCases, unittest.IsolatedAsyncioTestCase):
         import torch
 
         pixels = torch.from_numpy(picture(level, text).copy()).permute(2, 0, 1)
-        got = await self.theirs.compute_score(pixels, prompt, site_.url(path), retry_backoff=backoff, data_source="x", extra_info={})
+        got = await self.theirs.compute_score(
+            pixels, prompt, site_.url(path), retry_backoff=backoff, data_source="x", extra_info={}
+        )
         return got["score"]
 
 

@@ -33,7 +33,8 @@ READINGS = [
 RATINGS = [
     "Alignment Score (1-5): 4.2\nCoherence Score (1-5): 3\nStyle Score (1-5): 5",
     "alignment score: 2\ncoherence score : 2.5\nSTYLE SCORE (1-5) : .5", "Alignment Score (1-5): 4", "3, then 4 and 4.5",
-    "Alignment Score (1-5): 9\nCoherence Score (1-5): 9\nStyle Score (1-5): 9", "Alignment Score (1-5): -3\nStyle Score (1-5): 1e0",
+    "Alignment Score (1-5): 9\nCoherence Score (1-5): 9\nStyle Score (1-5): 9",
+    "Alignment Score (1-5): -3\nStyle Score (1-5): 1e0",
     "Alignment Score (1-5): 1\nAlignment Score (1-5): 5\nCoherence Score (1-5): 3", "out of 5 I would say 1 or 2",
 ]  # fmt: skip
 
@@ -54,10 +55,15 @@ rewards:
     custom_reward_function: {{path: "builtin://genrm_ocr", retries: 0}}
     reward_model: {{enable: true, model_path: {reader}, rollout: {{name: external, base_urls: ["{url}"], attempts: 1}}}}
   rated_by_theirs:
-    custom_reward_function: {{path: {folder}/unified_reward.py, name: compute_score_unified_reward, extra_keys: {{raw_score: number}}}}
+    custom_reward_function:
+      path: {folder}/unified_reward.py
+      name: compute_score_unified_reward
+      extra_keys: {{raw_score: number}}
     reward_model: {{enable: true, model_path: {rater}, rollout: {{name: external, base_urls: ["{url}"], attempts: 1}}}}
   rated:
-    custom_reward_function: {{path: "builtin://unified_reward", reward_kwargs: {{answer_retries: 0, video: frames, frame_interval: 2}}}}
+    custom_reward_function:
+      path: "builtin://unified_reward"
+      reward_kwargs: {{answer_retries: 0, video: frames, frame_interval: 2}}
     reward_model: {{enable: true, model_path: {rater}, rollout: {{name: external, base_urls: ["{url}"], attempts: 1}}}}
 pool: {{python: {{interpreter: {python}}}}}
 loop: {{max_attempts: 1}}
@@ -100,7 +106,8 @@ class _WithTheirs:
         cls.addClassCleanup(os.environ.__setitem__, "PYTHONPATH", before)
         config = site.folder() / "judges.yaml"
         config.write_text(REWARDS.format(
-            folder=checkout / "verl_omni/utils/reward_score", url=cls.engine.url, reader=READER, rater=RATER, python=sys.executable,
+            folder=checkout / "verl_omni/utils/reward_score", url=cls.engine.url,
+            reader=READER, rater=RATER, python=sys.executable,
         ))  # fmt: skip
         cls.site = site.Site(config=config, token=cls.token)
         cls.addClassCleanup(cls.site.close)

@@ -6,7 +6,16 @@
 ...     )
 ...     print(result.outcome, result.reward_score)
 
-rewardloop.Client is the same for code without an event loop.
+rewardloop.Client is the same for code without an event loop. rewardloop.ray starts workers on a Ray cluster,
+rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers. These and the names below are for you; all other
+modules are the package's own:
+
+    media, sample → jsontext, frame     what is submitted, and its bytes
+    config, dial → link, engine         a connection, and one outcome for each sample over lost ones
+    steps, takes                        the rewards of a step as a whole
+    result, scores                      what comes back, and the trainer's tensors of it
+    loop, blocking                      the two clients, on one engine
+    launch; _supervise, _folder         a server from Python; a worker kept alive
 """
 
 from .blocking import BlockingPending, Client, connect_sync

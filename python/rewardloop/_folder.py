@@ -22,6 +22,8 @@ from .errors import RewardloopError
 
 #: What a worker whose launcher is gone has to exit in; it promises 5 s.
 _PATIENCE = 8.0
+#: What the kernel has to end one in that was killed.
+_KILLED = 8.0
 _POLL = 0.1
 
 
@@ -68,7 +70,7 @@ class Folder:
                 for pid in holders:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
-                end, killed = time.monotonic() + _PATIENCE, True
+                end, killed = time.monotonic() + _KILLED, True
             time.sleep(_POLL)
 
 

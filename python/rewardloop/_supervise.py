@@ -41,8 +41,9 @@ QUOTED_LINES = 20
 PAUSES = (0.5, 30.0)
 #: For the answer to a question for /readyz.
 _READYZ_TIMEOUT = 2.0
-#: For the rest of the output of a process that has ended.
-_REST_TIMEOUT = 1.0
+#: For what a process has still to say at its end, and for the end of one whose first line is not understood. No more
+#: than something else holds its output open, or it does not end, so that a busy machine may take its time.
+_REST_TIMEOUT = 5.0
 _READY_LINE_BYTES = 64 << 10
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -177,7 +178,9 @@ class Supervisor:
             with self._changed:
                 self._restarts += 1
         with self._changed:
-            self._set(state="stopped", error=None if self._first else self._last_error or "stopped before it was ready", first=False)
+            self._set(
+                state="stopped", error=None if self._first else self._last_error or "stopped before it was ready", first=False
+            )
 
     def _one(self) -> tuple[float, str]:
         """Runs one process to its end. Returns for how many seconds it was ready, and why it ended."""
@@ -264,8 +267,9 @@ class Supervisor:
         with self._changed:
             self._process = None
             self._listen = ""
+        end = time.monotonic() + _REST_TIMEOUT
         for reader in process.readers:
-            reader.join(_REST_TIMEOUT)
+            reader.join(max(0.0, end - time.monotonic()))
         if not any(reader.is_alive() for reader in process.readers):
             for pipe in (process.popen.stdout, process.popen.stderr):
                 assert pipe is not None

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .config import Config
-from .engine import Engine
+from .engine import Engine, check_fork
 from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
 from .loop import MAX_UNREAD
 from .result import Result
@@ -293,11 +293,7 @@ class Client:
     # --- between the threads -------------------------------------------------------------------
 
     def _check_fork(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                f"this client was made in process {self._pid}, this is {os.getpid()}: its thread and socket did not come "
-                "along; make another one after the fork"
-            )
+        check_fork(self._pid)
 
     def _check(self) -> Engine:
         self._check_fork()

@@ -129,9 +129,10 @@ async def _welcome(cfg: Config, ws: Connection) -> dict[str, Any]:
             for name in ("samples", "bytes"):
                 int(m["credit"][name])
             int(m["limits"]["message_bytes"]), int(m["limits"]["header_bytes"]), int(m["epoch"])
+            [str(r["name"]) for r in m.get("rewards") or ()]
             if isinstance(m["session"], str) and isinstance(m["resumed"], bool):
                 return m
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise ConnectError(cfg.url, "the server's first message is no welcome", "is this the address of a reward loop?")
 
@@ -207,7 +208,8 @@ def _tls(cfg: Config, err: ssl.SSLError) -> ConnectError:
     reason = err.reason or str(err)
     if isinstance(err, ssl.SSLCertVerificationError):
         return ConnectError(
-            cfg.url, f"the server's certificate is not trusted ({err.verify_message})",
+            cfg.url,
+            f"the server's certificate is not trusted ({err.verify_message})",
             "name its CA file with tls_ca=, or use the host name the certificate is for",
         )
     if "ALERT" in reason:

@@ -64,6 +64,15 @@ _CANCEL_BYTES = 48 << 10
 _BURST = 16
 
 
+def check_fork(made_in: int) -> None:
+    """Raises ForkedError in another process than the one that a client was made in."""
+    if os.getpid() != made_in:
+        raise ForkedError(
+            f"this client was made in process {made_in}, this is {os.getpid()}: its threads and its socket did not "
+            "come along; make another one after the fork"
+        )
+
+
 class Engine:
     """The state machine behind Loop and Client."""
 
@@ -114,11 +123,7 @@ class Engine:
 
     def check_fork(self) -> None:
         """Raises ForkedError in another process than the one it was made in. Any thread may call it."""
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                f"this client was made in process {self._pid}, this is {os.getpid()}: its threads and its socket did not "
-                "come along; make another one after the fork"
-            )
+        check_fork(self._pid)
 
     def check(self) -> None:
         """Raises why nothing more can be done here, if so."""
@@ -512,7 +517,7 @@ class Engine:
                 self._complaint(link, m)
             elif kind == "draining":
                 self._drain(link)
-        except (KeyError, TypeError, ValueError, AttributeError) as err:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as err:
             self._garbled(link, m, err)
 
     def _garbled(self, link: Link, m: Any, err: Exception) -> None:

@@ -27,6 +27,8 @@ from .errors import InputError, SampleFailedError
 from .media import Media
 from .sample import Sample
 
+__all__ = ["ScoreFn", "ocr_score_remote", "pictures", "scorer_remote"]
+
 #: (images, prompts, metadata) → (scores, extra).
 ScoreFn = Callable[..., tuple[list[float], dict[str, Any]]]
 

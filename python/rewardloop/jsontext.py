@@ -79,6 +79,19 @@ def _key(key: Any, path: str) -> str:
     return check_text(key, path)
 
 
+def finite(value: Any) -> float:
+    """A number of a message; ValueError if it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no finite number")
+    try:
+        number = float(value)
+    except OverflowError:  # JSON's integers have no end
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{str(value)[:40]} is no finite number")
+    return number
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 

@@ -182,9 +182,7 @@ def _bytes_view(data: object, field: str, copy: bool) -> memoryview:
     return memoryview(bytes(data)) if copy else memoryview(data).cast("B").toreadonly()
 
 
-def _tensor(
-    kind: str, data: Any, layout: str, copy: bool, fps: float | None = None, sample_rate: int | None = None
-) -> Media:
+def _tensor(kind: str, data: Any, layout: str, copy: bool, fps: float | None = None, sample_rate: int | None = None) -> Media:
     if not isinstance(layout, str) or not layout:
         known = ", ".join(_LAYOUTS.get(kind, ("CHW", "CTHW")))
         raise InputError(f"missing; say which of {known} the axes are, it is never guessed", field="layout")

@@ -242,7 +242,9 @@ class RayWorkers:
         if self._seats:
             raise RewardloopError("these workers are started already: stop() them first")
         if not ray.is_initialized():
-            raise RewardloopError('there is no Ray here: call ray.init(address="auto") on a machine of the cluster, or ray.init(), first')
+            raise RewardloopError(
+                'there is no Ray here: call ray.init(address="auto") on a machine of the cluster, or ray.init(), first'
+            )
         try:
             self._seats = self._bundles(ray)
             self._place(ray)
@@ -315,7 +317,9 @@ class RayWorkers:
         for seat in self._seats:
             gpus = seat.resources.get("GPU", 0.0)
             there = strategy(seat.group, seat.index, placement_group_capture_child_tasks=False)
-            placed = actor.options(num_cpus=min(self._cpus, seat.resources.get("CPU", 0.0)), num_gpus=gpus, scheduling_strategy=there)
+            placed = actor.options(
+                num_cpus=min(self._cpus, seat.resources.get("CPU", 0.0)), num_gpus=gpus, scheduling_strategy=there
+            )
             seat.actor = placed.remote(self._plan, seat.bundle, gpus)
         timeout = self._plan.start_timeout
         late = f"its actor did not start within {timeout:g} s: is something else using what the bundle has, or the node too busy"
@@ -380,10 +384,19 @@ def _short(resources: Mapping[str, float]) -> dict[str, float]:
 
 
 def _check(
-    group: Any, gpus: int | None, nodes: int | None, cpus: float, prefix: str, start_timeout: float, grace: float, max_restarts: int
+    group: Any,
+    gpus: int | None,
+    nodes: int | None,
+    cpus: float,
+    prefix: str,
+    start_timeout: float,
+    grace: float,
+    max_restarts: int,
 ) -> None:
     if group is None and not nodes:
-        raise InputError("give a placement group, or nnodes and n_gpus_per_node (0 for workers without GPU)", field="placement_group")
+        raise InputError(
+            "give a placement group, or nnodes and n_gpus_per_node (0 for workers without GPU)", field="placement_group"
+        )
     if group is None and gpus is None:
         raise InputError("say how many GPUs of each node get a worker, 0 for workers without GPU", field="n_gpus_per_node")
     if group is not None and nodes is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import SampleFailedError
+from .jsontext import finite
 
 #: A value of reward_extra_info.
 Scalar = float | int | bool | str | None
@@ -125,7 +125,7 @@ def from_wire(m: Mapping[str, Any]) -> Result:
     return Result(
         id=m["id"],
         outcome=outcome,
-        reward_score=None if score is None else _finite(score),
+        reward_score=None if score is None else finite(score),
         reward_extra_info=_mapping(m, "reward_extra_info"),
         details=_mapping(m, "details"),
         errors=tuple(
@@ -156,25 +156,19 @@ def _steps(value: Any, outcome: Outcome) -> tuple[float, ...]:
         raise TypeError(f"step_scores is a {type(value).__name__}")
     if value and outcome is not Outcome.SCORED:
         raise ValueError(f"step_scores with outcome {outcome}")
-    return tuple(_finite(v) for v in value)
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
-    return float(value)
+    return tuple(finite(v) for v in value)
 
 
 def _substitute(m: Any) -> Substitute | None:
     if m is None:
         return None
-    return Substitute(str(m["policy"]), None if m["value"] is None else _finite(m["value"]))
+    return Substitute(str(m["policy"]), None if m["value"] is None else finite(m["value"]))
 
 
 def _group(m: Any) -> GroupStats | None:
     if m is None:
         return None
-    mean, std = (None if m[k] is None else _finite(m[k]) for k in ("mean", "std"))
+    mean, std = (None if m[k] is None else finite(m[k]) for k in ("mean", "std"))
     return GroupStats(
         str(m["uid"]), int(m["size"]), int(m["scored"]), int(m["failed"]), mean, std, bool(m["zero_std"]), int(m["missing"])
     )

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InputError, StepFailedError
+from .jsontext import finite
 from .result import Outcome
 
 #: In which order groups are handed out.
@@ -245,7 +246,7 @@ def _step_scores(m: Mapping[str, Any], rows: int) -> tuple[tuple[float, ...], ..
     for row in (column := _column(m, "step_scores", rows)):
         if not isinstance(row, list):
             raise TypeError(f"a row of step_scores is a {type(row).__name__}")
-    return tuple(tuple(_finite(v) for v in row) for row in column)
+    return tuple(tuple(finite(v) for v in row) for row in column)
 
 
 def _missing(m: Mapping[str, Any]) -> Missing:
@@ -255,7 +256,7 @@ def _missing(m: Mapping[str, Any]) -> Missing:
         index=None if index is None else _integer(index),
         uid=_text(m.get("uid", "")),
         stage=_text(m["stage"]),
-        age_ms=_finite(m.get("age_ms", 0.0)),
+        age_ms=finite(m.get("age_ms", 0.0)),
         worker=_text(m.get("worker", "")),
         members=_integer(m.get("members", 0)),
     )
@@ -303,11 +304,5 @@ def _integer(value: Any) -> int:
     return value
 
 
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
-    return float(value)
-
-
 def _number(value: Any) -> float | None:
-    return None if value is None else _finite(value)
+    return None if value is None else finite(value)

@@ -16,9 +16,8 @@ import warnings
 import rewardloop
 from rewardloop import Client, ClosedError, ForkedError, InFlightError, InputError, LostError, Outcome, QueueFullError, Sample
 
-from .harness import PATIENCE, REPOSITORY, noise, pictures, serve
-
-ONE_SLOT = ("reward.num_workers=1", "++loop.workers.slots=1")
+from .harness import PATIENCE, REPOSITORY, noise, serve, until
+from .service import Gate, serve_gated
 
 
 class ClientTest(unittest.TestCase):
@@ -40,63 +39,65 @@ class ClientTest(unittest.TestCase):
             self.assertGreater(client.epoch, 0)
 
     def test_errors_come_from_where_they_belong(self) -> None:
-        with serve(*ONE_SLOT) as server, Client(server.url, run="r", max_pending=6) as client:
+        with Gate() as gate, serve_gated(gate) as server, Client(server.url, run="r", max_pending=6) as client:
             with self.assertRaisesRegex(InputError, "prompt"):
                 client.submit(Sample(prompt=1))  # type: ignore[arg-type]
             with self.assertRaisesRegex(InputError, "expected"):
                 client.step(1, -1)
-            large = noise(2048)  # 200 ms each
-            busy = [client.submit(Sample(id=f"b{i}", media=large)) for i in range(5)]
+            busy = [client.submit(Sample(id=f"b{i}")) for i in range(5)]
             with self.assertRaises(InFlightError):
-                client.submit(Sample(id="b4", media=large)).result(PATIENCE)
-            busy.append(client.submit(Sample(id="b5", media=large)))
+                client.submit(Sample(id="b4")).result(PATIENCE)
+            busy.append(client.submit(Sample(id="b5")))
             with self.assertRaisesRegex(QueueFullError, "6 samples"):
                 client.submit(Sample(id="b6"), timeout=0.001)
             with self.assertRaises(TimeoutError):
-                client.score([Sample(media=noise(8))], timeout=0.001)
+                client.score([Sample()], timeout=0.001)
+            gate.open()
             self.assertTrue(all(b.result(PATIENCE).scored for b in busy))
             self.assertEqual(len(list(client.results(6, timeout=PATIENCE))), 6)
             with self.assertRaisesRegex(TimeoutError, "no result within 0.01 s"):
                 list(client.results(1, timeout=0.01))
 
     def test_cancel(self) -> None:
-        with serve(*ONE_SLOT) as server, Client(server.url, run="r", lanes=1) as client:
-            large = noise(1024)
-            busy = [client.submit(Sample(media=large)) for i in range(8)]
-            taken = client.submit(Sample(id="taken", media=noise(8)))
-            given_up = client.submit(Sample(id="given up", media=noise(8)))
+        with Gate() as gate, serve_gated(gate) as server, Client(server.url, run="r", lanes=1) as client:
+            busy = [client.submit(Sample()) for i in range(8)]
+            taken = client.submit(Sample(id="taken"))
+            given_up = client.submit(Sample(id="given up"))
             client.cancel("taken")
             self.assertTrue(given_up.cancel())
             self.assertEqual(taken.result(PATIENCE).outcome, Outcome.CANCELLED)
             with self.assertRaises(concurrent.futures.CancelledError):
                 given_up.result(PATIENCE)
-            concurrent.futures.wait(busy, PATIENCE)
+            gate.open()
+            self.assertFalse(concurrent.futures.wait(busy, PATIENCE).not_done)
             outcomes = {r.id: r.outcome for r in client.results(10, timeout=PATIENCE)}
             self.assertEqual(outcomes["given up"], Outcome.CANCELLED)
 
     def test_close_ends_everything_that_waits(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             client = Client(server.url, run="r")
-            busy = [client.submit(Sample(media=noise(1024, i))) for i in range(10)]
+            self.addCleanup(client.close)
+            busy = [client.submit(Sample(prompt=str(i))) for i in range(10)]
             read: list[object] = []
             reader = threading.Thread(target=lambda: read.extend(client.results()))
             reader.start()
-            busy[0].result(PATIENCE)
+            gate.let(1)
+            concurrent.futures.wait(busy, PATIENCE, concurrent.futures.FIRST_COMPLETED)
             client.close()
             client.close()
             reader.join(PATIENCE)
             self.assertFalse(reader.is_alive())
-            self.assertGreaterEqual(len(read), 1)
-            with self.assertRaises(ClosedError):
-                busy[-1].result(PATIENCE)
+            self.assertEqual(len(read), 1)
+            ended = [b.exception(PATIENCE) for b in busy]
+            self.assertEqual((ended.count(None), sum(isinstance(e, ClosedError) for e in ended)), (1, 9), ended)
             with self.assertRaises(ClosedError):
                 client.submit(Sample())
-            self.assertNotIn("rewardloop", [t.name for t in threading.enumerate()])
+            until(lambda: "rewardloop" not in [t.name for t in threading.enumerate()], "its thread has ended")
 
     def test_a_server_that_does_not_come_back(self) -> None:
-        server = serve(*ONE_SLOT)
-        with Client(server.url, run="r", reconnect_for=0.1, lanes=1) as client:
-            busy = [client.submit(Sample(media=noise(1024, i))) for i in range(6)]
+        with Gate() as gate, serve_gated(gate) as server, Client(server.url, run="r", reconnect_for=0.1, lanes=1) as client:
+            busy = [client.submit(Sample()) for i in range(6)]
+            gate.let(1)
             busy[0].result(PATIENCE)
             server.kill()
             with self.assertRaises(LostError):
@@ -110,13 +111,14 @@ class ClientTest(unittest.TestCase):
 class ForkTest(unittest.TestCase):
     @unittest.skipUnless(hasattr(os, "fork"), "SKIPPED: no fork here")
     def test_a_client_used_after_a_fork_says_so_and_the_parents_lives(self) -> None:
-        with serve(*ONE_SLOT) as server, Client(server.url, run="r") as client:
-            busy = [client.submit(Sample(media=noise(1024, i))) for i in range(4)]
+        with Gate() as gate, serve_gated(gate) as server, Client(server.url, run="r") as client:
+            busy = [client.submit(Sample()) for i in range(4)]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads: the very thing that is tried
                 child = os.fork()
             if child == 0:
                 os._exit(in_the_child(client, busy[-1], server.url))
+            gate.open()
             guard = threading.Timer(PATIENCE, os.kill, (child, signal.SIGKILL))
             guard.start()
             try:
@@ -130,11 +132,19 @@ class ForkTest(unittest.TestCase):
 
 def in_the_child(client: Client, pending: rewardloop.BlockingPending, url: str) -> int:
     """Returns 0, or the number of what did not say ForkedError."""
-    for number, use in enumerate((
-        lambda: client.submit(Sample()), lambda: client.score([Sample()]), lambda: client.step(1, 1),
-        lambda: client.cancel("x"), lambda: next(client.results()), lambda: client.epoch,
-        lambda: pending.result(PATIENCE), lambda: pending.cancel(),
-    ), 1):
+    for number, use in enumerate(
+        (
+            lambda: client.submit(Sample()),
+            lambda: client.score([Sample()]),
+            lambda: client.step(1, 1),
+            lambda: client.cancel("x"),
+            lambda: next(client.results()),
+            lambda: client.epoch,
+            lambda: pending.result(PATIENCE),
+            lambda: pending.cancel(),
+        ),
+        1,
+    ):
         try:
             use()
         except ForkedError as err:
@@ -145,7 +155,7 @@ def in_the_child(client: Client, pending: rewardloop.BlockingPending, url: str) 
         return number
     client.close()  # the parent's: nothing happens
     with Client(url, run="child") as mine:
-        return 0 if mine.submit(Sample(media=noise(8))).result(PATIENCE).scored else 100
+        return 0 if mine.submit(Sample()).result(PATIENCE).scored else 100
 
 
 class InterpreterTest(unittest.TestCase):
@@ -160,7 +170,11 @@ class InterpreterTest(unittest.TestCase):
         with serve() as server:
             done = subprocess.run(
                 [sys.executable, "-W", "always::ResourceWarning", "-c", script, server.url],
-                cwd=REPOSITORY / "python", capture_output=True, text=True, timeout=PATIENCE, check=False,
+                cwd=REPOSITORY / "python",
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
             )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "scored\n", ""))
 
@@ -175,7 +189,11 @@ class InterpreterTest(unittest.TestCase):
         with serve() as server:
             done = subprocess.run(
                 [sys.executable, "-c", script, server.url],
-                cwd=REPOSITORY / "python", capture_output=True, text=True, timeout=PATIENCE, check=False,
+                cwd=REPOSITORY / "python",
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
             )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

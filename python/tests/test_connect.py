@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import ssl
 import subprocess
 import tempfile
-import time
 import unittest
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,17 +19,17 @@ from rewardloop import Client, ConnectError, HelloRefusedError, InputError, Samp
 
 from .harness import PATIENCE, serve
 
+#: Within so many seconds two ends in one process have shaken hands, also where the machine is busy.
+HANDSHAKE = 3
+
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def refusal(url: str, **settings: object) -> ConnectError:
-    """The error of a connection attempt, after checking that it came in time and names the URL."""
-    began = time.monotonic()
+    """The error of a connection attempt, which names the URL."""
     try:
         await asyncio.wait_for(rewardloop.connect(url, run="r", **settings)._open(), PATIENCE)
     except ConnectError as err:
-        took = time.monotonic() - began
-        assert took < 15, f"{err} took {took} s"
         assert url in str(err), err
         return err
     raise AssertionError(f"{url} was connected to")
@@ -81,7 +81,7 @@ class HintTest(Case):
             server.close()
 
         self.addAsyncCleanup(stop)
-        return "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async def saying(self, text: bytes) -> str:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,8 +107,8 @@ class HintTest(Case):
             writer.close()
 
         where = await self.listen(answer)
-        err = await refusal("ws://" + where, connect_timeout=0.3)
-        self.assertRegex(str(err), "connected, but no answer within 0.3 s; .* If it speaks TLS, say wss://")
+        err = await refusal("ws://" + where, connect_timeout=HANDSHAKE)
+        self.assertRegex(str(err), "connected, but no answer within 3 s; .* If it speaks TLS, say wss://")
         self.assertRegex(str(await refusal("wss://" + where, connect_timeout=0.3)), "no TLS handshake, within 0.3 s")
 
     async def test_a_black_hole(self) -> None:
@@ -159,14 +159,21 @@ class HintTest(Case):
             await ws.send("hello")
             await ws.wait_closed()
 
+        async def nonsense(ws: ServerConnection) -> None:
+            limits = {"message_bytes": 10**400, "header_bytes": 1}
+            m = {"type": "welcome", "protocol": "rewardloop.v1", "session": "s", "resumed": False, "epoch": 1, "limits": limits}
+            await ws.send(json.dumps({**m, "credit": {"samples": 1, "bytes": 1}, "rewards": [{}]}))
+            await ws.wait_closed()
+
         for handler, subprotocols, words in (
-            (mute, ["rewardloop.v1"], "no welcome within 0.5 s"),
+            (nonsense, ["rewardloop.v1"], "first message is no welcome"),
+            (mute, ["rewardloop.v1"], "no welcome within 3 s"),
             (chatty, ["rewardloop.v1"], "first message is no welcome"),
             (mute, None, "does not speak rewardloop.v1"),
         ):
             async with ws_serve(handler, "127.0.0.1", 0, subprotocols=subprotocols) as server:  # type: ignore[arg-type]
                 port = next(iter(server.sockets)).getsockname()[1]
-                self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}", connect_timeout=0.5)), words)
+                self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}", connect_timeout=HANDSHAKE)), words)
 
     def test_the_facade_fails_in_the_same_way(self) -> None:
         with socket.socket() as s:
@@ -210,10 +217,30 @@ class TLSTest(Case):
         try:
             for name in ("server", "client"):
                 subprocess.run(
-                    ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                     "-keyout", cls.file(name + ".key"), "-out", cls.file(name + ".crt"),
-                     "-subj", "/CN=rewardloop test", "-addext", "subjectAltName=IP:127.0.0.1"],
-                    check=True, capture_output=True, timeout=60)
+                    [
+                        "openssl",
+                        "req",
+                        "-x509",
+                        "-newkey",
+                        "ec",
+                        "-pkeyopt",
+                        "ec_paramgen_curve:P-256",
+                        "-nodes",
+                        "-days",
+                        "2",
+                        "-keyout",
+                        cls.file(name + ".key"),
+                        "-out",
+                        cls.file(name + ".crt"),
+                        "-subj",
+                        "/CN=rewardloop test",
+                        "-addext",
+                        "subjectAltName=IP:127.0.0.1",
+                    ],
+                    check=True,
+                    capture_output=True,
+                    timeout=60,
+                )
         except FileNotFoundError:
             raise unittest.SkipTest("SKIPPED: no openssl to make certificates with: TLS was not tried") from None
 
@@ -244,7 +271,9 @@ class TLSTest(Case):
     async def test_a_server_that_wants_a_certificate(self) -> None:
         ca = self.file("server.crt")
         with serve(
-            f"++server.tls_cert={ca}", f"++server.tls_key={self.file('server.key')}", f"++server.client_ca={self.file('client.crt')}"
+            f"++server.tls_cert={ca}",
+            f"++server.tls_key={self.file('server.key')}",
+            f"++server.client_ca={self.file('client.crt')}",
         ) as server:
             secure = server.url.replace("ws://", "wss://")
             self.assertRegex(str(await refusal(secure, tls_ca=ca)), "client certificate")

@@ -11,9 +11,8 @@ from typing import Any
 import rewardloop
 from rewardloop import ClosedError, LostError, Outcome, Sample, StepLostError
 
-from .harness import Proxy, noise, serve
-from .test_loop import Case
-from .test_steps import DRAINING, FakeCase, Message, rewards, scored
+from .gateway import DRAINING, FakeCase, Message, rewards, scored
+from .harness import PATIENCE, Case, Proxy, eventually, noise, serve
 
 
 def refusal(sample_id: str, seq: int = 0) -> Message:
@@ -48,17 +47,18 @@ class RestartTest(Case):
 
                     sending = asyncio.ensure_future(submit())
                     for part in range(1, 4):
-                        while len(waiting) < part * 150:
-                            await asyncio.sleep(0.001)
+                        await eventually(lambda: len(waiting) >= part * 150 or sending.done(), "samples are submitted")  # noqa: B023
                         await self.soon(waiting[part * 150 - 60])
                         servers.append(await asyncio.to_thread(serve, "reward.num_workers=2"))
                         proxy.upstream = "ws://127.0.0.1:1"  # nobody, while one is restarted
                         servers[-2].process.terminate()
-                        await asyncio.to_thread(servers[-2].process.wait, 30)
+                        await asyncio.to_thread(servers[-2].process.wait, PATIENCE)
                         proxy.upstream = servers[-1].url
                     await self.soon(sending)
                     results = await self.soon(asyncio.gather(*waiting))
-                    self.assertEqual(Counter(r.outcome for r in results), {Outcome.SCORED: 600}, [r.why() for r in results if not r.scored][:3])
+                    self.assertEqual(
+                        Counter(r.outcome for r in results), {Outcome.SCORED: 600}, [r.why() for r in results if not r.scored][:3]
+                    )
                     for i, r in enumerate(results):
                         self.assertEqual(r.score(), results[i % 16].score())
                     read = Counter([r.id async for r in loop.results(600)])
@@ -76,8 +76,7 @@ class DrainingTest(FakeCase):
 
     async def heard(self) -> None:
         """Returns when the client has heard that the server drains."""
-        while not self.loop.draining:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: self.loop.draining, "the client has heard of it")
 
     async def test_a_server_that_drains_and_hangs_is_left_once_it_has_answered_what_it_has(self) -> None:
         self.gateway.score = lambda sample_id, seq: None  # later
@@ -150,7 +149,7 @@ class DrainingTest(FakeCase):
         await self.meet()
         kept = self.loop.submit(Sample(id="kept"))  # keeps the client there
         late = [self.loop.submit(Sample(id="refused", deadline=0.3))]
-        await self.soon(self.heard())
+        await self.heard()
         late.append(self.loop.submit(Sample(id="queued", deadline=0.3)))
         for waiting in late:
             result = await self.soon(waiting)
@@ -164,7 +163,7 @@ class DrainingTest(FakeCase):
         waiting = [self.loop.submit(Sample())]
         await self.next(self.gateway.got)
         await first.send(DRAINING)
-        await self.soon(self.heard())
+        await self.heard()
         waiting.append(self.loop.submit(Sample()))
         await self.soon(self.loop.close())
         for one in waiting:
@@ -179,8 +178,7 @@ class DrainingTest(FakeCase):
             self.gateway.score = refusal
             waiting = loop.submit(Sample())
             await self.next(self.gateway.got)
-            while loop.connected:
-                await asyncio.sleep(0.001)
+            await eventually(lambda: not loop.connected, "the client has left")
             await self.soon(loop.close())
             with self.assertRaises(ClosedError):
                 await waiting
@@ -191,7 +189,7 @@ class DrainingTest(FakeCase):
         old = self.loop.submit(Sample(id="old", step=6))
         await self.next(self.gateway.got)
         await first.send(DRAINING)
-        await self.soon(self.heard())
+        await self.heard()
         self.loop.step(7, 1)
         new = self.loop.submit(Sample(id="new", step=7))
         self.loop.end_of_step(8)
@@ -216,7 +214,7 @@ class DrainingTest(FakeCase):
             answer = asyncio.ensure_future(self.loop.rewards(7))
             asked = await self.next(self.gateway.takes)
             await at.send(DRAINING)
-            await self.soon(self.heard())
+            await self.heard()
             if sample_waits:
                 self.gateway.answer = lambda take: rewards(take, done=True)  # the next one does
                 self.assertTrue((await self.soon(self.loop.submit(Sample()))).scored)

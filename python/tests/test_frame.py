@@ -81,8 +81,10 @@ class MediaTest(unittest.TestCase):
         self.assertEqual(bytes(turned.parts[0]), chw.transpose(1, 2, 0).tobytes())
         big = rewardloop.latent(np.array([[1.5, -2.0]], ">f4"), layout="LD")
         self.assertEqual(bytes(big.parts[0]), np.array([[1.5, -2.0]], "<f4").tobytes())
-        self.assertEqual(bytes(rewardloop.latent(chw.astype("f4")[:, ::2, ::-1], layout="CHW").parts[0]),
-                         chw.astype("<f4")[:, ::2, ::-1].tobytes())
+        self.assertEqual(
+            bytes(rewardloop.latent(chw.astype("f4")[:, ::2, ::-1], layout="CHW").parts[0]),
+            chw.astype("<f4")[:, ::2, ::-1].tobytes(),
+        )
 
     def test_a_wrong_medium_is_refused_by_the_name_of_what_is_wrong(self) -> None:
         u8, f32 = np.zeros((4, 5, 3), np.uint8), np.zeros((3, 4, 5), np.float32)
@@ -161,7 +163,7 @@ class SampleTest(unittest.TestCase):
     def test_numpy_scalars_count_as_numbers(self) -> None:
         info = {"a": np.float32(0.5), "b": np.int64(-3), "c": np.bool_(True), "d": (1, None)}
         head = encode(Sample(id="n", step=np.int32(2), extra_info=info)).head  # type: ignore[arg-type]
-        self.assertIn(rb'\"step\":2,\"extra_info\":{\"a\":0.5,\"b\":-3,\"c\":true,\"d\":[1,null]}', head)
+        self.assertIn(rb"\"step\":2,\"extra_info\":{\"a\":0.5,\"b\":-3,\"c\":true,\"d\":[1,null]}", head)
 
     def test_ids_are_fresh_and_deadlines_rounded_up(self) -> None:
         self.assertNotEqual(Sample().id, Sample().id)
@@ -195,8 +197,10 @@ class OptionalTest(unittest.TestCase):
             self.skipTest("SKIPPED: torch is not installed: tensors were tried with a stand-in only")
         t = torch.arange(60, dtype=torch.uint8).reshape(3, 4, 5)
         self.assertEqual(bytes(rewardloop.image(t, layout="CHW").parts[0]), t.numpy().tobytes())
-        self.assertEqual(bytes(rewardloop.image(t.permute(1, 2, 0), layout="HWC").parts[0]),
-                         np.ascontiguousarray(t.permute(1, 2, 0).numpy()).tobytes())
+        self.assertEqual(
+            bytes(rewardloop.image(t.permute(1, 2, 0), layout="HWC").parts[0]),
+            np.ascontiguousarray(t.permute(1, 2, 0).numpy()).tobytes(),
+        )
         latent = torch.randn(2, 3, requires_grad=True).to(torch.bfloat16)
         self.assertEqual(rewardloop.latent(latent, layout="LD").dtype, "BF16")
         scores = rewardloop.rm_scores([], backend="torch")

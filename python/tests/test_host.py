@@ -110,12 +110,13 @@ class HostTest(unittest.TestCase):
             self,
             "import asyncio, time\n"
             "async def compute_score(solution_str):\n"
-            "    time.sleep(3) if solution_str else await asyncio.sleep(0)\n"
+            "    time.sleep(600) if solution_str else await asyncio.sleep(0)\n"
             "    return 1\n",
             stall_seconds=0.4,
         )
         host.call(1, response="blocks")
         self.assertEqual({"op": "stuck", "id": 1}, host.read())
+        host.process.kill()  # as the parent does then
 
     def test_it_refuses_what_it_cannot_use(self) -> None:
         for code, says in (

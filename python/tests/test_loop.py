@@ -26,15 +26,8 @@ from rewardloop import (
 )
 from rewardloop.loop import MAX_UNREAD
 
-from .harness import PATIENCE, Proxy, noise, pictures, serve
-
-#: One sample at a time, so that what is submitted first keeps what comes behind it waiting.
-#: With one lane they also arrive in that order.
-ONE_SLOT = ("reward.num_workers=1", "++loop.workers.slots=1")
-
-
-#: Takes the server some 50 ms.
-BUSY = noise(1024)
+from .harness import PATIENCE, Case, Proxy, eventually, noise, pictures, serve
+from .service import Gate, serve_gated
 
 
 def runs(url: str) -> str:
@@ -44,18 +37,9 @@ def runs(url: str) -> str:
         return text
 
 
-class Case(unittest.IsolatedAsyncioTestCase):
-    async def asyncSetUp(self) -> None:
-        asyncio.get_running_loop().set_debug(False)  # it would log every call that takes 100 ms
-        # Whatever is left over at the end of a test is a leak.
-        self.addAsyncCleanup(self.check_tasks)
-
-    async def check_tasks(self) -> None:
-        left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task() and "rewardloop" in t.get_name()]
-        self.assertEqual(left, [])
-
-    async def soon(self, awaitable):  # type: ignore[no-untyped-def]
-        return await asyncio.wait_for(awaitable, PATIENCE)
+async def both_lanes(loop: rewardloop.Loop) -> None:
+    """Returns when the lane for large messages is connected, too: until then the first one takes them."""
+    await eventually(lambda: all(lane.link for lane in loop._engine._lanes), "both lanes are connected")  # noqa: SLF001
 
 
 class StreamTest(Case):
@@ -84,7 +68,9 @@ class StreamTest(Case):
                 crowd = []
                 for n in range(160):
                     hwc = np.frombuffer(noise(32, n % 8).parts[0], np.uint8).reshape(32, 32, 3)
-                    media = rewardloop.image(hwc.transpose(2, 0, 1), layout="CHW") if n % 3 else rewardloop.image(hwc, layout="HWC")
+                    media = (
+                        rewardloop.image(hwc.transpose(2, 0, 1), layout="CHW") if n % 3 else rewardloop.image(hwc, layout="HWC")
+                    )
                     crowd.append(Sample(media=media))
                 results = await self.soon(loop.score(crowd))
                 self.assertEqual([r.score() for r in results], [alone[n % 8] for n in range(160)])
@@ -139,16 +125,18 @@ class StreamTest(Case):
                 self.assertEqual(len([r async for r in loop.results(MAX_UNREAD)]), MAX_UNREAD)
 
     async def test_close_gives_up_what_is_not_answered_and_ends_the_reader(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             loop = await rewardloop.connect(server.url, run="r")
             reader = asyncio.ensure_future(self.collect(loop))
-            waiting = [loop.submit(Sample(media=noise(1024, i))) for i in range(12)]
-            await self.soon(waiting[0])
+            waiting = [loop.submit(Sample(prompt=str(i))) for i in range(12)]
+            gate.let(1)
+            await self.soon(asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED))
             await self.soon(loop.close())
             await self.soon(loop.close())
             ended = await asyncio.gather(*waiting, return_exceptions=True)
-            self.assertIsInstance(ended[-1], ClosedError)
-            self.assertEqual(sum(isinstance(e, Result) for e in ended), len(await self.soon(reader)))
+            self.assertEqual(sorted(type(e) is Result for e in ended), [False] * 11 + [True])
+            self.assertTrue(all(isinstance(e, Result | ClosedError) for e in ended), ended)
+            self.assertEqual(len(await self.soon(reader)), 1)
             with self.assertRaises(ClosedError):
                 loop.submit(Sample())
 
@@ -178,16 +166,16 @@ class CreditTest(Case):
                 async with rewardloop.connect(proxy.url, run="r") as loop:
                     first = loop.submit(Sample(media=noise(768)))
                     self.assertTrue((await self.soon(first)).scored)
+                    await both_lanes(loop)
                     # 24 MB each. Latents are refused by this reward, so that the server is not kept busy.
                     bulk = np.zeros((12, 1024, 1024), np.float16)
-                    sent = proxy.passed(30 << 20)
+                    proxy.brake.clear()
                     large = [loop.submit(Sample(id=f"large{i}", media=rewardloop.latent(bulk, layout="CHW"))) for i in range(4)]
                     small = [loop.submit(s) for s in pictures(20)]
                     await self.soon(asyncio.gather(*small))
-                    behind = sum(not f.done() for f in large)
-                    await self.soon(sent.wait())
+                    self.assertFalse(any(f.done() for f in large), "the small ones were waiting for the large ones")
+                    proxy.brake.set()
                     results = await self.soon(asyncio.gather(*large))
-                    self.assertGreaterEqual(behind, 1, "all large samples were sent before the small ones")
                     self.assertTrue(all(r.outcome is Outcome.FAILED for r in results))
                     self.assertEqual(proxy.accepted, 2, "one lane for the small, one for the large")
 
@@ -200,51 +188,66 @@ class CreditTest(Case):
 
 class CancelTest(Case):
     async def test_samples_can_be_taken_back(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", lanes=1) as loop:
-                busy = [loop.submit(Sample(media=BUSY, id=f"busy{i}")) for i in range(10)]
-                last = loop.submit(Sample(id="last", media=noise(8)))
-                dropped = loop.submit(Sample(id="dropped", media=noise(8)))
-                await self.soon(busy[0])  # the server has them all, or most
+                busy = [loop.submit(Sample(id=f"busy{i}")) for i in range(10)]
+                last = loop.submit(Sample(id="last"))
+                dropped = loop.submit(Sample(id="dropped"))
+                gate.let(1)
+                await self.soon(busy[0])
                 loop.cancel("last", "nobody", "last")
                 dropped.cancel()
                 self.assertEqual((await self.soon(last)).outcome, Outcome.CANCELLED)
                 self.assertTrue(dropped.cancelled())
+                gate.open()
                 await self.soon(asyncio.gather(*busy))
-                results = {r.id: r.outcome async for r in loop.results(12)}
+                results = {r.id: r.outcome for r in await self.read(loop, 12)}
                 self.assertEqual(results["dropped"], Outcome.CANCELLED)
                 self.assertEqual(loop.pending, 0)
 
     async def test_many_samples_are_taken_back_at_once(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", lanes=1) as loop:
-                first = loop.submit(Sample(media=BUSY))
+                first = loop.submit(Sample())
                 ids = [f"{i:0500}" for i in range(300)]  # 150 KB of ids: three messages
-                waiting = [loop.submit(Sample(id=i, media=noise(512))) for i in ids]
+                waiting = [loop.submit(Sample(id=i)) for i in ids]
+                gate.let(1)
                 await self.soon(first)
                 loop.cancel(*ids)
                 outcomes = Counter(r.outcome for r in await self.soon(asyncio.gather(*waiting)))
-                self.assertGreater(outcomes[Outcome.CANCELLED], 250)
+                self.assertEqual(outcomes, {Outcome.CANCELLED: 300})
                 self.assertEqual(loop.problems, ())
 
     async def test_a_wait_that_runs_out_takes_the_sample_back(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", lanes=1) as loop:
-                busy = [loop.submit(Sample(media=BUSY)) for i in range(8)]
+                busy = [loop.submit(Sample()) for i in range(8)]
                 with self.assertRaises(asyncio.TimeoutError):
-                    await asyncio.wait_for(loop.submit(Sample(id="x", media=noise(8))), 0.01)
+                    await asyncio.wait_for(loop.submit(Sample(id="x")), 0.01)
+                [taken] = await self.read(loop, 1)
+                self.assertEqual((taken.id, taken.outcome), ("x", Outcome.CANCELLED))
+                gate.open()
                 await self.soon(asyncio.gather(*busy))
-                self.assertEqual({r.id: r.outcome async for r in loop.results(9)}["x"], Outcome.CANCELLED)
+
+    async def read(self, loop: rewardloop.Loop, n: int) -> list[Result]:
+        """The next n of results()."""
+
+        async def collect() -> list[Result]:
+            return [r async for r in loop.results(n)]
+
+        return await self.soon(collect())
 
 
 class DeadlineTest(Case):
     async def test_a_sample_expires_at_the_server(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", lanes=1) as loop:
-                busy = [loop.submit(Sample(media=BUSY)) for i in range(12)]
-                late = loop.submit(Sample(media=noise(8), deadline=0.05))
+                busy = [loop.submit(Sample()) for i in range(12)]
+                late = loop.submit(Sample(deadline=0.05))
                 result = await self.soon(late)
                 self.assertEqual((result.outcome, result.reward_score), (Outcome.EXPIRED, None))
+                self.assertNotIn("at the client", result.why())
+                gate.open()
                 await self.soon(asyncio.gather(*busy))
 
     async def test_a_sample_that_cannot_be_sent_expires_at_the_client(self) -> None:
@@ -268,7 +271,7 @@ class ResumeTest(Case):
                 async with rewardloop.connect(proxy.url, run="r") as loop:
                     epoch = loop.epoch
                     samples = [Sample(id=str(i), media=noise(dice.choice((16, 64, 200, 700)), i % 50)) for i in range(300)]
-                    expected = {}
+                    expected: dict[tuple[int, int], float] = {}
                     waiting = {s.id: loop.submit(s) for s in samples}
                     for _ in range(12):
                         await self.soon(proxy.passed(dice.randrange(1, 3 << 20)).wait())
@@ -313,48 +316,49 @@ class ResumeTest(Case):
         return Counter([r.id async for r in loop.results(n)])
 
     async def test_what_was_taken_back_during_an_outage_stays_taken_back(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with Proxy() as proxy:
                 proxy.upstream = server.url
                 async with rewardloop.connect(proxy.url, run="r", lanes=1) as loop:
-                    # The server is busy for longer than the outage lasts.
-                    busy = [loop.submit(Sample(media=BUSY)) for _ in range(24)]
-                    sent = loop.submit(Sample(id="sent", media=noise(8)))
+                    busy = [loop.submit(Sample()) for _ in range(24)]
+                    sent = loop.submit(Sample(id="sent"))
+                    gate.let(1)
                     await self.soon(busy[0])
                     proxy.upstream = "ws://127.0.0.1:1"
                     proxy.cut()
-                    unsent = loop.submit(Sample(id="unsent", media=noise(8)))
+                    unsent = loop.submit(Sample(id="unsent"))
                     loop.cancel("sent", "unsent")
                     self.assertEqual((await self.soon(unsent)).outcome, Outcome.CANCELLED)
                     proxy.upstream = server.url
                     self.assertEqual((await self.soon(sent)).outcome, Outcome.CANCELLED)
+                    gate.open()
                     await self.soon(asyncio.gather(*busy))
 
     async def test_a_server_that_does_not_come_back_fails_every_sample_with_the_reason(self) -> None:
-        server = serve(*ONE_SLOT)
-        try:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", reconnect_for=0.2, lanes=1) as loop:
-                waiting = [loop.submit(Sample(id=f"w{i}", media=noise(1024, i))) for i in range(8)]
+                waiting = [loop.submit(Sample(id=f"w{i}")) for i in range(8)]
+                gate.let(1)
                 await self.soon(waiting[0])
                 server.kill()
                 ended = await self.soon(asyncio.gather(*waiting, return_exceptions=True))
                 self.assertIsInstance(ended[-1], LostError)
                 self.assertRegex(str(ended[-1]), "sample 'w7': .* not had again in 0.2 s: .* nothing listens there")
                 with self.assertRaises(LostError):
-                    async for _ in loop.results():
-                        pass
+                    await self.soon(self.read(loop, 2))
                 with self.assertRaises(LostError):
                     loop.submit(Sample())
-        finally:
-            server.kill()
 
     async def test_a_connection_that_falls_silent_is_closed_and_resumed(self) -> None:
-        with serve() as server, mock.patch("rewardloop.engine._SILENCE", 0.5):
+        with serve() as server:
             async with Proxy() as proxy:
                 proxy.upstream = server.url
                 async with rewardloop.connect(proxy.url, run="r") as loop:
                     proxy.frozen = True
-                    self.assertTrue((await self.soon(loop.submit(Sample(media=noise(8))))).scored)
+                    waiting = loop.submit(Sample(media=noise(8)))
+                    with mock.patch("rewardloop.engine._SILENCE", 0.5):
+                        await eventually(lambda: proxy.accepted == 2, "it is dialled again")
+                    self.assertTrue((await self.soon(waiting)).scored)
                     self.assertEqual(proxy.accepted, 2)
 
     async def test_steps_declared_during_an_outage_reach_the_server(self) -> None:
@@ -366,8 +370,7 @@ class ResumeTest(Case):
                     await self.soon(loop.submit(Sample(step=1, media=noise(8))))
                     proxy.upstream = "ws://127.0.0.1:1"
                     proxy.cut()
-                    while loop.connected:  # until the client has noticed
-                        await asyncio.sleep(0)
+                    await eventually(lambda: not loop.connected, "the client has noticed")
                     loop.step(2, 7)
                     loop.end_of_step(1)
                     proxy.upstream = server.url
@@ -380,23 +383,28 @@ class ResumeTest(Case):
         with serve() as server:
             async with Proxy() as proxy:
                 proxy.upstream = server.url
-                loop = await rewardloop.connect(proxy.url, run="r")
+                loop = await rewardloop.connect(proxy.url, run="r", connect_timeout=10 * PATIENCE)
                 proxy.stalled = True
                 proxy.cut()
                 waiting = loop.submit(Sample())
-                await asyncio.wait_for(loop.close(), 8)
+                await eventually(lambda: proxy.accepted == 2, "it is being dialled")
+                await self.soon(loop.close())
                 with self.assertRaises(ClosedError):
                     await waiting
 
     async def test_a_namesake_takes_over_and_the_older_one_says_so(self) -> None:
-        with serve(*ONE_SLOT) as server:
+        with Gate() as gate, serve_gated(gate) as server:
             async with rewardloop.connect(server.url, run="r", client="twin") as one:
-                busy = [one.submit(Sample(media=noise(1024, i))) for i in range(4)]
-                await self.soon(busy[0])
+                busy = [one.submit(Sample(media=noise(640, i))) for i in range(4)]
+                # Its lane for large messages stays connected meanwhile, and with it the run.
+                await both_lanes(one)
+                gate.let(1)
+                await self.soon(asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED))
                 async with rewardloop.connect(server.url, run="r", client="twin") as two:
                     with self.assertRaisesRegex(TakenOverError, "give every process another client="):
-                        await self.soon(busy[-1])
-                    self.assertTrue((await self.soon(two.submit(Sample(media=noise(8))))).scored)
+                        await self.soon(asyncio.gather(*busy))
+                    gate.open()
+                    self.assertTrue((await self.soon(two.submit(Sample()))).scored)
                     self.assertEqual(two.epoch, one.epoch)
 
     async def test_a_restarted_trainer_may_use_its_ids_again(self) -> None:
@@ -414,20 +422,21 @@ class ResumeTest(Case):
 
 class DrainTest(Case):
     async def test_a_draining_server_finishes_what_it_has_and_what_it_refuses_waits_for_the_next(self) -> None:
-        server = serve(*ONE_SLOT)
-        try:
+        with Gate() as gate, serve_gated(gate, slots=2) as server:
             async with rewardloop.connect(server.url, run="r", reconnect_for=0.2, lanes=1) as loop:
-                waiting = [loop.submit(Sample(media=BUSY)) for _ in range(16)]
-                await self.soon(waiting[0])
+                waiting = [loop.submit(Sample()) for _ in range(16)]
+                await asyncio.to_thread(gate.wait_asked, 2)
                 server.process.terminate()
-                ended = await self.soon(asyncio.gather(*waiting, return_exceptions=True))
+                await eventually(lambda: loop.draining, "the client has heard of it")
+                refused = loop.submit(Sample())
+                gate.open()
+                ended = await self.soon(asyncio.gather(*waiting, refused, return_exceptions=True))
                 # What it had is scored; no other server comes for the rest.
                 results = [r for r in ended if isinstance(r, Result)]
                 self.assertTrue(all(isinstance(e, Result | LostError) for e in ended), ended)
                 self.assertEqual({r.outcome for r in results}, {Outcome.SCORED}, [r.why() for r in results])
                 self.assertGreaterEqual(len(results), 2)
-        finally:
-            server.kill()
+                self.assertIsInstance(ended[-1], LostError)
 
 
 if __name__ == "__main__":

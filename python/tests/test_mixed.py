@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import http.server
-import json
 import math
 import sys
 import tempfile
-import threading
 import unittest
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +19,7 @@ from rewardloop import Outcome, Result, Sample, rm_scores
 from rewardloop.verl.outcome import Columns
 
 from .harness import PATIENCE, binary, noise
+from .service import Service
 
 #: Functions of the profiles below. A sample's extra_info says who shall fail.
 FUNCTIONS = '''
@@ -84,31 +82,6 @@ rewards:
 NO_PICTURE = "carries no image or video"
 
 
-class Service(http.server.ThreadingHTTPServer):
-    """Scores the length of the prompt, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-        service = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name is http.server's
-                question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                service.asked.append(question)
-                answer = json.dumps({"score": len(question["prompt"])}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-
 def clip(n: int, seed: int = 0) -> rewardloop.Media:
     """A video of n random frames of 8 x 8."""
     pixels = np.random.default_rng(seed).integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
@@ -124,18 +97,25 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
 
     server: rewardloop.Server
     service: Service
+    asked: list[Any]
+
+    @classmethod
+    def answer(cls, question: Any) -> Any:
+        """Scores the length of the prompt, and keeps what was asked."""
+        cls.asked.append(question)
+        return {"score": len(question["prompt"])}
 
     @classmethod
     def setUpClass(cls) -> None:
         program = binary()
-        cls.service = Service()
-        cls.addClassCleanup(cls.service.server_close)
-        cls.addClassCleanup(cls.service.shutdown)
+        cls.asked = []
+        cls.service = Service(cls.answer)
+        cls.addClassCleanup(cls.service.close)
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         (Path(folder.name) / "my_reward.py").write_text(FUNCTIONS)
         config = Path(folder.name) / "cfg.yaml"
-        config.write_text(PROFILES.replace("URL", f"http://127.0.0.1:{cls.service.server_address[1]}/rate"))
+        config.write_text(PROFILES.replace("URL", cls.service.url))
         cls.server = rewardloop.launch(
             f"pool.python.interpreter={sys.executable}", "pool.python.hosts=1", config=config, binary=program
         )
@@ -286,11 +266,11 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
         )
         by_id = {r.id: r for r in results}
         self.assertEqual({r.id: r.reward_score for r in results if r.scored}, {"sound": 6, "latent": 4, "picture": 5})
-        self.assertIn({"prompt": "a bell", "rate": 16000}, self.service.asked)
-        self.assertIn({"prompt": "four", "rate": None}, self.service.asked)
-        picture = next(q["picture"] for q in self.service.asked if "picture" in q)
+        self.assertIn({"prompt": "a bell", "rate": 16000}, self.asked)
+        self.assertIn({"prompt": "four", "rate": None}, self.asked)
+        picture = next(q["picture"] for q in self.asked if "picture" in q)
         self.assertTrue(base64.b64decode(picture).startswith(b"\x89PNG"))
-        self.assertEqual(3, len(self.service.asked), "nothing was sent for the others")
+        self.assertEqual(3, len(self.asked), "nothing was sent for the others")
         for name, words in {"rateless": "rate", "heard": NO_PICTURE, "felt": NO_PICTURE, "clip": "the sample is a video"}.items():
             with self.subTest(name):
                 self.assertIs(by_id[name].outcome, Outcome.FAILED)

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from rewardloop import Client, InputError, RewardloopError
+from rewardloop import Client, InputError, RewardloopError, Server
 from rewardloop.ray import MAX_FILES_BYTES, RayWorkers, WorkerHealth
 
 from . import harness
-from .test_supervise import PATIENCE, STUB, alive, until
+from .harness import PATIENCE, alive, until
+from .test_supervise import STUB
 
 NATS = "nats://127.0.0.1:4222"
 NO_RAY = importlib.util.find_spec("ray") is None
@@ -90,7 +91,10 @@ class Arguments(unittest.TestCase):
     def test_without_ray_it_says_so(self) -> None:
         pool = RayWorkers(NATS, n_gpus_per_node=0, nnodes=1)
         self.assertIsNone(pool.placement_group)
-        with mock.patch.dict(sys.modules, {"ray": None, "ray.util": None}), self.assertRaisesRegex(RewardloopError, "pip install ray"):
+        with (
+            mock.patch.dict(sys.modules, {"ray": None, "ray.util": None}),
+            self.assertRaisesRegex(RewardloopError, "pip install ray"),
+        ):
             pool.start()
 
     @unittest.skipIf(NO_RAY, "SKIPPED: ray is not installed; make test-ray does it")
@@ -116,10 +120,11 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def serve_without_workers() -> tuple[Server, str]:
+    """A server that others have to work for, and where they join it: at a port that nobody else has."""
+    server = harness.serve("reward.num_workers=0", "--nats-listen", "127.0.0.1:0")
+    [nats] = [said["nats"] for said in map(json.loads, server.log) if said["msg"] == "workers may join"]
+    return server, f"nats://{nats}"
 
 
 class Cluster(unittest.TestCase):
@@ -222,12 +227,15 @@ class OnACluster(Cluster):
         with self.pool(n_gpus_per_node=GPUS, nnodes=2, overrides=["reward.num_workers=3"]) as pool:
             found = pool.health()
             self.assertEqual(
-                [(b, "ready", True, 0, "") for b in range(4)], [(w.bundle, w.state, w.ready, w.restarts, w.last_error) for w in found]
+                [(b, "ready", True, 0, "") for b in range(4)],
+                [(w.bundle, w.state, w.ready, w.restarts, w.last_error) for w in found],
             )
             nodes = {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
             self.assertEqual({(node, (str(gpu),)) for node in nodes for gpu in range(GPUS)}, {(w.node, w.gpus) for w in found})
             starts = {start["name"]: start for start in self.starts()}
-            self.assertEqual({w.name: (w.pid, ",".join(w.gpus)) for w in found}, {n: (s["pid"], s["cuda"]) for n, s in starts.items()})
+            self.assertEqual(
+                {w.name: (w.pid, ",".join(w.gpus)) for w in found}, {n: (s["pid"], s["cuda"]) for n, s in starts.items()}
+            )
             self.assertEqual({NATS}, {start["join"] for start in starts.values()})
             self.assertEqual(["reward.num_workers=3"], starts[found[0].name]["overrides"])
             self.assertEqual(f"{self.mark}-{socket.gethostname()}-0", found[0].name)
@@ -278,7 +286,8 @@ class OnACluster(Cluster):
             for w in found:
                 self.assertEqual(1 if w.name == name else 0, w.restarts)
                 self.assertRegex(
-                    w.last_error, r"^it exited by SIGKILL after \d+\.\d s; the last lines of its stderr:\nstub" if w.name == name else "^$"
+                    w.last_error,
+                    r"^it exited by SIGKILL after \d+\.\d s; the last lines of its stderr:\nstub" if w.name == name else "^$",
                 )
                 if w.name != name:
                     self.assertEqual(before[w.name].pid, w.pid)
@@ -293,7 +302,9 @@ class OnACluster(Cluster):
             self.assertEqual("stdin closed\n", (self.folder / "ended").read_text())
             found = {w.name: w for w in self.until_ready(pool, {name: old})}
             self.assertEqual(before.keys(), found.keys())
-            self.assertEqual((before[name].node, before[name].gpus, 1), (found[name].node, found[name].gpus, found[name].restarts))
+            self.assertEqual(
+                (before[name].node, before[name].gpus, 1), (found[name].node, found[name].gpus, found[name].restarts)
+            )
             self.assertEqual([name, name], [start["name"] for start in self.starts() if start["name"] == name])
             self.assertEqual(2, len(processes(self.mark)))
             self.assertEqual(2, len(list(self.workers_folder.iterdir())))
@@ -325,9 +336,7 @@ class OnACluster(Cluster):
 
     def test_stop_kills_what_does_not_end(self) -> None:
         with self.pool("deaf", grace=0.5) as pool:
-            began = time.monotonic()
             pool.stop()
-            self.assertLess(time.monotonic() - began, 10)
         self.assertEqual([], processes(self.mark))
 
     def refused(self, message: str, **options: Any) -> None:
@@ -348,17 +357,25 @@ class OnACluster(Cluster):
         self.refused("(?s)it printed no ready line within 15 s; .*stub test", stub="hang", start_timeout=15.0, grace=0.2)
 
     def test_a_binary_that_is_not_there_is_told_with_the_node(self) -> None:
-        self.refused(r"'/nowhere/rewardloop' is no program on node \S+ \([\d.]+\): put the binary there", binary="/nowhere/rewardloop")
+        self.refused(
+            r"'/nowhere/rewardloop' is no program on node \S+ \([\d.]+\): put the binary there", binary="/nowhere/rewardloop"
+        )
 
     def test_a_bundle_without_gpu_is_told(self) -> None:
         group = self.group({"CPU": 1, "GPU": 1}, {"CPU": 1})
         self.refused(
-            r"bundle 1 of the placement group has no GPU, only \{'CPU': 1.0\}", placement_group=group, nnodes=None, n_gpus_per_node=1
+            r"bundle 1 of the placement group has no GPU, only \{'CPU': 1.0\}",
+            placement_group=group,
+            nnodes=None,
+            n_gpus_per_node=1,
         )
 
     def test_a_placement_group_that_finds_no_place_is_told(self) -> None:
         self.refused(
-            r"the placement group has no place after 1 s: it wants \[\{.*'GPU': 1.0.* free$", n_gpus_per_node=3, nnodes=2, start_timeout=1.0
+            r"the placement group has no place after 1 s: it wants \[\{.*'GPU': 1.0.* free$",
+            n_gpus_per_node=3,
+            nnodes=2,
+            start_timeout=1.0,
         )
 
     def test_a_bundle_that_somebody_uses_is_told(self) -> None:
@@ -370,7 +387,7 @@ class OnACluster(Cluster):
                 return True
 
         somebody = self.ray.remote(num_gpus=1, scheduling_strategy=strategy)(Somebody).remote()
-        self.assertTrue(self.ray.get(somebody.there.remote()))
+        self.assertTrue(self.ray.get(somebody.there.remote(), timeout=PATIENCE))
         self.refused(
             r"the worker of bundle 0 \(\{.*'GPU': 1.0.*\}\): its actor did not start within 2 s: is something else using",
             placement_group=group, nnodes=None, n_gpus_per_node=None, start_timeout=2.0,
@@ -380,7 +397,10 @@ class OnACluster(Cluster):
 class WithTheBinary(Cluster):
     @classmethod
     def setUpClass(cls) -> None:
-        if not NO_RAY and subprocess.run([harness.binary(), "worker", "--help"], check=False, capture_output=True).returncode != 0:
+        if (
+            not NO_RAY
+            and subprocess.run([harness.binary(), "worker", "--help"], check=False, capture_output=True).returncode != 0
+        ):
             raise unittest.SkipTest("SKIPPED: this binary has no command `worker`")
         super().setUpClass()
 
@@ -391,11 +411,11 @@ class WithTheBinary(Cluster):
         self.config.write_text("reward:\n  custom_reward_function:\n    path: builtin://jpeg_compressibility\n")
 
     def test_samples_are_scored_by_workers_on_both_nodes(self) -> None:
-        port = free_port()
         samples = harness.pictures(64)
+        server, nats = serve_without_workers()
         with (
-            harness.serve("reward.num_workers=0", "--nats-listen", f"127.0.0.1:{port}") as server,
-            self.pool(join=f"nats://127.0.0.1:{port}", config=self.config) as pool,
+            server,
+            self.pool(join=nats, config=self.config) as pool,
             Client(server.url, run=self.mark) as client,
         ):
             found = pool.health()
@@ -419,13 +439,19 @@ class WithTheBinary(Cluster):
             self.assertEqual({w.name for w in found}, {r.worker.rpartition("-w")[0] for r in again})
 
     def test_a_killed_driver_leaves_no_worker(self) -> None:
-        port = free_port()
-        with harness.serve("reward.num_workers=0", "--nats-listen", f"127.0.0.1:{port}"):
-            self.kill_driver(self.options(join=f"nats://127.0.0.1:{port}", config=self.config))
+        server, nats = serve_without_workers()
+        with server:
+            self.kill_driver(self.options(join=nats, config=self.config))
 
     def test_workers_that_do_not_reach_nats_are_told(self) -> None:
-        pool = self.pool(join=f"nats://127.0.0.1:{free_port()}", config=self.config, start_timeout=15.0, grace=1.0)
-        with self.assertRaisesRegex(RewardloopError, r"(?s)no ready line within 15 s; .*127\.0\.0\.1:\d+: nats: no servers available"):
+        nobody = socket.socket()  # bound and not listening: nobody else gets the port
+        self.addCleanup(nobody.close)
+        nobody.bind(("127.0.0.1", 0))
+        nats = f"nats://127.0.0.1:{nobody.getsockname()[1]}"
+        pool = self.pool(join=nats, config=self.config, start_timeout=15.0, grace=1.0)
+        with self.assertRaisesRegex(
+            RewardloopError, r"(?s)no ready line within 15 s; .*127\.0\.0\.1:\d+: nats: no servers available"
+        ):
             pool.start()
 
     def test_a_wrong_configuration_is_told_in_the_workers_words(self) -> None:

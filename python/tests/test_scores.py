@@ -59,8 +59,9 @@ class RmScoresTest(unittest.TestCase):
             "1 scores": {"step_scores": [[0.5]]},
             "3 scores": {"tool_use_scores": [[math.nan, 1, math.nan]]},
         }.items():
-            with self.subTest(count), self.assertRaisesRegex(
-                InputError, rf"step_scores\[0\]: sample 'own' has {count} for the 2 set positions"
+            with (
+                self.subTest(count),
+                self.assertRaisesRegex(InputError, rf"step_scores\[0\]: sample 'own' has {count} for the 2 set positions"),
             ):
                 rm_scores([own], step_mask=mask[:1], **given)  # type: ignore[arg-type]
         with self.assertRaisesRegex(InputError, "sample 'ok1' has 1 scores for the 2 set positions"):
@@ -161,9 +162,18 @@ class ResultTest(unittest.TestCase):
         self.assertEqual(from_wire(good).step_scores, ())
         self.assertEqual(from_wire({**good, "step_scores": [0.5, 1]}).step_scores, (0.5, 1.0))
         for change in (
-            {"reward_score": None}, {"outcome": "failed"}, {"reward_score": math.inf}, {"reward_score": True},
-            {"reward_score": "1"}, {"outcome": "great"}, {"details": [1]}, {"substitute": {"policy": "zero"}},
-            {"step_scores": [None]}, {"step_scores": [math.nan]}, {"step_scores": 1}, {"step_scores": None},
+            {"reward_score": None},
+            {"outcome": "failed"},
+            {"reward_score": math.inf},
+            {"reward_score": True},
+            {"reward_score": "1"},
+            {"outcome": "great"},
+            {"details": [1]},
+            {"substitute": {"policy": "zero"}},
+            {"step_scores": [None]},
+            {"step_scores": [math.nan]},
+            {"step_scores": 1},
+            {"step_scores": None},
             {"step_scores": [1], "outcome": "failed", "reward_score": None},
         ):
             with self.subTest(str(change)), self.assertRaises((KeyError, TypeError, ValueError)):

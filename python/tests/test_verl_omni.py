@@ -131,7 +131,9 @@ class WithVerlOmni(unittest.TestCase):
 
     def test_jpeg_by_the_go_scorer_is_within_a_five_hundredth(self) -> None:
         images = self.images(8)
-        made = self.generate(self.handles("reward.custom_reward_function.path=builtin://jpeg_compressibility"), images, ["a", "b"] * 4)
+        made = self.generate(
+            self.handles("reward.custom_reward_function.path=builtin://jpeg_compressibility"), images, ["a", "b"] * 4
+        )
         np.testing.assert_allclose(made.batch["rm_scores"][:, 0].numpy(), self.theirs(images), rtol=0.002)
 
     def test_a_failed_sample_has_the_advantage_zero(self) -> None:

@@ -9,7 +9,6 @@ import importlib.util
 import os
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,13 @@ import numpy as np
 
 from . import harness
 
-MISSING = [m for m in ("verl", "ray", "torch", "tensordict", "transformers", "transfer_queue") if importlib.util.find_spec(m) is None]
-PLAIN = ["reward.custom_reward_function.path=pkg://verl.utils.reward_score", "reward.custom_reward_function.name=default_compute_score"]
+MISSING = [
+    m for m in ("verl", "ray", "torch", "tensordict", "transformers", "transfer_queue") if importlib.util.find_spec(m) is None
+]
+PLAIN = [
+    "reward.custom_reward_function.path=pkg://verl.utils.reward_score",
+    "reward.custom_reward_function.name=default_compute_score",
+]
 
 #: gsm8k by verl's own function, except where the answer is 5: that sample fails.
 FAILS_AT_FIVE = """
@@ -59,7 +63,7 @@ class WithVerl(unittest.TestCase):
     def serve(self, *overrides: str) -> str:
         import rewardloop
 
-        server = rewardloop.launch(*overrides, "loop.workers.slots=16")
+        server = rewardloop.launch(*overrides, "loop.workers.slots=16", timeout=5 * harness.PATIENCE)  # Python imports verl
         self.addCleanup(server.close)
         return server.url
 
@@ -200,15 +204,18 @@ class WithVerl(unittest.TestCase):
         try:
             agents.generate_sequences(prompts)
             uids = list(prompts["uid"])
-            deadline = time.monotonic() + 60
-            while {"running", "pending"} & {self.queued().get(u, {}).get("status", "pending") for u in uids}:
-                self.assertLess(time.monotonic(), deadline, self.queued())
-                time.sleep(0.05)  # the queue tells nobody
+            under_way = {"running", "pending"}  # the queue tells nobody
+            harness.until(
+                lambda: not under_way & {self.queued().get(u, {}).get("status", "pending") for u in uids}, "the queue has all"
+            )
             self.assertEqual(["finished"] * len(uids), [self.queued()[u]["status"] for u in uids])
             keys = sorted(k for k in self.queued() if k not in uids)
             got = tq.kv_batch_get(keys, partition_id="train", select_fields=["rm_scores", "extra_fields"])
             return {
-                k.partition("-")[2]: (got["rm_scores"][i].numpy(), getattr(extra := got["extra_fields"][i], "data", extra)["reward_extra_info"])
+                k.partition("-")[2]: (
+                    got["rm_scores"][i].numpy(),
+                    getattr(extra := got["extra_fields"][i], "data", extra)["reward_extra_info"],
+                )
                 for i, k in enumerate(keys)
             }
         finally:

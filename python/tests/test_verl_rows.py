@@ -48,8 +48,10 @@ class Rows(unittest.TestCase):
             ),
             self.settings(profile="pretty"), sizes=(8, 2),
         )  # fmt: skip
-        self.assertEqual(("a red cube", "ocr", "val", 9, "u1", 2, "pretty"),
-                         (made.prompt, made.data_source, made.split, made.step, made.uid, made.group_size, made.reward))  # fmt: skip
+        self.assertEqual(
+            ("a red cube", "ocr", "val", 9, "u1", 2, "pretty"),
+            (made.prompt, made.data_source, made.split, made.step, made.uid, made.group_size, made.reward),
+        )
         self.assertEqual(["a", "b"], made.ground_truth)
         self.assertEqual({"index": 4, "num_turns": 2, "rollout_reward_scores": {}}, made.extra_info)
         self.assertEqual(("image", "CHW"), (made.media[0].kind, made.media[0].layout))
@@ -60,7 +62,10 @@ class Rows(unittest.TestCase):
 
     def test_videos_and_latents_are_told_by_dtype_and_axes(self) -> None:
         self.assertEqual("TCHW", rows.visual(np.zeros((2, 3, 4, 4), np.uint8)).layout)
-        self.assertEqual(("latent", "CHW"), (rows.visual(np.zeros((16, 4, 4), np.float32)).kind, rows.visual(np.zeros((1, 2, 3), np.float16)).layout))
+        self.assertEqual(
+            ("latent", "CHW"),
+            (rows.visual(np.zeros((16, 4, 4), np.float32)).kind, rows.visual(np.zeros((1, 2, 3), np.float16)).layout),
+        )
         with self.assertRaisesRegex(InputError, "bool with 3 axes"):
             rows.visual(np.zeros((1, 2, 3), np.bool_))
 
@@ -77,7 +82,9 @@ class Rows(unittest.TestCase):
             "big": "x" * 70_000, "prompt_embeds": np.zeros((2, 3), np.float32), "latents": np.zeros((1, 2, 3), np.float32),
         }  # fmt: skip
         with self.assertLogs("rewardloop", "WARNING"):
-            made = rows.to_sample(row(picture(), extra_info={}, tool_extra_fields=extra), self.settings(send_tensors=("prompt_embeds",)))
+            made = rows.to_sample(
+                row(picture(), extra_info={}, tool_extra_fields=extra), self.settings(send_tensors=("prompt_embeds",))
+            )
         self.assertEqual({"keep": [1, 0.5, None], "nested": {"a": 1}, "latents": [[[0.0] * 3] * 2], "num_turns": None,
                           "rollout_reward_scores": {}, "rewardloop_tensors": ["prompt_embeds"]}, made.extra_info)  # fmt: skip
         self.assertEqual(["image", "latent"], [m.kind for m in made.media])
@@ -114,7 +121,10 @@ class SettingsAreChecked(unittest.TestCase):
                 Settings.read(values)
 
     def test_they_are_read_from_a_trainers_configuration(self) -> None:
-        config = {"reward": {"rewardloop": {"url": WHERE}, "reward_model": {"enable": False}}, "trainer": {"project_name": "p", "experiment_name": "e"}}
+        config = {
+            "reward": {"rewardloop": {"url": WHERE}, "reward_model": {"enable": False}},
+            "trainer": {"project_name": "p", "experiment_name": "e"},
+        }
         self.assertEqual("p/e", Settings.from_config(config).run)
         config["reward"]["reward_model"]["enable"] = True  # type: ignore[index]
         with self.assertRaisesRegex(InputError, "enable=False"):
@@ -222,7 +232,6 @@ class AgainstAServer(unittest.TestCase):
             agent.get(2, timeout=harness.PATIENCE)
         agent.compute_reward_pipeline(Batch([picture(0)], ["a"]))
         self.assertEqual([0], agent.get(1, lambda i, s, e, k: i, timeout=harness.PATIENCE, k=1))
-
 
     def test_flow_grpos_function_scores_arrays_as_tensors(self) -> None:
         from rewardloop import flow_grpo

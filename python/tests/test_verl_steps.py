@@ -44,7 +44,9 @@ class Tokens:
 
     def __getitem__(self, i: int) -> Any:
         return SimpleNamespace(
-            batch={"responses": self.ids[i], "attention_mask": self.mask[i]}, non_tensor_batch={"uid": "u"}, meta_info=self.meta_info
+            batch={"responses": self.ids[i], "attention_mask": self.mask[i]},
+            non_tensor_batch={"uid": "u"},
+            meta_info=self.meta_info,
         )
 
 

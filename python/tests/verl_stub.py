@@ -29,7 +29,12 @@ class CannedAgentLoop(AgentLoopBase):
         ids = [int(i) for i in kwargs["canned"]]
         ids[-1] += int(kwargs.get("session_id", 0))  # rollouts of one prompt differ
         return AgentLoopOutput(
-            prompt_ids=[3, 4], response_ids=ids, response_mask=[1] * len(ids), num_turns=2, metrics=AgentLoopMetrics(), extra_fields={}
+            prompt_ids=[3, 4],
+            response_ids=ids,
+            response_mask=[1] * len(ids),
+            num_turns=2,
+            metrics=AgentLoopMetrics(),
+            extra_fields={},
         )
 
 

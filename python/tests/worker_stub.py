@@ -1,8 +1,8 @@
 """Stands in for `rewardloop worker` where a test is about its launcher: the same options, ready line, end and /readyz.
 
 What it does wrong is asked for in STUB: "hang" never says it is ready, "garbage" says something else, "code:N"
-complains and exits with N, "deaf" ignores SIGTERM, "orphan" the end of its stdin, "die:N" dies by SIGKILL N seconds
-after it was ready, "chatty" writes a lot to both its outputs, "child" starts a process that does not end by itself.
+complains and exits with N, "deaf" ignores SIGTERM, "orphan" the end of its stdin, "chatty" writes a lot to both its
+outputs, "child" starts a process that does not end by itself.
 It writes what it was started with to the file that STUB_REPORT names, line by line as JSON; it drains for STUB_DRAIN
 seconds, and says how it ended in the file that STUB_ENDED names.
 """
@@ -99,9 +99,6 @@ def main() -> None:
         print("still here", file=sys.stderr, flush=True)
     if args.until_stdin_closes and mode != "orphan":
         threading.Thread(target=end_with_stdin, daemon=True).start()
-    if mode.startswith("die:"):
-        time.sleep(float(mode[4:]))
-        os.kill(os.getpid(), signal.SIGKILL)
     while True:
         os.read(woken, 1)
 

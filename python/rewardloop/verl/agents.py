@@ -30,7 +30,7 @@ from ..errors import RewardloopError
 from . import rows, steps
 from .outcome import ERROR, VALID, RewardFailedError, too_many
 from .session import session
-from .settings import Settings, get
+from .settings import Settings, get, group_sizes
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -59,8 +59,7 @@ class Handle:
             tokenizer = await asyncio.to_thread(load_tokenizer, self.tokenizer_path)
             decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
         sample = rows.to_sample(item, self.settings, decode=decode, sizes=self.sizes)
-        share = int(rows.first(item.non_tensor_batch.get("rewardloop_rows"), 0))
-        value, info = await session(self.settings).score(sample, share)
+        value, info = await session(self.settings).score(sample, rows.of_step(item))
         return {"reward_score": value, "reward_extra_info": info}
 
 
@@ -95,8 +94,7 @@ class Streaming:
         self.rewardloop = Settings.from_config(config)
         if self.workers is not None or isinstance(self, StreamingTQ):
             self.rewardloop.need_no_steps(type(self).__name__)
-        n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
-        self.group_sizes = (int(n or 1), int(val or 1))
+        self.group_sizes = group_sizes(config)
         model = get(config, "actor_rollout_ref.model")
         path = str(get(model, "tokenizer_path") or get(model, "path") or "")
         handle = Handle(self.rewardloop, self.group_sizes, path)

@@ -17,13 +17,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase 
 
 from . import rows
 from .session import session
-from .settings import Settings, get
-
-
-def group_sizes(config: Any) -> tuple[int, int]:
-    """Members of a training and of a validation group: rollout.n and rollout.val_kwargs.n."""
-    n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
-    return int(n or 1), int(val or 1)
+from .settings import Settings, group_sizes
 
 
 class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
@@ -48,7 +42,7 @@ class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
         item = data[-1:][0]
         decode = functools.partial(self.tokenizer.decode, skip_special_tokens=True)
         sample = rows.to_sample(item, self.session.settings, decode=decode, sizes=self.sizes)
-        value, info = await self.session.score(sample, rows_of(item))
+        value, info = await self.session.score(sample, rows.of_step(item))
         return {"reward_score": value, "reward_extra_info": info}
 
 
@@ -59,8 +53,3 @@ class RewardloopVisualRewardManager(RewardloopRewardManager):
     def assemble_rm_scores(cls, data: Any, scores: list[float]) -> torch.Tensor:
         """One score for each row."""
         return torch.tensor(scores, dtype=torch.float32).unsqueeze(-1)
-
-
-def rows_of(item: Any) -> int:
-    """How many rows the step has, where the agent loop manager said so."""
-    return int(rows.first(item.non_tensor_batch.get("rewardloop_rows"), 0))

@@ -84,6 +84,11 @@ def to_sample(
     return sample
 
 
+def of_step(item: Any) -> int:
+    """How many rows the step of a DataProtoItem has, where the agent loop manager said so; else 0."""
+    return int(first(item.non_tensor_batch.get("rewardloop_rows"), 0))
+
+
 def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
 
@@ -203,6 +208,8 @@ def json_leaves(extra: Mapping[str, Any], leave: set[str]) -> dict[str, Any]:
     for name in sorted(made, key=lambda k: -sizes[k]):
         if sum(sizes.values()) <= MAX_EXTRA_BYTES:
             break
-        _LOG.warning("extra_info[%r] (%d bytes) is left out: extra_info may have %d bytes", name, sizes.pop(name), MAX_EXTRA_BYTES)
+        _LOG.warning(
+            "extra_info[%r] (%d bytes) is left out: extra_info may have %d bytes", name, sizes.pop(name), MAX_EXTRA_BYTES
+        )
         del made[name]
     return made

@@ -37,7 +37,9 @@ async def compute_score(
     """
     chosen = Settings.read({k: v for k, v in settings.items() if k in _FIELDS or k == "token"}, on_failed="raise")
     if chosen.on_failed == "group_mean":
-        raise InputError("group_mean: a reward function sees no group; use raise, value:<x> or a reward manager", field="on_failed")
+        raise InputError(
+            "group_mean: a reward function sees no group; use raise, value:<x> or a reward manager", field="on_failed"
+        )
     chosen.need_no_steps("a reward function")
     extra = dict(extra_info or {})
     attached, names = rows.attachments(extra, chosen.send_tensors)

@@ -112,6 +112,12 @@ class Settings:
         return cls.read(section, **({"run": run} if run else {}))
 
 
+def group_sizes(config: Any) -> tuple[int, int]:
+    """Members of a training and of a validation group: rollout.n and rollout.val_kwargs.n."""
+    n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
+    return int(n or 1), int(val or 1)
+
+
 def get(config: Any, path: str) -> Any:
     """The value at a dotted path, None where there is none."""
     for name in path.split("."):
