@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -68,6 +67,27 @@ func newAssembly() *assembly {
 	return &assembly{byID: map[string]*row{}, groups: map[string]*rowGroup{}, byIndex: map[int64]*rowGroup{}, given: map[int64]bool{}}
 }
 
+// assemble makes the row of a sample that has arrived, where somebody may ask for the
+// step as a whole: over a websocket.
+func (c *core) assemble(e *entry, s *rewards.Sample, received time.Time) {
+	st := e.step
+	if !e.owner.remembers() || st.forgotten != "" {
+		return
+	}
+	if st.assembly == nil {
+		st.assembly = newAssembly()
+	}
+	if received.IsZero() {
+		received = e.arrived
+	}
+	if received.Before(st.first) {
+		st.first = received
+	}
+	before := st.assembly.bytes
+	e.row = st.assembly.add(e, s, received)
+	c.stepBytes += st.assembly.bytes - before
+}
+
 // rowBytes is what a row costs beside its names and its columns.
 const rowBytes = 512
 
@@ -101,6 +121,21 @@ func (a *assembly) add(e *entry, s *rewards.Sample, received time.Time) *row {
 	return r
 }
 
+// assembled takes a final result into its step.
+func (c *core) assembled(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	st := e.step
+	st.slots = max(st.slots, c.pools.slots)
+	if e.row != nil && st.assembly != nil && st.forgotten == "" {
+		before := st.assembly.bytes
+		if st.assembly.finish(now, e, res) {
+			st.run.progress()
+		}
+		c.stepBytes += st.assembly.bytes - before
+		c.trimSteps()
+	}
+	c.noteOver(st, fx)
+}
+
 // finish makes an entry's row final and reports whether that completed its group.
 func (a *assembly) finish(now time.Time, e *entry, res *wire.Result) bool {
 	a.bytes += e.row.settle(now, res)
@@ -116,94 +151,41 @@ func (a *assembly) finish(now time.Time, e *entry, res *wire.Result) bool {
 	return true
 }
 
-// take picks the groups of the next chunk; ok is false if they are not there yet.
-func (a *assembly) take(n int, order string, over bool) (groups []*rowGroup, ok bool) {
-	switch {
-	case over:
-		groups = a.remaining(order)
-		if n > 0 && len(groups) > n {
-			groups = groups[:n]
-		}
-	case n == 0:
-		return nil, false
-	case order == wire.ByIndex:
-		if groups = a.inOrder(n); len(groups) < n {
-			return nil, false
-		}
-	default:
-		a.ready = slices.DeleteFunc(a.ready, func(g *rowGroup) bool { return g.given })
-		if len(a.ready) < n {
-			return nil, false
-		}
-		groups = slices.Clone(a.ready[:n])
+// findAbsent makes rows of the samples that never came, as far as they are known: by
+// their declared ids, else by the rows that nobody has filled.
+func (st *step) findAbsent() {
+	missing := st.expected - st.arrived
+	if missing <= 0 {
+		return
 	}
-	groups = fitting(groups)
-	for _, g := range groups {
-		g.given = true
-		for _, r := range g.rows {
-			if r.index != nil {
-				a.given[*r.index] = true
+	a := st.assembly
+	if a == nil {
+		a = newAssembly()
+		st.assembly = a
+	}
+	placed := len(st.names) == st.expected // the ids were declared in the order of the batch
+	for _, r := range a.rows {
+		if at, known := st.names[r.id]; !known || r.index == nil || *r.index != int64(at) {
+			placed = false
+		}
+	}
+	if len(st.names) > 0 {
+		for id, at := range st.names {
+			if a.byID[id] != nil {
+				continue
+			}
+			r := &row{id: id, outcome: rewards.OutcomeExpired, atDeadline: true}
+			if placed {
+				r.index = new(int64(at))
+			}
+			st.absent = append(st.absent, r)
+		}
+	} else if len(a.byIndex) == len(a.rows) {
+		for i := range int64(st.expected) {
+			if a.byIndex[i] == nil && len(st.absent) < missing {
+				st.absent = append(st.absent, &row{index: new(i), outcome: rewards.OutcomeExpired, atDeadline: true})
 			}
 		}
 	}
-	a.left = slices.DeleteFunc(a.left, func(g *rowGroup) bool { return g.given })
-	return groups, true
-}
-
-// maxChunkBytes bounds what an answer with a chunk's rows takes as JSON, about; a
-// connection's outbox holds 8 MiB.
-const maxChunkBytes = 4 << 20
-
-// fitting are the first groups that fit into one answer, one at least.
-func fitting(groups []*rowGroup) []*rowGroup {
-	var size int
-	for i, g := range groups {
-		for _, r := range g.rows {
-			size += 96 + 2*len(r.id) + 2*len(r.uid) + 24*(len(r.extra)+len(r.steps))
-		}
-		if size > maxChunkBytes && i > 0 {
-			return groups[:i]
-		}
-	}
-	return groups
-}
-
-// remaining are all groups of a step that is over: those that are complete first, in
-// order of completion, or by index.
-func (a *assembly) remaining(order string) []*rowGroup {
-	if order == wire.ByIndex {
-		return slices.SortedStableFunc(slices.Values(a.left), func(x, y *rowGroup) int { return cmp.Compare(x.lowest(), y.lowest()) })
-	}
-	out := slices.DeleteFunc(slices.Clone(a.ready), func(g *rowGroup) bool { return g.given })
-	for _, g := range a.left {
-		if !g.complete {
-			out = append(out, g)
-		}
-	}
-	return out
-}
-
-// inOrder returns the n groups with the lowest rows that were not handed out, as far as
-// each is complete: rows count from 0, and the group that holds the lowest missing one is
-// next.
-func (a *assembly) inOrder(n int) []*rowGroup {
-	var out []*rowGroup
-	chosen := map[*rowGroup]bool{}
-	for a.given[a.next] {
-		a.next++
-	}
-	for at := a.next; len(out) < n; at++ {
-		if a.given[at] {
-			continue
-		}
-		g := a.byIndex[at]
-		if g == nil || !g.complete {
-			break
-		}
-		if !chosen[g] {
-			chosen[g] = true
-			out = append(out, g)
-		}
-	}
-	return out
+	slices.SortFunc(st.absent, byRow)
 }

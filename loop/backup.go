@@ -23,7 +23,7 @@ const minObserved = 8
 // nothing.
 func (c *core) backup(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
 	c.bench.due = time.Time{}
-	if c.cfg.Dispatch.BackupAfter == 0 || c.queued() {
+	if c.cfg.Dispatch.BackupAfter == 0 || c.serveable() {
 		return wire.Ticket{}, false
 	}
 	c.bench.see(workers)
@@ -95,8 +95,7 @@ func (c *core) oldest(now time.Time, l *lane, patience time.Duration) (*entry, t
 // nor is known to be slow.
 func (c *core) idleFor(e *entry) bool {
 	return slices.ContainsFunc(c.bench.seats, func(s seat) bool {
-		return s.free > 0 && s.serves(e.profile) && !slices.Contains(e.avoid, s.id) &&
-			!slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == s.id }) &&
+		return s.free > 0 && s.serves(e.profile) && !slices.Contains(e.avoid, s.id) && !e.heldBy(s.id) &&
 			!slices.Contains(c.slowFor(e), s.id)
 	})
 }
@@ -121,7 +120,7 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 	l.stop(e)
 	l.backups++
 	e.issued++
-	e.spare = spare{attempt: e.issued, sent: true, out: true, pool: c.pool(e.profile), published: now, charged: c.charge(e.run)}
+	e.spare = spare{attempt: e.issued, sent: true, out: true, pool: c.drawPool(e.profile), published: now, charged: c.charge(e.run)}
 	c.ticketOut(e.spare.pool)
 	c.metrics.backupsSent.Inc()
 	c.watch(e)

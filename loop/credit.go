@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"time"
+
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -118,4 +120,62 @@ func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
 func (w *window) reclaim(b *budget) {
 	b.unused -= w.unused().Bytes
 	w.granted, w.sent = wire.CreditTotals{}, wire.CreditTotals{}
+}
+
+// released is called when the last reference to a frame has gone.
+func (m *Manager) released(s *Session, size int64) {
+	m.mu.Lock()
+	if s != nil {
+		s.credit.release(&m.budget, size)
+	} else {
+		m.budget.held -= size
+	}
+	grants := m.topUp()
+	m.mu.Unlock()
+	send(grants)
+}
+
+// topUp gives the bytes that are free to whoever is low. The caller holds the mutex
+// and sends the grants after it.
+func (m *Manager) topUp() []grant {
+	var grants []grant
+	for s := range m.sessions {
+		if s.credit.topUp(&m.budget, m.fullWindow()) {
+			s.mu.Lock()
+			grants = append(grants, grant{s, s.conn, s.credit.granted})
+			s.mu.Unlock()
+		}
+	}
+	return grants
+}
+
+// relieve gives clients more credit, now that samples which wait for their groups do
+// not count against it. Where memory is full of such samples, so that those they wait
+// for can never come, the oldest group ends. The caller holds the mutex.
+func (m *Manager) relieve(now time.Time, fx *effects) []grant {
+	grants := m.topUp()
+	for s := range m.sessions {
+		if s.credit.stuck(&m.budget) {
+			m.core.evict(now, s.run, m.cfg.MaxBytes, fx)
+		}
+	}
+	return grants
+}
+
+type grant struct {
+	session *Session
+	conn    conn
+	total   wire.CreditTotals
+}
+
+// send tells the clients. A grant is for one connection: the totals begin anew with
+// each welcome.
+func send(grants []grant) {
+	for _, g := range grants {
+		g.session.tell(g.conn, wire.Credit(g.total))
+	}
+}
+
+func (m *Manager) fullWindow() wire.CreditTotals {
+	return wire.CreditTotals{Samples: m.cfg.CreditSamples, Bytes: m.cfg.CreditBytes}
 }

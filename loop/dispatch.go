@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -12,7 +10,9 @@ import (
 // This file is about who gets the next sample. The order of the samples is the same
 // under every policy: runs share slot time by weight, within a run the step that closes
 // first goes first. What differs is which worker may have the one that is next, and so
-// whether it waits for another one: see Dispatch, backup.go and pace.go.
+// whether it waits for another one: Random's is whoever is free first, and the others have
+// a file each (speed.go, blind.go). A sample that runs long may get a second one
+// (backup.go).
 
 // bench is who works on what, by the gateway's own count: workers announce themselves
 // once a second only.
@@ -53,15 +53,9 @@ func (b *bench) see(workers []wire.WorkerInfo) {
 	b.fresh = true
 	b.seats = b.seats[:0]
 	clear(b.field)
-	for _, w := range workers {
-		slots := 0
-		switch w.State {
-		case wire.WorkerReady:
-			slots = w.Slots
-		case wire.WorkerBroken: // its canary
-			slots = 1
-		}
-		if slots > 0 {
+	for i := range workers {
+		w := &workers[i]
+		if slots := slotsOf(w); slots > 0 {
 			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady, w.Rewards})
 		}
 	}
@@ -86,269 +80,15 @@ func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []strin
 	return c.turn(), nil
 }
 
-// chooseBySpeed looks at each run in turn, and at each step of it: the first sample that
-// a free worker may have is next. Those that had better wait for a faster worker stay
-// where they are, and do not stand in the way of others.
-//
-// Where workers differ, a ticket is published only when a slot is free that may take it:
-// one that lay in the engine would be taken by whoever is free first, on a judgement that
-// has grown old. Where they do not, it is as under Random.
-func (c *core) chooseBySpeed(now time.Time, workers []wire.WorkerInfo) (*entry, []string) {
-	c.bench.see(workers)
-	var waiting []*run
-	for _, r := range c.runs {
-		if r.queue.Len() > 0 {
-			waiting = append(waiting, r)
-		}
-	}
-	slices.SortFunc(waiting, func(a, b *run) int {
-		if a.precedes(b) {
-			return -1
-		}
-		return 1
-	})
-	for _, r := range waiting {
-		f := c.fieldOf(r)
-		if !f.uneven {
-			if e := r.queue.first(c.pools.room); e != nil {
-				return e, nil
-			}
-			continue
-		}
-		for _, l := range r.waitingLanes() {
-			e := l.queue.first(c.pools.room)
-			if e == nil {
-				continue
-			}
-			slow := f.tooSlow(now, c, l, e)
-			free, refused := f.free(e, slow)
-			if free > c.unclaimed {
-				return e, slow
-			}
-			if refused > 0 && e.refused.IsZero() {
-				e.refused = now
-			}
-		}
-	}
-	return nil, nil
-}
-
-// field is how fast the live workers are for one run, the fastest first.
-type field struct {
-	run    *run
-	seats  []rated
-	usual  float64 // log of the factor that the better workers have
-	uneven bool    // some are clearly slower
-}
-
-// rated is a worker with what its samples take, as a factor of the run's usual time.
-type rated struct {
-	seat
-
-	factor float64
-	slow   bool // beyond doubt
-}
-
-const (
-	// clearly is how much slower a worker must be before it matters who gets the last
-	// samples, its estimate less one standard error.
-	clearly = 1.25
-	// undeclared is the same for a step whose size nobody has declared: how long it will
-	// go on is not known, and a slot that waits may wait for nothing.
-	undeclared = 2.0
-)
-
-// fieldOf rates the workers for a run.
-func (c *core) fieldOf(r *run) *field {
-	if f := c.bench.field[r]; f != nil {
-		return f
-	}
-	f := &field{run: r}
-	c.bench.field[r] = f
-	slots := 0
-	for _, s := range c.bench.seats {
-		factor, _ := r.pace.factor(s.id)
-		f.seats = append(f.seats, rated{seat: s, factor: factor})
-		slots += s.slots
-	}
-	slices.SortStableFunc(f.seats, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
-	for i, n := 0, 0; i < len(f.seats); i++ { // the slot at a quarter: one lucky worker is no measure
-		if n += f.seats[i].slots; 4*n >= slots {
-			f.usual = f.seats[i].factor
-			break
-		}
-	}
-	for i := range f.seats {
-		s := &f.seats[i]
-		_, doubt := r.pace.factor(s.id)
-		s.slow = s.factor/doubt >= clearly*f.usual
-		f.uneven = f.uneven || s.slow
-	}
-	return f
-}
-
-// tooSlow names the workers that are to leave a sample to faster ones: those that would
-// answer after the whole step could be done without them. A step cannot be done before
-// its last sample has come, nor before the faster workers have been through the queue;
-// and then that last sample has to be scored by one of them.
-//
-// A sample is kept from a worker no longer than that worker would have needed for it:
-// whatever is wrong with the estimate, no more than that is lost.
-func (f *field) tooSlow(now time.Time, c *core, l *lane, e *entry) []string {
-	var out []string
-	unit, limit := f.run.pace.level.value, clearly
-	coming, last := l.toCome(now)
-	if l.step.expected == 0 {
-		limit = undeclared
-	}
-	ahead := c.unclaimed + coming
-	for _, o := range f.run.lanes {
-		if o == l || len(o.queue) > 0 && o.step.closes.Before(l.step.closes) {
-			ahead += len(o.queue)
-		}
-	}
-	share := c.share(f.run)
-	for _, s := range f.seats {
-		if !s.slow || s.factor < limit*f.usual || !s.serves(e.profile) {
-			continue
-		}
-		speed, idle := 0.0, 0
-		for _, o := range f.seats { // by factor: the faster ones come first
-			if o.factor*clearly > s.factor {
-				break
-			}
-			if !o.serves(e.profile) {
-				continue
-			}
-			speed += float64(o.slots) / o.factor
-			idle += o.free
-		}
-		own := seconds(unit * s.factor)
-		if speed == 0 || !e.refused.IsZero() && now.Sub(e.refused) >= own {
-			continue
-		}
-		queue := seconds(float64(max(ahead-idle, 0)) * unit / (speed * share))
-		done := max(last, queue) + seconds(unit*f.usual)
-		if own > done {
-			out = append(out, s.id)
-		}
-	}
-	return out
-}
-
-func seconds(s float64) time.Duration {
-	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
-}
-
-// share is the part of the slot time that is the run's among those with samples waiting.
-func (c *core) share(r *run) float64 {
-	sum := 0.0
-	for _, o := range c.runs {
-		if o == r || o.queue.Len() > 0 {
-			sum += o.weight
-		}
-	}
-	return r.weight / sum
-}
-
-// free counts the free slots of workers that may have the entry, and of those that are
-// thought too slow for it.
-func (f *field) free(e *entry, slow []string) (free, refused int) {
-	spurned := 0
-	for _, s := range f.seats {
-		switch {
-		case !s.serves(e.profile):
-		case slices.Contains(slow, s.id):
-			refused += s.free
-		case slices.Contains(e.avoid, s.id) || slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == s.id }):
-			spurned += s.free
-		default:
-			free += s.free
-		}
-	}
-	if free == 0 && spurned > 0 && len(e.avoid)+len(e.holders) >= len(f.seats)-len(slow) {
-		free = spurned // whoever is left has failed it before
-	}
-	return free, refused
-}
-
-// reconsider takes tickets back that only slower workers could take by now: the faster
-// ones are gone, or busy for longer than was thought.
+// reconsider looks again at what was chosen, now that time has passed: at workers that
+// have gone, and at tickets that wait for some workers only.
 func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 	switch c.cfg.Dispatch.Policy {
-	case Random:
-		return
+	case SpeedWeighted:
+		c.noticeGone(now, workers, fx)
+		c.rateAgain(now, workers, fx)
 	case RandomBlind:
-		c.lost(now, workers, fx)
+		c.noticeGone(now, workers, fx)
 		c.redraw(now, workers, fx)
-		return
 	}
-	c.lost(now, workers, fx)
-	for e := range c.bench.aimed {
-		if now.Sub(e.published) < presencePoll {
-			continue
-		}
-		c.bench.see(workers)
-		f := c.fieldOf(e.run)
-		if free, _ := f.free(e, e.slow); free > 0 {
-			continue
-		}
-		slow := f.tooSlow(now, c, e.run.laneOf(e.step), e)
-		if free, _ := f.free(e, slow); free == 0 {
-			continue
-		}
-		c.takeBack(now, e, fx)
-	}
-}
-
-// lost gives samples to others whose worker is no longer there. The lease of a ticket that
-// not every worker may take would lapse for nothing: the ticket comes back as it was, and
-// those who may take it may all be gone.
-func (c *core) lost(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	known := c.bench.known
-	if len(workers) == len(known) && !slices.ContainsFunc(workers, func(w wire.WorkerInfo) bool { return !known[w.ID] }) {
-		return
-	}
-	here := make(map[string]bool, len(workers))
-	for _, w := range workers {
-		here[w.ID] = true
-		delete(known, w.ID)
-	}
-	c.bench.known = here
-	if len(known) == 0 {
-		return
-	}
-	c.bereave(now, known, fx)
-}
-
-// takeBack returns an entry whose ticket nobody has claimed to its queue.
-func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
-	c.recall(now, e, fx)
-	e.issued++
-	e.attempt = e.issued
-	c.enqueue(e)
-	c.alarms.set(&e.alarm, e.deadline)
-}
-
-// aim notes that an entry is published, and which workers are to leave it to others.
-func (c *core) aim(e *entry, slow []string) {
-	e.slow = slow
-	if len(slow) > 0 || e.to != "" {
-		c.bench.aimed[e] = true
-	}
-	if e.to != "" {
-		c.bench.blind.out[e.to]++
-	}
-}
-
-// unaim notes that an entry's ticket is no longer unclaimed.
-func (c *core) unaim(e *entry) {
-	if e.to != "" {
-		if c.bench.blind.out[e.to]--; c.bench.blind.out[e.to] == 0 {
-			delete(c.bench.blind.out, e.to)
-		}
-		e.to = ""
-	}
-	e.slow = nil
-	delete(c.bench.aimed, e)
 }

@@ -9,7 +9,7 @@
 //     credit, reads the body into one buffer, and core.admit makes an entry of it. A
 //     durable gateway has written it to its spool before (durable.go).
 //     From here the entry owns the frame: one reference to a counted buffer.
-//  3. The entry waits in its run's queue. The dispatcher (Manager.dispatch, one
+//  3. The entry waits in its run's queue (queue.go). The dispatcher (Manager.dispatch, one
 //     goroutine) publishes a ticket when a slot may be free: runs share slot time
 //     by weight, within a run the step that closes first goes first. Which worker may
 //     have it is Dispatch.Policy's (dispatch.go).
@@ -44,4 +44,25 @@
 // mutex, a dispatcher and a clock; Session and stream give it websockets. The
 // simulation tests run the same core under testing/synctest with an engine in
 // memory.
+//
+// Where what is, in the order in which a sample meets it; a Manager's method stands
+// before the core's that it calls:
+//
+//	manager, dispatcher         start, drain, stop; the one goroutine; clock: what is due when
+//	attach, stream, session     a client: hello and resume, its messages, its results
+//	submit                      a sample from inside the process
+//	credit                      what a client may send, and the memory for it
+//	core, run, entry            the state machine, a run, a sample
+//	admit, queue, heap          taking samples in, and the order in which they wait
+//	dispatch, speed, blind      which worker may have the next one: a file per policy
+//	backup, pace, pools         second requests, how fast workers are, what they serve
+//	tickets, claim, holders     into the engine, out to a worker, who has it
+//	finish, settle, finalise    an answer, the end of the scoring, the one final result
+//	withdraw, loss              taken back by a client, a restart or a stop; what was lost
+//	groups, gather              prompt groups: their statistics, those scored as a whole
+//	steps, assembly, row        a step, and its samples as its trainer will read them
+//	handout, missing, forget    chunks of rewards, who is awaited, what is kept how long
+//	memory, durable             remembered results; what outlives the process
+//	state, stats, trace         what can be seen of it: API, rewards over time, spans;
+//	examine, metrics, gauges    samples for people, Prometheus
 package loop

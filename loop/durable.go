@@ -204,12 +204,9 @@ func (m *Manager) put(key sampleKey, a *admission) error {
 
 // away owns samples whose client was connected to an earlier life of the gateway. Their
 // results are remembered until it sends them again.
-type away struct{}
+type away struct{ nobody }
 
-func (away) remembers() bool                   { return true }
-func (away) deliver(*stored)                   {}
-func (away) expects(int64)                     {}
-func (away) parks(_ bool, _ wire.CreditTotals) {}
+func (away) remembers() bool { return true }
 
 // Restored counts what Restore took in.
 type Restored struct {

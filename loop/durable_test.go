@@ -636,6 +636,7 @@ func killedHistory(t *testing.T, seed uint64) {
 	v := l.begin(o)
 	p := v.connect(t, h)
 	results := map[string]*wire.Result{}
+	here := map[string]bool{} // of those, the results of this life: an earlier one's may not be on disk
 	seq := uint64(0)
 	take := func() {
 		synctest.Wait()
@@ -643,7 +644,7 @@ func killedHistory(t *testing.T, seed uint64) {
 			if old := results[r.ID]; old != nil {
 				require.InDelta(t, *old.RewardScore, *r.RewardScore, 0, r.ID)
 			}
-			results[r.ID] = r
+			results[r.ID], here[r.ID] = r, true
 			seq = max(seq, r.Seq)
 		}
 		p.mu.Lock()
@@ -664,11 +665,12 @@ func killedHistory(t *testing.T, seed uint64) {
 				v.late.forward()
 				take()
 				mu.Lock()
-				for id := range results {
+				for id := range here {
 					wasScored[id] = scored[id]
 				}
 				mu.Unlock()
 			}
+			clear(here)
 			l.kill(v)
 			time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 			v = l.begin(o)

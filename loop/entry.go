@@ -58,10 +58,9 @@ type entry struct {
 	published time.Time // when the ticket was last given to the engine
 	claimed   time.Time // of the first claim
 	charged   time.Duration
-	heapIndex int           // in the run's queue; -1 outside
-	stepIndex int           // in its step's; -1 outside
+	place     int           // in its step's queue, from 1; 0: it is not there
 	alarm     alarm         // the deadline, or an earlier look
-	runs      *list.Element // in its step's list of those that a worker has; nil: in none
+	watched   *list.Element // in its step's list of those that may get a backup; nil: in none
 	pool      string        // of a published one: the workers that its ticket is for
 	to        string        // the one worker that it waits for (RandomBlind)
 	desk      *list.Element // while it waits there
@@ -133,8 +132,4 @@ type stored struct {
 type answer struct {
 	stored *stored
 	to     owner
-}
-
-func (c *core) keyOf(e *entry, attempt int) wire.AttemptKey {
-	return wire.AttemptKey{Gateway: c.cfg.Gateway, Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
 }

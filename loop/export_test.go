@@ -5,7 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
+	"slices"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -32,6 +38,9 @@ func (m *Manager) Declare(s *Session, msg wire.Step) {
 	}
 	_ = m.declare(s, &msg)
 }
+
+// Cancel takes samples back for their client.
+func (m *Manager) Cancel(s *Session, ids ...string) { m.cancel(s, ids) }
 
 // Confirm confirms results.
 func (s *Session) Confirm(seq uint64) { s.confirm(seq) }
@@ -86,8 +95,8 @@ func (m *Manager) Audit(over int64) error {
 				busy[h.worker]++
 			}
 		}
-		if e.state == running && len(e.holders) == 0 || e.alarm.index < 0 || (e.frame == nil) != (e.state == held) {
-			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.index, e.frame != nil)
+		if e.state == running && len(e.holders) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held) {
+			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.place, e.frame != nil)
 		}
 	}
 	switch {
@@ -106,10 +115,10 @@ func (m *Manager) Audit(over int64) error {
 	for _, r := range m.core.runs {
 		queued := 0
 		for _, l := range r.lanes {
-			queued += len(l.queue)
+			queued += l.queued
 		}
-		if queued != r.queue.Len() {
-			return fmt.Errorf("run %s has %d samples queued by step, %d in all", r.name, queued, r.queue.Len())
+		if queued != r.queued {
+			return fmt.Errorf("run %s has %d samples queued by step, %d in all", r.name, queued, r.queued)
 		}
 		if r.inflight != inflight[r] {
 			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)
@@ -132,3 +141,92 @@ func (m *Manager) Asks(ctx context.Context, s *Session, c Conn) (ask func(wire.T
 
 // StepBytes is what is kept of steps.
 func (m *Manager) StepBytes() int64 { return m.stepBytes() }
+
+// Backups returns how many second requests were sent and how many of them won, and the
+// seconds of attempts that did not count.
+func (m *Manager) Backups() (sent, won, wasted float64) {
+	return counted(m.metrics.backupsSent), counted(m.metrics.backupsWon), counted(m.metrics.backupSeconds)
+}
+
+// Outcomes returns how many samples have ended so, as it is told to Prometheus.
+func (m *Manager) Outcomes(o rewards.Outcome) float64 {
+	return counted(m.metrics.outcomes.WithLabelValues(string(o)))
+}
+
+func counted(c prometheus.Counter) float64 {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c)
+	all, err := reg.Gather()
+	if err != nil {
+		panic(err)
+	}
+	return all[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+// Usual feeds n service times of mean 1 to the two means that a run keeps, and returns
+// for how much of the time each was within 30 % of what it settles at.
+func Usual(n int, draw func() float64) (usual, mean float64) {
+	r := &run{pace: newPaces()}
+	var us, ms []float64
+	for i := range n {
+		d := time.Duration(draw() * float64(time.Second))
+		r.observe(d, uint64(i))
+		r.pace.observe("w", d)
+		us, ms = append(us, r.pace.usual.value), append(ms, r.mean.Seconds())
+	}
+	within := func(xs []float64) float64 {
+		middle := slices.Sorted(slices.Values(xs))[len(xs)/2]
+		k := 0
+		for _, x := range xs {
+			if math.Abs(x/middle-1) <= 0.3 {
+				k++
+			}
+		}
+		return float64(k) / float64(len(xs))
+	}
+	return within(us), within(ms)
+}
+
+// StatsOf describes a column that was given these values, after and before a look.
+func StatsOf(values ...float64) ColumnStats {
+	var s stepStats
+	c := s.column(stepKey{"train", 1}, rewardColumn)
+	for _, v := range values {
+		c.add(v, false)
+		if c.all.n == 3000 { // to look changes nothing
+			early := c.describe(rewardColumn, nil)
+			early.finish()
+		}
+	}
+	d := c.describe(rewardColumn, nil)
+	d.finish()
+	return d
+}
+
+// KeptValues returns how many values the steps of a run keep, by step.
+func (m *Manager) KeptValues(run string) map[int64]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := map[int64]int{}
+	for _, st := range m.core.runs[run].stepLog {
+		for _, c := range st.stats.columns {
+			kept[st.key.step] += cap(c.values)
+		}
+	}
+	return kept
+}
+
+// RewardGauges are those that a manager registers.
+func RewardGauges(m *Manager) prometheus.Collector { return newRewardGauges(m) }
+
+// OpenGroup is the mean of a group's rewards while it is open, and their spread when it
+// is about to close.
+func OpenGroup(rewards ...float64) (mean, std float64) {
+	g := newGroup(groupKey{}, len(rewards)+1, time.Now())
+	for i, r := range rewards {
+		id := fmt.Sprint(i)
+		g.join(id)
+		g.settle(id, member{scored: true, reward: r, values: map[string]float64{"x": r}})
+	}
+	return *g.meanNow(), g.spreads()["x"].std()
+}

@@ -24,9 +24,12 @@ const unitMark = "\x00group\x00"
 // nobody owns the entries of groups.
 type nobody struct{}
 
-func (nobody) remembers() bool                   { return false }
-func (nobody) deliver(*stored)                   {}
-func (nobody) expects(int64)                     {}
+func (nobody) remembers() bool { return false }
+
+func (nobody) deliver(*stored) {}
+
+func (nobody) expects(int64) {}
+
 func (nobody) parks(_ bool, _ wire.CreditTotals) {}
 
 // gather keeps a sample whose own terms have been scored for its group.
@@ -58,15 +61,15 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	if len(g.waiting) == 0 {
 		g.profile = e.profile
 		// Those who are there by then are scored without the others; that needs time, too.
-		c.alarms.set(&g.alarm, g.deadline.Add(-patience(g.deadline.Sub(g.opened))))
+		c.alarms.set(&g.alarm, g.deadline.Add(-scoringTime(g.deadline.Sub(g.opened))))
 	}
 	g.waiting[e.key.id] = e
 	c.proceed(now, g, fx)
 }
 
-// patience is the part of a group's time that is kept for scoring it when members are
+// scoringTime is the part of a group's time that is kept for scoring it when members are
 // missing: a tenth, at most a minute.
-func patience(whole time.Duration) time.Duration { return min(whole/10, time.Minute) }
+func scoringTime(whole time.Duration) time.Duration { return min(whole/10, time.Minute) }
 
 // proceed has a group scored when every member has come, and all of them wait for it
 // or have ended otherwise.
@@ -82,7 +85,6 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	c.arrivals++
 	unit := &entry{
 		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, state: queued, attempt: 1, issued: 1,
-		heapIndex: -1, stepIndex: -1, alarm: alarm{index: -1},
 	}
 	unit.alarm.entry = unit
 	for _, e := range g.waiting {
@@ -166,7 +168,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 	}
 	// In the order of their arrival, so that results go out in it.
 	waiting := slices.SortedFunc(maps.Values(g.waiting), func(a, b *entry) int { return int(a.order) - int(b.order) }) //nolint:gosec // counts
-	c.drop(now, g, fx)
+	c.dropUnit(now, g, fx)
 	for _, e := range waiting {
 		m := answers[e.key.id]
 		if m == nil {
@@ -207,8 +209,8 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	e.group.settle(e.key.id, member{values: own.Values, held: e})
 }
 
-// drop ends a group's own entry.
-func (c *core) drop(now time.Time, g *group, fx *effects) {
+// dropUnit ends a group's own entry.
+func (c *core) dropUnit(now time.Time, g *group, fx *effects) {
 	unit := g.unit
 	if unit == nil {
 		return
@@ -221,9 +223,9 @@ func (c *core) drop(now time.Time, g *group, fx *effects) {
 	delete(c.entries, unit.key)
 }
 
-// leave takes a member that has ended out of those who wait, and ends a group's entry
+// ungather takes a member that has ended out of those who wait, and ends a group's entry
 // for which nobody waits any more.
-func (c *core) leave(now time.Time, e *entry, fx *effects) {
+func (c *core) ungather(now time.Time, e *entry, fx *effects) {
 	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
 	e.parked = nil
 	g := e.group
@@ -232,7 +234,7 @@ func (c *core) leave(now time.Time, e *entry, fx *effects) {
 	}
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
-		c.drop(now, g, fx)
+		c.dropUnit(now, g, fx)
 		c.alarms.set(&g.alarm, g.deadline) // nobody answers for the group any more
 	}
 }

@@ -560,6 +560,33 @@ func TestARestartedTrainerLeavesNoHalfGroups(t *testing.T) {
 	})
 }
 
+// A trainer that starts anew while the ticket of a group is on its way leaves nothing
+// behind, in whatever order the table of what is in flight is gone through.
+func TestARestartedTrainerLeavesNoTicketOfAGroup(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Profiles: compared(t, &comparison{})}, func(t *testing.T, s *stage) {
+		t.Helper()
+		w := s.stub(t, "w")
+		defer w.release()
+		const restarts = 30
+		for range restarts {
+			p := s.connect(t, wire.Hello{Run: "run"})
+			for _, sample := range fourOf("u") {
+				p.send(t, sample)
+			}
+			for range 4 {
+				w.gather(t, w.claim(t))
+			}
+			synctest.Wait() // the group's ticket is out
+			p.drop()
+		}
+		s.connect(t, wire.Hello{Run: "run"}).drop()
+		require.Zero(t, s.Manager.InFlight())
+		require.NoError(t, s.Manager.Audit(0))
+		require.InDelta(t, 4*restarts, s.Manager.Outcomes(rewards.OutcomeCancelled), 0, "a group's own entry is no sample")
+	})
+}
+
 // Whatever order members come in, whoever fails, is late, is taken back or never comes,
 // and whichever worker dies: each sample has one final result before its deadline, a
 // group is compared without duplicates, and nothing is left behind.

@@ -59,8 +59,25 @@ type member struct {
 
 func newGroup(key groupKey, size int, now time.Time) *group {
 	g := &group{key: key, size: size, opened: now, members: make(map[string]*member, size), waiting: map[string]*entry{}}
-	g.alarm = alarm{group: g, index: -1}
+	g.alarm = alarm{group: g}
 	return g
+}
+
+// groupOf returns the run's record of a prompt group, making it on the first
+// member, and forgets the oldest closed groups.
+func (r *run) groupOf(key groupKey, size int, now time.Time) (g *group, fresh bool) {
+	if g := r.groups[key]; g != nil {
+		g.size = max(g.size, size)
+		return g, false
+	}
+	g = newGroup(key, size, now)
+	r.groups[key] = g
+	r.groupLog = append(r.groupLog, g)
+	for len(r.groupLog) > keptGroups && r.groupLog[0].closed {
+		delete(r.groups, r.groupLog[0].key)
+		r.groupLog = r.groupLog[1:]
+	}
+	return g, true
 }
 
 // join adds a member that has arrived.
@@ -87,6 +104,21 @@ func (g *group) settle(id string, m member) (complete bool) {
 	m.settled, m.kept = true, m.kept || old.kept
 	*old = m
 	return g.settled >= g.size
+}
+
+// closeGroup finishes a group and everything that waited for it.
+func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
+	if g.closed {
+		return
+	}
+	c.alarms.clear(&g.alarm)
+	spreads := g.spreads()
+	kept := g.kept()
+	for _, e := range g.close() {
+		c.finalise(now, e, fx)
+	}
+	c.journal.left(g, kept) // last: who is still to be answered needs them
+	g.step.stats.noteGroup(&g.stats, spreads)
 }
 
 // close computes the means by term over the members that have a value, finishes
@@ -138,6 +170,32 @@ func (g *group) termMeans() map[string]float64 {
 		sums[key] /= float64(counts[key])
 	}
 	return sums
+}
+
+// memberOf is what a sample's result means to its group.
+func memberOf(res *wire.Result) member {
+	m := member{values: res.Values}
+	if res.RewardScore != nil {
+		m.scored, m.reward = true, *res.RewardScore
+	}
+	return m
+}
+
+// meanNow is the mean of the rewards that stand so far.
+func (g *group) meanNow() *float64 {
+	var sum float64
+	n := 0
+	for _, m := range g.ordered() {
+		if m.scored {
+			sum += m.reward
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	mean := sum / float64(n)
+	return &mean
 }
 
 // finishPending turns a pending result into a scored one, or into a failed one if
@@ -194,18 +252,4 @@ func (g *group) describe() {
 		}
 	}
 	g.stats = st
-}
-
-// substitute is what stands beside the null score of a failed sample.
-func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
-	s := &wire.Substitute{Policy: string(p.Policy)}
-	switch p.Policy {
-	case rewards.PolicyZero, rewards.PolicyValue:
-		s.Value = &p.Value
-	case rewards.PolicyGroupMean:
-		s.Value = mean
-	default:
-		return nil
-	}
-	return s
 }

@@ -292,3 +292,39 @@ func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
 		b.release()
 	})
 }
+
+// A worker that saw a group where the gateway sees none leaves its sample unfinished; it
+// ends as any other without a score, with what its policy puts in its place.
+func TestAnUnfinishedSampleWithoutAGroupHasItsStandIn(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{
+		Loop: loop.Config{OnSampleFailure: map[string]rewards.SamplePolicy{"": {Policy: rewards.PolicyZero}}}, Profiles: profiles(t, term(hanging)),
+	}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		w := s.stub(t, "w")
+		defer w.release()
+		f := s.submit(t, "_run", rig.Sample("x", 30))
+		ticket := w.claim(t)
+		require.NoError(t, s.Manager.Finish(t.Context(), ticket, &wire.Result{
+			ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Scored, ExtraInfo: map[string]any{},
+			Pending: &rewards.Pending{Want: []rewards.WeightedValue{{Key: "hash", Weight: 1}}},
+		}))
+		res := result(t, f)
+		require.Equal(t, rewards.Failed, res.Outcome)
+		require.NotNil(t, res.Substitute)
+		require.Zero(t, *res.Substitute.Value)
+	})
+}
+
+// Sums of floats depend on their order, and the same rewards shall have the same mean.
+func TestTheMeanOfAnOpenGroupIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	values := []float64{0.1, 1e16, 0.7, -1e16, 0.3, 1e8, -0.9}
+	mean, std := loop.OpenGroup(values...)
+	for range 50 {
+		m, s := loop.OpenGroup(values...)
+		require.InDelta(t, mean, m, 0)
+		require.InDelta(t, std, s, 0)
+	}
+}

@@ -3,7 +3,6 @@ package loop
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
+
+// This file is about a step's rewards as its trainer reads them: chunk by chunk, each
+// given again to who asks again.
 
 // NextChunk is the Chunk of a Take for whichever comes next. Who asks so cannot ask again
 // for what was lost on the way; a client counts.
@@ -153,6 +155,98 @@ func byRow(a, b *row) int {
 	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.id, b.id))
 }
 
+// take picks the groups of the next chunk; ok is false if they are not there yet.
+func (a *assembly) take(n int, order string, over bool) (groups []*rowGroup, ok bool) {
+	switch {
+	case over:
+		groups = a.remaining(order)
+		if n > 0 && len(groups) > n {
+			groups = groups[:n]
+		}
+	case n == 0:
+		return nil, false
+	case order == wire.ByIndex:
+		if groups = a.inOrder(n); len(groups) < n {
+			return nil, false
+		}
+	default:
+		a.ready = slices.DeleteFunc(a.ready, func(g *rowGroup) bool { return g.given })
+		if len(a.ready) < n {
+			return nil, false
+		}
+		groups = slices.Clone(a.ready[:n])
+	}
+	groups = fitting(groups)
+	for _, g := range groups {
+		g.given = true
+		for _, r := range g.rows {
+			if r.index != nil {
+				a.given[*r.index] = true
+			}
+		}
+	}
+	a.left = slices.DeleteFunc(a.left, func(g *rowGroup) bool { return g.given })
+	return groups, true
+}
+
+// maxChunkBytes bounds what an answer with a chunk's rows takes as JSON, about; a
+// connection's outbox holds 8 MiB.
+const maxChunkBytes = 4 << 20
+
+// fitting are the first groups that fit into one answer, one at least.
+func fitting(groups []*rowGroup) []*rowGroup {
+	var size int
+	for i, g := range groups {
+		for _, r := range g.rows {
+			size += 96 + 2*len(r.id) + 2*len(r.uid) + 24*(len(r.extra)+len(r.steps))
+		}
+		if size > maxChunkBytes && i > 0 {
+			return groups[:i]
+		}
+	}
+	return groups
+}
+
+// remaining are all groups of a step that is over: those that are complete first, in
+// order of completion, or by index.
+func (a *assembly) remaining(order string) []*rowGroup {
+	if order == wire.ByIndex {
+		return slices.SortedStableFunc(slices.Values(a.left), func(x, y *rowGroup) int { return cmp.Compare(x.lowest(), y.lowest()) })
+	}
+	out := slices.DeleteFunc(slices.Clone(a.ready), func(g *rowGroup) bool { return g.given })
+	for _, g := range a.left {
+		if !g.complete {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// inOrder returns the n groups with the lowest rows that were not handed out, as far as
+// each is complete: rows count from 0, and the group that holds the lowest missing one is
+// next.
+func (a *assembly) inOrder(n int) []*rowGroup {
+	var out []*rowGroup
+	chosen := map[*rowGroup]bool{}
+	for a.given[a.next] {
+		a.next++
+	}
+	for at := a.next; len(out) < n; at++ {
+		if a.given[at] {
+			continue
+		}
+		g := a.byIndex[at]
+		if g == nil || !g.complete {
+			break
+		}
+		if !chosen[g] {
+			chosen[g] = true
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
 // answer says how the step is.
 func (st *step) answer(t wire.Take, at int) *wire.Rewards {
 	c := st.tally()
@@ -238,127 +332,4 @@ func fill(res *wire.Rewards, rows []*row) {
 			res.StepScores[i] = []float64{}
 		}
 	}
-}
-
-// maxWithout bounds the samples that an answer names.
-const maxWithout = 256
-
-// without names the samples that have no result of their own.
-func (st *step) without(now time.Time) []wire.Missing {
-	var out []wire.Missing
-	known := 0
-	for _, r := range st.absent {
-		known++
-		out = append(out, wire.Missing{ID: r.id, Index: r.index, Stage: stageAbsent})
-	}
-	if a := st.assembly; a != nil {
-		for _, r := range a.rows {
-			if e := r.entry; e != nil || r.atDeadline {
-				out = append(out, r.missing(now))
-			}
-		}
-		if !st.closed {
-			out = append(out, st.notCome()...)
-		} else if known < st.expected-st.arrived {
-			out = append(out, a.incomplete()...)
-		}
-	}
-	return out[:min(len(out), maxWithout)]
-}
-
-const stageAbsent = "not arrived"
-
-// missing describes a sample in flight, or one that the step's deadline ended.
-func (r *row) missing(now time.Time) wire.Missing {
-	m := wire.Missing{ID: r.id, Index: r.index, UID: r.uid, Worker: r.worker}
-	if e := r.entry; e != nil {
-		m.Stage, m.AgeMS = string(e.state), millis(now.Sub(e.arrived))
-		if n := len(e.holders); n > 0 {
-			m.Worker = e.holders[n-1].worker
-		}
-		return m
-	}
-	m.Stage, m.AgeMS = "expired", millis(r.returned.Sub(r.queued))
-	if n := len(r.attempts); n > 0 {
-		m.Worker = r.attempts[n-1].worker
-	}
-	return m
-}
-
-// notCome names the declared ids of an open step that have not come.
-func (st *step) notCome() []wire.Missing {
-	var ids []string
-	for id := range st.names {
-		if st.assembly.byID[id] == nil {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, func(a, b string) int { return st.names[a] - st.names[b] })
-	out := make([]wire.Missing, 0, min(len(ids), maxWithout))
-	for _, id := range ids[:min(len(ids), maxWithout)] {
-		out = append(out, wire.Missing{ID: id, Stage: stageAbsent})
-	}
-	return out
-}
-
-// incomplete names the groups whose members have not all come.
-func (a *assembly) incomplete() []wire.Missing {
-	var out []wire.Missing
-	for _, g := range a.groups {
-		if n := g.size - len(g.rows); n > 0 && g.uid != "" {
-			out = append(out, wire.Missing{UID: g.uid, Stage: stageAbsent, Members: int64(n)})
-		}
-	}
-	slices.SortFunc(out, func(x, y wire.Missing) int { return strings.Compare(x.UID, y.UID) })
-	return out
-}
-
-// maxAnswerBytes is what goes into a connection's outbox, of 8 MiB, beside results.
-const maxAnswerBytes = 6 << 20
-
-// maxTakes bounds the questions that one connection may have open.
-const maxTakes = 64
-
-// take answers a client's question when its chunk is there.
-func (st *stream) take(t *wire.Take) error {
-	if st.open.Add(1) > maxTakes {
-		st.open.Add(-1)
-		return st.refuseTake(t, fmt.Errorf("%w: %d takes are open on this connection", rewards.Unavailable, maxTakes))
-	}
-	session := st.session
-	st.takes.Go(func() { // ends with its wait or with the connection
-		defer st.open.Add(-1)
-		res, err := st.m.Rewards(st.ctx, session.run.name, session.epoch, *t)
-		var b []byte
-		if err == nil {
-			b, err = wire.EncodeControl(res)
-		}
-		if len(b) > maxAnswerBytes { // one group alone is as large
-			err = fmt.Errorf("%w: chunk %d has %d bytes and an answer holds %d: read it over HTTP", rewards.TooLarge, t.Chunk, len(b), maxAnswerBytes)
-		}
-		if errors.Is(err, ErrStopped) {
-			return // Stop ends the connection, and the next gateway says what became of the step
-		}
-		if err != nil {
-			if st.ctx.Err() == nil {
-				_ = st.refuseTake(t, err) // the reader sees a connection that ends
-			}
-			return
-		}
-		_ = st.conn.Send(b) // likewise
-	})
-	return nil
-}
-
-// refuseTake answers a question that has no answer.
-func (st *stream) refuseTake(t *wire.Take, err error) error {
-	class := rewards.ClassOf(err)
-	if class == rewards.Internal {
-		class = rewards.Unavailable
-	}
-	b, encErr := wire.EncodeControl(&wire.Error{Code: class, Message: err.Error(), Req: t.Req})
-	if encErr != nil {
-		return encErr
-	}
-	return st.conn.Send(b)
 }

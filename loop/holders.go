@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/wire"
 )
 
 // This file is about the workers that have a sample: one, or another one as well where
@@ -47,32 +46,22 @@ func (c *core) dismiss(e *entry, worker string) (holder, bool) {
 	return c.letGo(e, i), true
 }
 
-// open reports whether an attempt may be claimed.
-func (e *entry) open(attempt int) bool {
-	switch e.state {
-	case published:
-		return attempt == e.attempt
-	case running:
-		return attempt == e.attempt || e.spare.attempt != 0 && attempt == e.spare.attempt
-	}
-	return false
+// heldBy reports whether a worker has claimed the entry and not answered.
+func (e *entry) heldBy(worker string) bool {
+	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker })
 }
 
-// exhausted reports whether the entry has been handed out often enough. It ends one whose
-// workers kept vanishing, unless its other attempt is still with somebody.
-func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
-	switch {
-	case backup && e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker && !h.backup && !h.lapsed }):
-		c.dropSpare(e) // it came round to the one that has the sample
-		return true, effects{}
-	case backup:
-		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
-	case e.claims < c.cfg.MaxAttempts:
-		return false, effects{}
-	case e.state == running && (e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && !h.lapsed })):
-		return true, effects{}
+// elsewhere reports whether another worker has the entry, or is about to.
+func (e *entry) elsewhere() bool {
+	return e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed })
+}
+
+// chargedFor is what was booked for a holder's ticket.
+func (e *entry) chargedFor(h holder) *time.Duration {
+	if h.backup {
+		return &e.spare.charged
 	}
-	return true, c.lose(now, e)
+	return &e.charged
 }
 
 // watch sets the alarm of an entry that workers have: when the first of them will have
@@ -108,54 +97,4 @@ func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
 	}
 	c.again(e, fx)
-}
-
-// answered takes the holder whose answer this is from the entry's.
-func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
-	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
-	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
-		return holder{}, false
-	}
-	return c.letGo(e, i), true
-}
-
-// account books what a holder's answer cost, and what it says of its worker.
-func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
-	outcome := string(res.Outcome)
-	if res.Partial != nil {
-		outcome = string(gathered) // its own terms are scored; the group's answer counts
-	}
-	e.tried(h, now, outcome)
-	e.counted(h, now)
-	if res.Outcome == rewards.OutcomeCancelled {
-		return
-	}
-	took := now.Sub(h.since)
-	good := res.Outcome == rewards.Scored || res.Partial != nil
-	if e.unit == nil && good { // how fast a broken worker fails says nothing
-		e.run.observe(took, e.run.counts[string(rewards.Scored)])
-		if d := c.cfg.Dispatch; d.BackupAfter > 0 || d.Policy == SpeedWeighted {
-			e.run.pace.observe(h.worker, took)
-		}
-	}
-	c.refund(e, e.chargedFor(h), took)
-	switch {
-	case h.backup && good:
-		c.metrics.backupsWon.Inc()
-	case h.backup:
-		c.metrics.backupSeconds.Add(took.Seconds())
-	}
-}
-
-// elsewhere reports whether another worker has the entry, or is about to.
-func (e *entry) elsewhere() bool {
-	return e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed })
-}
-
-// chargedFor is what was booked for a holder's ticket.
-func (e *entry) chargedFor(h holder) *time.Duration {
-	if h.backup {
-		return &e.spare.charged
-	}
-	return &e.charged
 }

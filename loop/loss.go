@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // This file is about what is lost for certain: a worker whose process has ended, an engine
@@ -69,21 +71,22 @@ func (c *core) reissue(now time.Time, fx *effects) {
 	fx.wake = true
 }
 
-// slotCounts are the slots that would have work, those that are there, and those that this
-// gateway's samples have.
-func (m *Manager) slotCounts() (wanted, live, busy int) {
-	workers := m.presence.Workers()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.core.pools.survey(workers)
-	for _, e := range m.core.entries {
-		switch e.state {
-		case queued, published:
-			wanted++
-		case running:
-			wanted++
-			busy += len(e.holders)
-		}
+// noticeGone gives samples to others whose worker is no longer there. The lease of a ticket that
+// not every worker may take would lapse for nothing: the ticket comes back as it was, and
+// those who may take it may all be gone.
+func (c *core) noticeGone(now time.Time, workers []wire.WorkerInfo, fx *effects) {
+	known := c.bench.known
+	if len(workers) == len(known) && !slices.ContainsFunc(workers, func(w wire.WorkerInfo) bool { return !known[w.ID] }) {
+		return
 	}
-	return wanted, m.core.pools.slots, busy
+	here := make(map[string]bool, len(workers))
+	for _, w := range workers {
+		here[w.ID] = true
+		delete(known, w.ID)
+	}
+	c.bench.known = here
+	if len(known) == 0 {
+		return
+	}
+	c.bereave(now, known, fx)
 }

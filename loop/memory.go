@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
 
 // memory is what a run remembers of answered samples, so that a sample sent again
 // after a lost connection is answered and not scored twice. It is bounded in
@@ -49,4 +53,44 @@ func (m *memory) trim(cfg *Config, now time.Time) (dropped int) {
 		m.fifo = m.fifo[1:]
 	}
 	return dropped
+}
+
+// sizeOf estimates what a remembered result costs.
+func sizeOf(r *wire.Result) int64 {
+	size := int64(512 + len(r.ID) + 8*len(r.StepScores))
+	for k, v := range r.ExtraInfo {
+		size += int64(len(k)) + 24
+		if s, ok := v.(string); ok {
+			size += int64(len(s))
+		}
+	}
+	for _, e := range r.Errors {
+		size += int64(len(e.Message)) + 64
+	}
+	return size + detailSize(r.Details, 0)
+}
+
+// detailSize walks the details, which scorers bound themselves, to a fixed depth.
+func detailSize(v any, depth int) int64 {
+	switch t := v.(type) {
+	case string:
+		return int64(len(t)) + 16
+	case map[string]any:
+		var n int64
+		for k, x := range t {
+			if depth < 6 {
+				n += int64(len(k)) + 16 + detailSize(x, depth+1)
+			}
+		}
+		return n
+	case []any:
+		var n int64
+		for _, x := range t {
+			if depth < 6 {
+				n += detailSize(x, depth+1)
+			}
+		}
+		return n
+	}
+	return 64
 }

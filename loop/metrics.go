@@ -101,3 +101,28 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	)
 	return x
 }
+
+// slotCounts are the slots that would have work, those that are there, and those that this
+// gateway's samples have.
+func (m *Manager) slotCounts() (wanted, live, busy int) {
+	workers := m.presence.Workers()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.core.pools.survey(workers)
+	for _, e := range m.core.entries {
+		switch e.state {
+		case queued, published:
+			wanted++
+		case running:
+			wanted++
+			busy += len(e.holders)
+		}
+	}
+	return wanted, m.core.pools.slots, busy
+}
+
+func (m *Manager) stepBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.core.stepBytes
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // One free slot of many, drawn at random, is as good as an ideal queue: the last sample
@@ -140,7 +141,7 @@ func TestABlindDrawWaitsForTheWorkerItDrew(t *testing.T) {
 				draw := tr.withDefaults()
 				draw.seed = seed
 				g, r, _ := draw.draw(0)
-				s, err := sim.RandomBlind(g, r, w, seed)
+				s, err := sim.Dispatch(g, r, sim.DispatchConfig{Servers: w, Policy: sim.PolicyRandomBlind, Seed: seed})
 				require.NoError(t, err)
 				simulated = append(simulated, (s.Makespan+updateTime)/(lowerBound(g, r, float64(w))+updateTime))
 			}
@@ -167,4 +168,29 @@ func TestWhatWaitedForAWorkerThatIsGoneIsDrawnAnew(t *testing.T) {
 	require.Equal(t, 512, o.scored)
 	t.Logf("the step ended %.1f s after the last sample came; one takes %.1f s", o.end-rolloutTime, o.unit)
 	require.Less(t, o.end-rolloutTime, 8*o.unit, "less than a lease")
+}
+
+// What a trainer that starts anew leaves behind is drawn for no worker that comes later.
+func TestNoWorkerIsDrawnForSamplesOfAnEpochThatIsOver(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind}}, Profiles: profiles(t, term(hashing(time.Second)))}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		for _, id := range ids("old", 3) {
+			p.send(t, rig.Sample(id, 30))
+		}
+		time.Sleep(time.Second) // nobody is there to draw
+		p.drop()
+		again := s.connect(t, wire.Hello{Run: "run"})
+		defer again.drop()
+		again.send(t, rig.Sample("new", 30))
+		w := s.stub(t, "w")
+		defer w.release()
+		ticket := w.claim(t)
+		require.Equal(t, "new", ticket.ID)
+		w.answer(t, ticket, 1)
+		again.result(t, "new")
+		require.NoError(t, s.Manager.Audit(0))
+	})
 }

@@ -14,13 +14,13 @@ import (
 type pools struct {
 	seen  *wire.WorkerInfo // of the list that this is of, which is replaced and never changed
 	n     int
-	list  []served
+	list  []pool
 	slots int            // of all
 	out   map[string]int // unclaimed tickets by pool
 }
 
-// served is one pool.
-type served struct {
+// pool is workers that serve the same rewards.
+type pool struct {
 	name  string
 	slots int
 	// rewards are what all of its workers serve; nil: anything.
@@ -28,7 +28,7 @@ type served struct {
 	workers []string
 }
 
-func (p *served) serves(profile string) bool {
+func (p *pool) serves(profile string) bool {
 	return p.rewards == nil || slices.Contains(p.rewards, profile)
 }
 
@@ -43,20 +43,14 @@ func (p *pools) survey(workers []wire.WorkerInfo) {
 	}
 	for i := range workers {
 		w := &workers[i]
-		slots := 0
-		switch w.State {
-		case wire.WorkerReady:
-			slots = w.Slots
-		case wire.WorkerBroken: // its canary needs a sample, also when no other worker is left
-			slots = 1
-		}
+		slots := slotsOf(w)
 		if slots == 0 {
 			continue
 		}
 		p.slots += slots
-		at := slices.IndexFunc(p.list, func(s served) bool { return s.name == w.Pool })
+		at := slices.IndexFunc(p.list, func(s pool) bool { return s.name == w.Pool })
 		if at < 0 {
-			p.list = append(p.list, served{name: w.Pool, rewards: w.Rewards})
+			p.list = append(p.list, pool{name: w.Pool, rewards: w.Rewards})
 			at = len(p.list) - 1
 		}
 		s := &p.list[at]
@@ -66,6 +60,17 @@ func (p *pools) survey(workers []wire.WorkerInfo) {
 			s.rewards = slices.DeleteFunc(slices.Clone(s.rewards), func(r string) bool { return !slices.Contains(w.Rewards, r) })
 		}
 	}
+}
+
+// slotsOf is how many samples a worker may have.
+func slotsOf(w *wire.WorkerInfo) int {
+	switch w.State {
+	case wire.WorkerReady:
+		return w.Slots
+	case wire.WorkerBroken: // its canary needs a sample, also when no other worker is left
+		return 1
+	}
+	return 0
 }
 
 // room reports whether a ticket for the profile may be published.
@@ -80,19 +85,19 @@ func (p *pools) room(profile string) bool {
 
 // served reports whether a live worker serves the profile.
 func (p *pools) served(profile string) bool {
-	return slices.ContainsFunc(p.list, func(s served) bool { return s.serves(profile) })
+	return slices.ContainsFunc(p.list, func(s pool) bool { return s.serves(profile) })
 }
 
 // live reports whether a pool has a worker.
-func (p *pools) live(pool string) bool {
-	return slices.ContainsFunc(p.list, func(s served) bool { return s.name == pool })
+func (p *pools) live(name string) bool {
+	return slices.ContainsFunc(p.list, func(s pool) bool { return s.name == name })
 }
 
-// pool draws where a ticket for the profile goes: to a pool that serves it and has room,
+// drawPool draws where a ticket for the profile goes: to a pool that serves it and has room,
 // each with the share that its free slots are of all.
-func (c *core) pool(profile string) string {
+func (c *core) drawPool(profile string) string {
 	p := &c.pools
-	var best *served
+	var best *pool
 	total := 0
 	for i := range p.list {
 		s := &p.list[i]
@@ -116,24 +121,10 @@ func (c *core) pool(profile string) string {
 }
 
 // busyIn is how many attempts a pool's workers have, by this gateway's own count.
-func (c *core) busyIn(s *served) int {
+func (c *core) busyIn(s *pool) int {
 	n := 0
 	for _, id := range s.workers {
 		n += c.bench.busy[id]
 	}
 	return n
-}
-
-// ticketOut notes a ticket in the engine that nobody has claimed, ticketIn that there is
-// one less.
-func (c *core) ticketOut(pool string) {
-	c.unclaimed++
-	c.pools.out[pool]++
-}
-
-func (c *core) ticketIn(pool string) {
-	c.unclaimed--
-	if c.pools.out[pool]--; c.pools.out[pool] == 0 {
-		delete(c.pools.out, pool)
-	}
 }

@@ -1,71 +1,13 @@
 package loop
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
-
-// Protocol is the websocket sub-protocol of the stream.
-const Protocol = "rewardloop.v1"
-
-// Close codes of the stream. 1001 and 1012 invite a client to come again at once.
-const (
-	closeGoingAway = 1001
-	closePolicy    = 1008
-)
-
-// helloTimeout bounds the wait for a client's first message.
-const helloTimeout = 10 * time.Second
-
-// sessionID names a client's connection within a run.
-type sessionID struct {
-	client string
-	lane   int
-}
-
-// conn is what a session needs of its connection.
-type conn interface {
-	Send(text []byte) error
-	// SendLater sends what later returns when its turn to be written comes; nil: nothing.
-	SendLater(later func() []byte) error
-	Close(code int, reason string) error
-}
-
-// Session is one client's side of a run. It outlives its connection: results wait
-// in it until the client comes back and confirms them.
-type Session struct {
-	// Immutable after hello.
-	m      *Manager
-	run    *run
-	id     sessionID
-	token  string
-	epoch  uint64
-	reward string
-	policy *rewards.SamplePolicy
-
-	// Guarded by the manager's mutex.
-	credit   window
-	detached time.Time
-
-	// mu is taken after the manager's mutex, never before it.
-	mu      sync.Mutex
-	conn    conn         // nil without a live connection; guarded by mu
-	seq     uint64       // of the latest result; guarded by mu
-	results []*delivered // not confirmed, in order of seq; guarded by mu
-	told    wire.Credit  // the latest totals sent over conn; guarded by mu
-	acks    []string     // ids that conn's writer will tell of; guarded by mu
-}
 
 // delivered is a result with its place in the session's order.
 type delivered struct {
@@ -227,170 +169,41 @@ func (s *Session) confirm(seq uint64) {
 	s.m.mu.Unlock()
 }
 
-// stream is one websocket connection; its methods are called by the connection's
-// one reader goroutine.
-type stream struct {
-	m       *Manager
-	conn    conn
-	session *Session // nil until hello
-	greeted chan struct{}
-	ctx     context.Context //nolint:containedctx // of Serve; the takes that wait end with it
-	takes   sync.WaitGroup  // goroutines that wait for rewards
-	open    atomic.Int32    // how many of them
+// sessionID names a client's connection within a run.
+type sessionID struct {
+	client string
+	lane   int
 }
 
-// Serve speaks the stream protocol on a connection until it ends. It returns nil
-// when the client left in order.
-func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	st := &stream{m: m, conn: c, greeted: make(chan struct{}), ctx: ctx}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer st.takes.Wait()
-	wg.Go(func() { // closes a connection that never says hello
-		t := time.NewTimer(helloTimeout)
-		defer t.Stop()
-		select {
-		case <-st.greeted:
-		case <-ctx.Done():
-		case <-t.C:
-			_ = c.Close(closePolicy, "no hello within 10 s") // the reader sees it
-		}
-	})
-	defer cancel()
-	err := c.Run(ctx, st)
-	if st.session != nil {
-		m.detach(st.session, c)
-	}
-	return err
+// conn is what a session needs of its connection.
+type conn interface {
+	Send(text []byte) error
+	// SendLater sends what later returns when its turn to be written comes; nil: nothing.
+	SendLater(later func() []byte) error
+	Close(code int, reason string) error
 }
 
-// Text handles a control message.
-func (st *stream) Text(msg []byte) error {
-	v, err := wire.DecodeControl(msg)
-	if err != nil {
-		return st.complain(err)
-	}
-	if hello, ok := v.(*wire.Hello); ok {
-		return st.hello(*hello)
-	}
-	if st.session == nil {
-		return st.complain(fmt.Errorf("%w: the first message must be hello, not %T", rewards.Malformed, v))
-	}
-	switch msg := v.(type) {
-	case *wire.Got:
-		st.session.confirm(msg.Seq)
-	case *wire.Cancel:
-		st.m.cancel(st.session, msg.IDs)
-	case *wire.Step:
-		if err := st.m.declare(st.session, msg); err != nil {
-			return st.complain(err)
-		}
-	case *wire.EndOfStep:
-		if err := st.m.endStep(st.session, msg); err != nil {
-			return st.complain(err)
-		}
-	case *wire.Take:
-		return st.take(msg)
-	default:
-		return st.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
-	}
-	return nil
-}
+// Session is one client's side of a run. It outlives its connection: results wait
+// in it until the client comes back and confirms them.
+type Session struct {
+	// Immutable after hello.
+	m      *Manager
+	run    *run
+	id     sessionID
+	token  string
+	epoch  uint64
+	reward string
+	policy *rewards.SamplePolicy
 
-// complain answers a bad message on its own; the connection lives.
-func (st *stream) complain(err error) error {
-	st.m.metrics.refused.WithLabelValues(string(rewards.ClassOf(err))).Inc()
-	e := wire.Error{Code: rewards.ClassOf(err), Message: err.Error()}
-	if e.Code == rewards.Internal {
-		e.Code = rewards.Malformed
-	}
-	b, encErr := wire.EncodeControl(&e)
-	if encErr != nil {
-		return encErr
-	}
-	return st.conn.Send(b)
-}
+	// Guarded by the manager's mutex.
+	credit   window
+	detached time.Time
 
-// hello opens or resumes a session.
-func (st *stream) hello(h wire.Hello) error {
-	if st.session != nil {
-		return st.complain(fmt.Errorf("%w: hello was said before on this connection", rewards.Malformed))
-	}
-	s, err := st.m.attach(h, st.conn)
-	if err != nil {
-		if lost := st.complain(err); lost != nil {
-			return lost
-		}
-		return &wsconn.CloseError{Code: closePolicy, Reason: "hello refused: " + string(rewards.ClassOf(err))}
-	}
-	st.session = s
-	close(st.greeted)
-	return nil
-}
-
-// Binary takes one sample from the socket.
-func (st *stream) Binary(r io.Reader) error {
-	if st.session == nil {
-		return st.complain(fmt.Errorf("%w: a sample before hello", rewards.Malformed))
-	}
-	h, err := wire.ReadHeader(r, st.m.limits())
-	if err != nil {
-		return st.reject(err)
-	}
-	if err := st.m.spend(st.session, h); err != nil {
-		return st.reject(err)
-	}
-	size, received := h.Size, time.Now()
-	frame, err := h.ReadBody(r, st.m.buffers)
-	if err != nil {
-		st.m.released(st.session, size)
-		return st.reject(err)
-	}
-	session := st.session
-	frame.OnRelease(func() { session.m.released(session, size) })
-	if err := st.m.accept(session, frame, received); err != nil {
-		return st.reject(err)
-	}
-	return nil
-}
-
-// reject answers a bad sample by its id, or the message if the id is unknown. An
-// error of the socket itself ends the connection.
-func (st *stream) reject(err error) error {
-	class := rewards.ClassOf(err)
-	if class == rewards.Internal || class == rewards.Timeout || class == rewards.Cancelled {
-		return err
-	}
-	id := ""
-	var fe *wire.FrameError
-	var re *refusal
-	switch {
-	case errors.As(err, &fe):
-		id = fe.ID
-	case errors.As(err, &re):
-		id = re.id
-	}
-	if id == "" {
-		return st.complain(err)
-	}
-	st.m.metrics.refused.WithLabelValues(string(class)).Inc()
-	st.m.metrics.outcomes.WithLabelValues(string(rewards.Rejected)).Inc()
-	st.session.send(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
-		Errors: []rewards.TermError{{Class: class, Message: err.Error()}},
-	})
-	return nil
-}
-
-// checkRun refuses names that would be confused or abused.
-func checkRun(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: hello needs a run", rewards.Malformed)
-	case strings.HasPrefix(name, "_"):
-		return fmt.Errorf("%w: run %q: names that begin with _ are the server's own", rewards.Malformed, name)
-	}
-	return nil
+	// mu is taken after the manager's mutex, never before it.
+	mu      sync.Mutex
+	conn    conn         // nil without a live connection; guarded by mu
+	seq     uint64       // of the latest result; guarded by mu
+	results []*delivered // not confirmed, in order of seq; guarded by mu
+	told    wire.Credit  // the latest totals sent over conn; guarded by mu
+	acks    []string     // ids that conn's writer will tell of; guarded by mu
 }

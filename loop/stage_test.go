@@ -284,6 +284,15 @@ func (w *stub) fail(t *testing.T, ticket wire.Ticket, class rewards.Class) {
 	}))
 }
 
+// gather says that the sample's own terms are scored and that it waits for its group.
+func (w *stub) gather(t *testing.T, ticket wire.Ticket) {
+	t.Helper()
+	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
+		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, ExtraInfo: map[string]any{},
+		Partial: []rewards.TermResult{{Key: "own", Status: rewards.StatusOK, Value: 1}},
+	}))
+}
+
 // release ends everything the stub holds.
 func (w *stub) release() {
 	for i := range w.leases {

@@ -182,7 +182,7 @@ func (m *Manager) runs(groups int) []RunState {
 	for _, name := range names {
 		r := m.core.runs[name]
 		st := RunState{
-			Run: name, Epoch: r.epoch, Weight: r.weight, Queued: r.queue.Len(), InFlight: r.inflight,
+			Run: name, Epoch: r.epoch, Weight: r.weight, Queued: r.queued, InFlight: r.inflight,
 			MeanMS: millis(r.mean), Outcomes: maps.Clone(r.counts),
 		}
 		for _, s := range r.sessions {

@@ -258,7 +258,7 @@ func termColumnOf(name string, value any, imputed, broken bool) termColumn {
 // about to close, by key.
 func (g *group) spreads() map[string]*moments {
 	all := map[string]*moments{}
-	for _, m := range g.members {
+	for _, m := range g.ordered() {
 		for key, v := range m.values {
 			if all[key] == nil {
 				all[key] = &moments{}
@@ -322,6 +322,7 @@ func (r *run) before(key stepKey, has func(*column) bool) *step {
 }
 
 func (c *column) hasValues() bool { return c.all.n > 0 }
+
 func (c *column) hasGroups() bool { return c.groups > 0 }
 
 // lastMeanStd is the mean standard deviation of the rewards within the groups of the

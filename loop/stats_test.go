@@ -168,7 +168,7 @@ func TestAFailedSampleIsNoZeroInTheStats(t *testing.T) {
 		sample := rig.Sample("taken back", 3)
 		sample.Response, sample.Step = "hang", 1
 		tr.send(t, sample)
-		loop.Cancel(tr.session, "taken back")
+		tr.m.Cancel(tr.session, "taken back")
 		tr.result(t, "taken back")
 
 		stats := tr.stats(t, rewards.Train, 1)

@@ -72,12 +72,6 @@ func (st *step) short() bool {
 	return len(st.absent) > 0 || st.expected > st.arrived || st.assembly != nil && slices.ContainsFunc(st.assembly.rows, func(r *row) bool { return r.atDeadline })
 }
 
-// keptSteps and keptGroups bound what a run remembers for the status page.
-const (
-	keptSteps  = 64
-	keptGroups = 4096
-)
-
 // stepOf returns a run's record of a step, making it on the first sample, and
 // forgets the oldest steps that nothing is in flight for.
 func (c *core) stepOf(r *run, key stepKey, now time.Time) *step {
@@ -86,7 +80,7 @@ func (c *core) stepOf(r *run, key stepKey, now time.Time) *step {
 	}
 	st := &step{
 		key: key, run: r, first: now, closes: now.Add(c.cfg.StepTimeout), counts: map[rewards.Outcome]int{},
-		alarm: alarm{index: -1}, policy: c.cfg.OnStepDeadline,
+		policy: c.cfg.OnStepDeadline,
 	}
 	st.alarm.step = st
 	r.steps[key] = st
@@ -102,6 +96,36 @@ func (c *core) stepOf(r *run, key stepKey, now time.Time) *step {
 		}
 	}
 	return st
+}
+
+// declare takes a client's word about a step.
+func (m *Manager) declare(s *Session, msg *wire.Step) error {
+	m.mu.Lock()
+	if s.epoch != s.run.epoch {
+		m.mu.Unlock()
+		return errEpoch(s.run.name)
+	}
+	fx, err := m.core.declare(time.Now(), s.run, s.id, msg)
+	m.mu.Unlock()
+	m.apply(fx)
+	return err
+}
+
+// endStep takes a client's word that it sends no more of a step.
+func (m *Manager) endStep(s *Session, msg *wire.EndOfStep) error {
+	m.mu.Lock()
+	if s.epoch != s.run.epoch {
+		m.mu.Unlock()
+		return errEpoch(s.run.name)
+	}
+	fx := m.core.endStep(time.Now(), s.run, msg)
+	m.mu.Unlock()
+	m.apply(fx)
+	return nil
+}
+
+func errEpoch(run string) error {
+	return fmt.Errorf("%w: run %q has begun a new epoch on another connection", rewards.Malformed, run)
 }
 
 // maxNames bounds the ids that a step may be told of.
@@ -143,12 +167,11 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 	}
 	if msg.DeadlineMS > 0 {
 		st.closes = now.Add(time.Duration(msg.DeadlineMS) * time.Millisecond)
-		r.queue.reorder()
 	}
 	if st.expected > 0 {
 		c.alarms.set(&st.alarm, st.closes)
 	}
-	return c.whole(now, st), nil
+	return c.heard(st), nil
 }
 
 // endStep takes a client's word that it sends no more.
@@ -158,13 +181,13 @@ func (c *core) endStep(now time.Time, r *run, msg *wire.EndOfStep) effects {
 	if st.inflight > 0 {
 		c.alarms.set(&st.alarm, st.closes)
 	}
-	return c.whole(now, st)
+	return c.heard(st)
 }
 
-// whole says what is to be done after a word about a step.
-func (c *core) whole(now time.Time, st *step) effects {
+// heard says what is to be done after a word about a step.
+func (c *core) heard(st *step) effects {
 	fx := effects{whole: st.arrived > 0 && st.whole(), wake: true}
-	c.noteOver(now, st, &fx)
+	c.noteOver(st, &fx)
 	st.run.progress()
 	return fx
 }
@@ -192,96 +215,12 @@ func (c *core) closeStep(now time.Time, st *step, fx *effects) {
 	}
 	st.findAbsent()
 	c.metrics.stepsShort.Inc()
-	c.noteOver(now, st, fx)
+	c.noteOver(st, fx)
 	st.run.progress()
 }
 
-// lateness begins the message of a sample whose time has passed.
-func (e *entry) lateness() string {
-	if e.step.closed {
-		return fmt.Sprintf("step %d (%s) ended at its deadline, %v after the sample had come; ",
-			e.step.key.step, e.step.key.split, e.deadline.Sub(e.arrived).Round(time.Millisecond))
-	}
-	return fmt.Sprintf("no result within %v; ", e.deadline.Sub(e.arrived))
-}
-
-// findAbsent makes rows of the samples that never came, as far as they are known: by
-// their declared ids, else by the rows that nobody has filled.
-func (st *step) findAbsent() {
-	missing := st.expected - st.arrived
-	if missing <= 0 {
-		return
-	}
-	a := st.assembly
-	if a == nil {
-		a = newAssembly()
-		st.assembly = a
-	}
-	placed := len(st.names) == st.expected // the ids were declared in the order of the batch
-	for _, r := range a.rows {
-		if at, known := st.names[r.id]; !known || r.index == nil || *r.index != int64(at) {
-			placed = false
-		}
-	}
-	if len(st.names) > 0 {
-		for id, at := range st.names {
-			if a.byID[id] != nil {
-				continue
-			}
-			r := &row{id: id, outcome: rewards.OutcomeExpired, atDeadline: true}
-			if placed {
-				r.index = new(int64(at))
-			}
-			st.absent = append(st.absent, r)
-		}
-	} else if len(a.byIndex) == len(a.rows) {
-		for i := range int64(st.expected) {
-			if a.byIndex[i] == nil && len(st.absent) < missing {
-				st.absent = append(st.absent, &row{index: new(i), outcome: rewards.OutcomeExpired, atDeadline: true})
-			}
-		}
-	}
-	slices.SortFunc(st.absent, byRow)
-}
-
-// assemble makes the row of a sample that has arrived, where somebody may ask for the
-// step as a whole: over a websocket.
-func (c *core) assemble(e *entry, s *rewards.Sample, received time.Time) {
-	st := e.step
-	if !e.owner.remembers() || st.forgotten != "" {
-		return
-	}
-	if st.assembly == nil {
-		st.assembly = newAssembly()
-	}
-	if received.IsZero() {
-		received = e.arrived
-	}
-	if received.Before(st.first) {
-		st.first = received
-	}
-	before := st.assembly.bytes
-	e.row = st.assembly.add(e, s, received)
-	c.stepBytes += st.assembly.bytes - before
-}
-
-// assembled takes a final result into its step.
-func (c *core) assembled(now time.Time, e *entry, res *wire.Result, fx *effects) {
-	st := e.step
-	st.slots = max(st.slots, c.pools.slots)
-	if e.row != nil && st.assembly != nil && st.forgotten == "" {
-		before := st.assembly.bytes
-		if st.assembly.finish(now, e, res) {
-			st.run.progress()
-		}
-		c.stepBytes += st.assembly.bytes - before
-		c.trimSteps(now)
-	}
-	c.noteOver(now, st, fx)
-}
-
 // noteOver reports the end of a step, once.
-func (c *core) noteOver(_ time.Time, st *step, fx *effects) {
+func (c *core) noteOver(st *step, fx *effects) {
 	if st.told || !st.concluded() || st.arrived == 0 && !st.closed {
 		return
 	}
@@ -291,73 +230,4 @@ func (c *core) noteOver(_ time.Time, st *step, fx *effects) {
 	if st.assembly != nil {
 		fx.over = append(fx.over, st)
 	}
-}
-
-// trimSteps forgets the rows of the steps that nobody has touched for longest until the
-// rest is within Config.StepBytes; steps with samples in flight go last.
-func (c *core) trimSteps(time.Time) {
-	for c.stepBytes > c.cfg.StepBytes {
-		var victim *step
-		for _, r := range c.runs {
-			for _, st := range r.stepLog {
-				if st.assembly == nil || victim != nil && !before(st, victim) {
-					continue
-				}
-				victim = st
-			}
-		}
-		if victim == nil {
-			return
-		}
-		c.forgetStep(victim, fmt.Sprintf("loop.step_bytes = %d is full", c.cfg.StepBytes))
-	}
-}
-
-// before reports whether a's rows are to be forgotten before b's.
-func before(a, b *step) bool {
-	if (a.inflight == 0) != (b.inflight == 0) {
-		return a.inflight == 0
-	}
-	return a.assembly.touched.Before(b.assembly.touched)
-}
-
-// forgetStep drops a step's rows.
-func (c *core) forgetStep(st *step, why string) {
-	c.alarms.clear(&st.alarm)
-	if st.inflight > 0 && st.expected > 0 && !st.closed {
-		c.alarms.set(&st.alarm, st.closes) // its deadline stands
-	}
-	for id := range st.names {
-		c.stepBytes -= int64(len(id)) + 64
-	}
-	st.names = nil
-	if st.assembly == nil {
-		return
-	}
-	c.stepBytes -= st.assembly.bytes
-	for _, r := range st.assembly.rows {
-		if r.entry != nil {
-			r.entry.row, r.entry.handout = nil, nil
-		}
-	}
-	st.assembly, st.absent, st.forgotten = nil, nil, why
-	c.metrics.stepsForgotten.Inc()
-	st.run.progress()
-}
-
-// groupOf returns the run's record of a prompt group, making it on the first
-// member, and forgets the oldest closed groups.
-func (r *run) groupOf(key groupKey, size int, now time.Time) (g *group, fresh bool) {
-	if g := r.groups[key]; g != nil {
-		g.size = max(g.size, size)
-		return g, false
-	}
-	g = newGroup(key, size, now)
-	r.groups[key] = g
-	r.groupLog = append(r.groupLog, g)
-	for len(r.groupLog) > keptGroups && r.groupLog[0].closed {
-		delete(r.groups, r.groupLog[0].key)
-		r.groupLog = r.groupLog[1:]
-	}
-	return g, true
 }

@@ -54,13 +54,16 @@ func (c Config) Validate() error {
 	if c.ID == "" {
 		errs = append(errs, errors.New("workers: a worker needs an id"))
 	}
-	for name, v := range map[string]int64{
-		"slots": int64(c.Slots), "max_abandoned": int64(c.MaxAbandoned), "breaker_failures": int64(c.BreakerFailures),
-		"breaker_pause": int64(c.BreakerPause), "heartbeat": int64(c.Heartbeat), "finish_timeout": int64(c.FinishTimeout),
-	} {
+	positive := func(name string, v int64) {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("workers: %s must be positive, not %d", name, v))
 		}
 	}
+	positive("slots", int64(c.Slots))
+	positive("max_abandoned", int64(c.MaxAbandoned))
+	positive("breaker_failures", int64(c.BreakerFailures))
+	positive("breaker_pause", int64(c.BreakerPause))
+	positive("heartbeat", int64(c.Heartbeat))
+	positive("finish_timeout", int64(c.FinishTimeout))
 	return errors.Join(errs...)
 }

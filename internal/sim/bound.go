@@ -84,12 +84,6 @@ func checkSpeeds(speeds []float64) error {
 // minSpeed keeps r/s finite and worth a simulation.
 const minSpeed = 1e-6
 
-// BatchBound returns a time that scoring the samples together takes at least:
-// max(max r, Σ r / servers). It is (a) and (b) above with every release at 0.
-func BatchBound(r []float64, servers int) (float64, error) {
-	return LowerBound(make([]float64, len(r)), r, servers)
-}
-
 // byRelease lists the samples in order of release, equal ones in order of index.
 func byRelease(g []float64) []int {
 	order := make([]int, len(g))

@@ -16,8 +16,8 @@
 // Dispatch plays one step on a pool whose servers have speeds, stragglers,
 // failures and deaths, under a policy. Trainer plays several steps of a training
 // loop around such a pool, in six modes of overlap, and TrainerBound is what no
-// pool beats there. RandomBlind, the dispatch of verl, is there to be compared
-// with.
+// pool beats there. One of the policies, PolicyRandomBlind, is verl's dispatch, to
+// be compared with.
 //
 // A server is one place where one sample is scored at a time; a worker with c
 // slots counts as c servers. Unless speeds are named all are equally fast.

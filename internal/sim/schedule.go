@@ -2,7 +2,6 @@ package sim
 
 import (
 	"container/heap"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 )
@@ -63,24 +62,6 @@ func IdealQueue(g, r []float64, servers int) (Schedule, error) {
 		s.run(i, idle[0].server, max(g[i], idle[0].at), r[i])
 		idle[0].at = s.Finished[i]
 		heap.Fix(&idle, 0)
-	}
-	return s, nil
-}
-
-// RandomBlind simulates what verl does: each sample goes at its release to a
-// server drawn uniformly from all of them, busy or not, and waits in that
-// server's own first-in first-out queue. The same seed gives the same draw.
-func RandomBlind(g, r []float64, servers int, seed uint64) (Schedule, error) {
-	if err := checkLoad(g, r, servers); err != nil {
-		return Schedule{}, err
-	}
-	s := newSchedule(g, servers)
-	draw := rand.New(rand.NewPCG(seed, 0))
-	free := make([]float64, servers)
-	for _, i := range byRelease(g) {
-		at := draw.IntN(servers)
-		s.run(i, at, max(g[i], free[at]), r[i])
-		free[at] = s.Finished[i]
 	}
 	return s, nil
 }

@@ -18,9 +18,14 @@ func policies() map[string]func(g, r []float64, servers int) (sim.Schedule, erro
 		"ideal queue":         sim.IdealQueue,
 		"batch after rollout": sim.BatchAfterRollout,
 		"random blind": func(g, r []float64, servers int) (sim.Schedule, error) {
-			return sim.RandomBlind(g, r, servers, 17)
+			return blind(g, r, servers, 17)
 		},
 	}
+}
+
+// blind is what verl does.
+func blind(g, r []float64, servers int, seed uint64) (sim.Schedule, error) {
+	return sim.Dispatch(g, r, sim.DispatchConfig{Servers: servers, Policy: sim.PolicyRandomBlind, Seed: seed})
 }
 
 // load draws up to 60 samples whose times are multiples of 1/64 s below 2¹⁰, so
@@ -58,7 +63,7 @@ func TestOneServerMeetsTheBoundExactly(t *testing.T) {
 		require.NoError(t, err)
 		ideal, err := sim.IdealQueue(g, r, 1)
 		require.NoError(t, err)
-		random, err := sim.RandomBlind(g, r, 1, 5)
+		random, err := blind(g, r, 1, 5)
 		require.NoError(t, err)
 		require.Equal(t, bound, ideal.Makespan) //nolint:testifylint // the sums are exact
 		require.Equal(t, ideal.Finished, random.Finished)
@@ -151,7 +156,7 @@ func TestClosedForms(t *testing.T) {
 			require.NoError(t, err)
 			assert.InDelta(t, c.batch, batch.Makespan, 0)
 			assert.InDelta(t, c.batch-slices.Max(c.g), batch.Exposed(), 0)
-			least, err := sim.BatchBound(c.r, c.servers)
+			least, err := sim.LowerBound(make([]float64, len(c.r)), c.r, c.servers)
 			require.NoError(t, err)
 			assert.LessOrEqual(t, least, batch.Exposed())
 		})
@@ -202,7 +207,7 @@ func TestBlindRandomChoiceCostsTenTimesThePullQueueAtHighLoad(t *testing.T) {
 		require.NoError(t, err)
 		q, err := sim.IdealQueue(g, r, servers)
 		require.NoError(t, err)
-		z, err := sim.RandomBlind(g, r, servers, rep)
+		z, err := blind(g, r, servers, rep)
 		require.NoError(t, err)
 		bound += (b - rollout) / repetitions
 		pull += q.Exposed() / repetitions
@@ -217,9 +222,9 @@ func TestBlindRandomChoiceCostsTenTimesThePullQueueAtHighLoad(t *testing.T) {
 func TestTheSameSeedGivesTheSameDraw(t *testing.T) {
 	t.Parallel()
 	g, r, _ := load(rand.New(rand.NewPCG(11, 12)))
-	a, err := sim.RandomBlind(g, r, 4, 7)
+	a, err := blind(g, r, 4, 7)
 	require.NoError(t, err)
-	b, err := sim.RandomBlind(g, r, 4, 7)
+	b, err := blind(g, r, 4, 7)
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 }

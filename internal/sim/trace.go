@@ -11,13 +11,13 @@ import (
 const (
 	maxSpans    = 1 << 20
 	maxServers  = 1 << 20
-	maxAttempts = 64        // of one sample
-	maxStages   = 64        // of one sample
-	maxFile     = 512 << 20 // bytes; a span is about 150, with an attempt and stages 400
+	maxAttempts = 64 // of one sample
+	maxStages   = 64 // of one sample
 )
 
-// MaxFile is how many bytes of a trace ReadTrace reads at most.
-const MaxFile = maxFile
+// MaxFile is how many bytes of a trace ReadTrace reads at most: a span is about 150, with
+// an attempt and stages 400.
+const MaxFile = 512 << 20
 
 // ErrTrace is the class of every refusal of a trace.
 var ErrTrace = errors.New("sim: trace cannot be measured")
@@ -220,7 +220,7 @@ func (s Span) validateParts() error {
 // anything after the object are errors, and so is a file over 512 MiB.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var t Trace
-	d := json.NewDecoder(io.LimitReader(r, maxFile))
+	d := json.NewDecoder(io.LimitReader(r, MaxFile))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&t); err != nil {
 		return Trace{}, fmt.Errorf("%w: %w", ErrTrace, err)

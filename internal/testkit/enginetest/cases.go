@@ -174,17 +174,7 @@ func revokeUnclaimed(t *testing.T, h *Harness) {
 	a := h.Source(t, "a")
 	h.publish(t, "x", "y")
 	require.NoError(t, h.Engine.Revoke(t.Context(), ticket("x").Key()))
-	// The word may cross the ticket on its way: then the lease ends at once.
-	for {
-		l := h.take(t, a, 1)[0]
-		if l.Ticket().ID == "y" {
-			l.Done()
-			break
-		}
-		h.ends(t, l)
-		l.Return(0)
-	}
-	h.nothing(t, a, 2*h.Lease)
+	h.swallows(t, a, "y")
 }
 
 func revokeLeased(t *testing.T, h *Harness) {
@@ -279,7 +269,8 @@ func presence(t *testing.T, h *Harness) {
 	infoA := wire.WorkerInfo{ID: "a", Slots: 3, Busy: 1, State: wire.WorkerReady, Rewards: []string{"", "ocr"}, Scored: 7}
 	b.Announce(wire.WorkerInfo{ID: "b", Slots: 1, State: wire.WorkerReady})
 	a.Announce(infoA)
-	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 })
+	// A worker may have announced itself as it was connected, with less to say.
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && ws[0].Slots == infoA.Slots })
 	ws := h.Engine.Workers()
 	require.Equal(t, []string{"a", "b"}, []string{ws[0].ID, ws[1].ID}, "the order is fixed")
 	require.WithinDuration(t, time.Now(), ws[0].Seen, 20*h.Lease)

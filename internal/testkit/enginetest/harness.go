@@ -128,6 +128,22 @@ func (h *Harness) ends(t *testing.T, l workers.Lease) {
 	}
 }
 
+// swallows asserts that a revoked ticket stays away, while the one after it comes. The
+// word may cross the ticket on its way: then the lease ends at once.
+func (h *Harness) swallows(t *testing.T, s workers.Source, next string) {
+	t.Helper()
+	for {
+		l := h.take(t, s, 1)[0]
+		if l.Ticket().ID == next {
+			l.Done()
+			break
+		}
+		h.ends(t, l)
+		l.Return(0)
+	}
+	h.nothing(t, s, 2*h.Lease)
+}
+
 // live waits until the engine's presence is as told.
 func (h *Harness) live(t *testing.T, within time.Duration, ok func(ws []wire.WorkerInfo) bool) {
 	t.Helper()

@@ -156,7 +156,7 @@ func TestATraceReadsBackToTheSameReport(t *testing.T) {
 	for i := range g {
 		g[i], r[i] = 100*rng.Float64(), rng.ExpFloat64()
 	}
-	s, err := sim.RandomBlind(g, r, 7, 1)
+	s, err := blind(g, r, 7, 1)
 	require.NoError(t, err)
 	trace := s.Trace()
 	trace.Update = math.Pi

@@ -103,19 +103,3 @@ func (m *Manager) report(st *step) {
 	st.report = &rep
 	m.mu.Unlock()
 }
-
-func (m *Manager) stepBytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.core.stepBytes
-}
-
-// ageSteps forgets the rows of steps that are over and that nobody has touched for
-// Config.StepAge.
-func (c *core) ageSteps(now time.Time, r *run) {
-	for _, st := range r.stepLog {
-		if st.assembly != nil && st.inflight == 0 && now.Sub(st.assembly.touched) > c.cfg.StepAge {
-			c.forgetStep(st, fmt.Sprintf("nobody has touched them for loop.step_age = %v", c.cfg.StepAge))
-		}
-	}
-}

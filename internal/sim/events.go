@@ -1,0 +1,96 @@
+package sim
+
+// fifo is a queue; what was tried before stands in front.
+type fifo struct {
+	again, items []int32
+	head         int
+}
+
+func (q *fifo) len() int { return len(q.again) + len(q.items) - q.head }
+
+func (q *fifo) push(j int32, again bool) {
+	if again {
+		q.again = append(q.again, j)
+		return
+	}
+	if q.head > len(q.items)/2 { // what was taken is more than half
+		q.items = q.items[:copy(q.items, q.items[q.head:])]
+		q.head = 0
+	}
+	q.items = append(q.items, j)
+}
+
+func (q *fifo) pop() int32 {
+	if len(q.again) > 0 {
+		j := q.again[0]
+		q.again = q.again[1:]
+		return j
+	}
+	q.head++
+	return q.items[q.head-1]
+}
+
+// event is what will happen to a server.
+type event struct {
+	at     float64
+	kind   eventKind
+	server int32
+	token  uint32
+}
+
+type eventKind uint8
+
+const (
+	done eventKind = iota
+	overdue
+	kill
+	detect
+)
+
+// before orders events; the rest of the order only makes it one.
+func (e event) before(o event) bool {
+	if e.at != o.at {
+		return e.at < o.at
+	}
+	if e.kind != o.kind {
+		return e.kind < o.kind
+	}
+	return e.server < o.server
+}
+
+// events is a binary heap. Package container/heap would allocate for every event.
+type events []event
+
+func (h *events) push(e event) {
+	*h = append(*h, e)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !a[i].before(a[parent]) {
+			return
+		}
+		a[i], a[parent] = a[parent], a[i]
+		i = parent
+	}
+}
+
+func (h *events) pop() event {
+	a := *h
+	first := a[0]
+	a[0] = a[len(a)-1]
+	a = a[:len(a)-1]
+	*h = a
+	for i := 0; ; {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(a); child++ {
+			if a[child].before(a[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return first
+		}
+		a[i], a[least] = a[least], a[i]
+		i = least
+	}
+}

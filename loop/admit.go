@@ -1,0 +1,190 @@
+package loop
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about taking a sample in: what its connection has booked and read becomes
+// an entry, unless it is known already or cannot be accepted.
+
+// spend books a sample against its session's credit before its body is read.
+func (m *Manager) spend(s *Session, h *wire.Header) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
+	}
+	if !s.credit.spend(&m.budget, h.Size, m.core.knows(sampleKey{s.run.name, s.epoch, h.Sample.ID})) {
+		u := s.credit.unused()
+		return refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
+	}
+	return nil
+}
+
+// accept admits a sample that has arrived whole and acknowledges it.
+func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
+	h := f.Header()
+	sample := h.Sample
+	if sample.Run != "" && sample.Run != s.run.name {
+		f.Release()
+		return refuse(rewards.Malformed, sample.ID, "it names run %q on a connection of run %q", sample.Run, s.run.name)
+	}
+	if sample.Reward == "" {
+		sample.Reward = s.reward
+	}
+	policy, _ := m.profile(sample.Reward)
+	if !slices.Contains(m.rewards, sample.Reward) {
+		f.Release()
+		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.rewards)
+	}
+	if s.policy != nil {
+		policy = *s.policy
+	}
+	timeout := h.Deadline
+	if timeout == 0 {
+		timeout = m.cfg.SampleTimeout
+	}
+	now := time.Now()
+	a := admission{
+		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
+		received: received, arrived: now, deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
+	}
+	settle, err := m.keep(s, &a)
+	if err != nil {
+		f.Release()
+		return err
+	}
+	m.mu.Lock()
+	taken, fx, err := m.admit(now, s, a)
+	settle(taken)
+	m.mu.Unlock()
+	if !taken {
+		f.Release()
+	}
+	if err == nil {
+		s.acknowledge(sample.ID)
+	}
+	m.apply(fx)
+	return err
+}
+
+// admit takes a session's sample into the table. The caller holds the mutex.
+func (m *Manager) admit(now time.Time, s *Session, a admission) (taken bool, fx effects, err error) {
+	if s.epoch != s.run.epoch {
+		return false, fx, refuse(rewards.Malformed, a.sample.ID, "run %q has begun a new epoch on another connection", s.run.name)
+	}
+	s.run.lastUse = now
+	a.shut = m.draining
+	return m.core.admit(now, a)
+}
+
+// admission is a sample that asks to be scored.
+type admission struct {
+	run      *run
+	sample   *rewards.Sample // header fields only
+	frame    *wire.Frame
+	owner    owner
+	deadline time.Time
+	profile  string
+	policy   rewards.SamplePolicy
+	shut     bool      // the gateway drains or has stopped: only what it knows is answered
+	received time.Time // when its first byte came; zero: at once
+	arrived  time.Time // when it was here whole; zero: now
+}
+
+// admit takes a sample in, attaches a known one to its new owner, or answers one
+// that is finished. The caller's reference to the frame passes to the core only if
+// taken is true.
+func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err error) {
+	key := sampleKey{run: a.run.name, epoch: a.run.epoch, id: a.sample.ID}
+	if strings.HasPrefix(key.id, unitMark) {
+		return false, fx, refuse(rewards.Malformed, key.id, "ids that begin so are the gateway's own")
+	}
+	sum := a.frame.Sum()
+	if e := c.entries[key]; e != nil {
+		if !a.owner.remembers() {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight in run %q", key.run)
+		}
+		if e.sum != sum {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight with other bytes (%d, now %d)", e.sum.Len, sum.Len)
+		}
+		e.owner.expects(-1)
+		e.owner = a.owner
+		e.owner.expects(1)
+		return false, fx, nil
+	}
+	if s := a.run.done.get(key); s != nil {
+		if s.sum != sum {
+			return false, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
+		}
+		fx.results = append(fx.results, answer{s, a.owner})
+		return false, fx, nil
+	}
+	if g := int64(a.sample.GroupSize); a.sample.HasGroup() && slices.Contains(c.cfg.GroupProfiles, a.profile) && g*a.frame.Size() > c.cfg.MaxBytes-c.cfg.MaxBytes/4 {
+		return false, fx, refuse(rewards.TooLarge, key.id, "the %d members of group %q, %d bytes each, do not fit into three quarters of loop.max_bytes = %d, "+
+			"where all of them wait for the last", g, a.sample.UID, a.frame.Size(), c.cfg.MaxBytes)
+	}
+	if st := a.run.steps[stepKeyOf(a.sample)]; st != nil && st.closed {
+		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before it came", st.key.step, st.key.split, now.Sub(st.closes).Round(time.Millisecond))
+	}
+	if a.shut { // since its bytes were booked
+		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
+	}
+	c.insert(now, key, sum, a)
+	fx.wake = true
+	fx.whole = c.entries[key].step.whole()
+	return true, fx, nil
+}
+
+func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
+	s := a.sample
+	if s.UID == "" && s.GroupSize > 1 && slices.Contains(c.cfg.GroupByPrompt, a.profile) {
+		own := *s
+		own.UID = rewards.PromptUID(s.Prompt)
+		s = &own
+	}
+	c.arrivals++
+	arrived := a.arrived
+	if arrived.IsZero() {
+		arrived = now
+	}
+	e := &entry{
+		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
+		policy: a.policy, arrived: arrived, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
+		state: queued, attempt: 1, issued: 1,
+	}
+	e.alarm.entry = e
+	e.step = c.stepOf(a.run, stepKeyOf(s), now)
+	e.step.arrived++
+	c.assemble(e, s, a.received)
+	e.step.inflight++
+	e.step.last = now
+	if s.HasGroup() {
+		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
+		if fresh {
+			g.step, g.deadline = e.step, e.deadline
+			c.alarms.set(&g.alarm, e.deadline)
+		}
+		g.join(key.id)
+		e.group = g
+	}
+	c.entries[key] = e
+	c.alarms.set(&e.alarm, e.deadline)
+	c.enqueue(e)
+	a.run.inflight++
+	e.owner.expects(1)
+}
+
+// knows reports whether a sample is in flight or its answer remembered.
+func (c *core) knows(key sampleKey) bool {
+	if c.entries[key] != nil {
+		return true
+	}
+	r := c.runs[key.run]
+	return r != nil && r.done.get(key) != nil
+}

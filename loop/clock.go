@@ -1,0 +1,165 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about time: what needs a look when, and what is decided then. Nobody
+// waits for ever, for every entry has an alarm at its deadline or before it.
+
+// tick handles everything whose time has come. It returns tickets to be published again.
+func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects) {
+	c.bench.fresh, c.bench.due = false, time.Time{}
+	for a := c.alarms.ringing(now); a != nil; a = c.alarms.ringing(now) {
+		switch {
+		case a.group != nil:
+			c.lookAtGroup(now, a.group, &fx)
+		case a.step != nil:
+			c.closeStep(now, a.step, &fx)
+		default:
+			if t, republish := c.look(now, a.entry, workers, &fx); republish {
+				again = append(again, t)
+			}
+		}
+	}
+	c.reconsider(now, workers, &fx)
+	return again, fx
+}
+
+// due is when the next look is needed, whatever happens until then; zero: none is.
+func (c *core) due() time.Time {
+	at := c.alarms.next()
+	if backup := c.bench.due; !backup.IsZero() && (at.IsZero() || backup.Before(at)) {
+		return backup
+	}
+	return at
+}
+
+// look decides about one entry whose alarm went off. It always moves or clears the
+// alarm.
+func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effects) (wire.Ticket, bool) {
+	switch {
+	case e.state == held:
+		c.releaseHeld(now, e, fx)
+	case !now.Before(e.deadline) && e.unit != nil:
+		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.TermError{{
+			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
+		}}, fx)
+	case !now.Before(e.deadline):
+		where := "it was " + string(e.state)
+		if n := len(e.holders); n > 0 {
+			where += " on " + e.holders[n-1].worker
+		}
+		if e.state == gathered {
+			where = e.awaited()
+		}
+		c.settle(now, e, &wire.Result{
+			Outcome: rewards.OutcomeExpired,
+			Errors: []rewards.TermError{{
+				Class: rewards.Expired, Message: e.lateness() + where,
+			}},
+		}, fx)
+		if e.state == held { // its group may outlive it, its deadline does not
+			c.releaseHeld(now, e, fx)
+		}
+	case e.state == published:
+		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+		c.pools.survey(workers)
+		if !c.pools.live(e.pool) && c.pools.served(e.profile) { // its pool is gone, and another one could score it
+			c.takeBack(now, e, fx)
+		} else if idle(workers) {
+			c.metrics.republished.Inc()
+			return c.ticket(e, e.attempt, workers), true
+		}
+	case e.state == running:
+		c.overdue(now, e, fx)
+	default:
+		c.alarms.set(&e.alarm, e.deadline)
+	}
+	return wire.Ticket{}, false
+}
+
+// lateness begins the message of a sample whose time has passed.
+func (e *entry) lateness() string {
+	if e.step.closed {
+		return fmt.Sprintf("step %d (%s) ended at its deadline, %v after the sample had come; ",
+			e.step.key.step, e.step.key.split, e.deadline.Sub(e.arrived).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("no result within %v; ", e.deadline.Sub(e.arrived))
+}
+
+// lookAtGroup decides about a group whose alarm went off. It always moves or clears the
+// alarm.
+func (c *core) lookAtGroup(now time.Time, g *group, fx *effects) {
+	switch {
+	case len(g.waiting) > 0 && !g.begun: // the others have had their time
+		c.begin(now, g, fx)
+	case g.unit != nil: // whoever scores it ends it, by the deadline of a member
+		c.alarms.clear(&g.alarm)
+	default:
+		c.closeGroup(now, g, fx)
+		c.alarms.clear(&g.alarm)
+	}
+}
+
+// idle reports whether any ready worker has a free slot.
+func idle(workers []wire.WorkerInfo) bool {
+	for _, w := range workers {
+		if w.State == wire.WorkerReady && w.Busy < w.Slots {
+			return true
+		}
+	}
+	return false
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// alarm is a moment at which an entry, a group or a step needs a look.
+type alarm struct {
+	at    time.Time
+	entry *entry // or
+	group *group // or
+	step  *step
+	place int // among all, from 1; 0: it is not set
+}
+
+// alarms orders what needs a look by time.
+type alarms struct{ all ranking[*alarm, byTime] }
+
+type byTime struct{}
+
+func (byTime) before(a, b *alarm) bool { return a.at.Before(b.at) }
+func (byTime) place(a *alarm) *int     { return &a.place }
+
+// set files the alarm, or moves it.
+func (a *alarms) set(al *alarm, at time.Time) {
+	al.at = at
+	a.all.move(al)
+}
+
+func (a *alarms) clear(al *alarm) { a.all.remove(al) }
+
+// ringing is the first alarm, if its time has come; else nil.
+func (a *alarms) ringing(now time.Time) *alarm {
+	if a.all.Len() == 0 || a.all.first().at.After(now) {
+		return nil
+	}
+	return a.all.first()
+}
+
+// next is when the first alarm goes off; zero: there is none.
+func (a *alarms) next() time.Time {
+	if a.all.Len() == 0 {
+		return time.Time{}
+	}
+	return a.all.first().at
+}

@@ -1,0 +1,140 @@
+package loop
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about workers' answers: whether one counts, what it cost, and whether
+// another worker is to try.
+
+// Finish takes a worker's answer. It returns nil when the gateway answers for the
+// sample from here on, whether the answer was the first or came too late.
+func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return ErrStopped
+	}
+	own := *res // a worker in this process still reads its own while the group finishes ours
+	now := time.Now()
+	fx := m.core.finish(now, &own)
+	var grants []grant
+	if fx.parked {
+		grants = m.relieve(now, &fx)
+	}
+	m.mu.Unlock()
+	m.apply(fx)
+	send(grants)
+	return nil
+}
+
+// finish takes a worker's answer. The first one that counts wins; later ones are
+// counted and dropped. A failure that another attempt may mend sends the sample
+// back to its queue.
+func (c *core) finish(now time.Time, res *wire.Result) effects {
+	var fx effects
+	e := c.entries[sampleKey{res.Attempt.Run, res.Attempt.Epoch, res.ID}]
+	if e == nil || e.state == held || e.state == gathered {
+		c.metrics.late.Inc()
+		return fx
+	}
+	h, held := c.answered(e, res)
+	if held {
+		c.account(now, e, h, res)
+	}
+	switch {
+	case e.unit != nil:
+		c.finishGroup(now, e, res, held && e.state == running, &fx)
+	case res.Outcome == rewards.Scored:
+		c.settle(now, e, res, &fx)
+	case res.Partial != nil:
+		c.gather(now, e, res, &fx)
+	case !held || e.state != running:
+		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
+	case res.Outcome == rewards.OutcomeCancelled:
+		c.again(e, &fx)
+	case retryable(res) && (e.claims < c.cfg.MaxAttempts || e.elsewhere()) && now.Before(e.deadline):
+		e.errors = append(e.errors, res.Errors...)
+		e.avoid = append(e.avoid, res.Worker)
+		c.metrics.retries.Inc()
+		c.again(e, &fx)
+	default:
+		c.settle(now, e, res, &fx)
+	}
+	return fx
+}
+
+// answered takes the holder whose answer this is from the entry's.
+func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
+	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
+	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
+		return holder{}, false
+	}
+	return c.letGo(e, i), true
+}
+
+// account books what a holder's answer cost, and what it says of its worker.
+func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
+	outcome := string(res.Outcome)
+	if res.Partial != nil {
+		outcome = string(gathered) // its own terms are scored; the group's answer counts
+	}
+	e.tried(h, now, outcome)
+	e.counted(h, now)
+	if res.Outcome == rewards.OutcomeCancelled {
+		return
+	}
+	took := now.Sub(h.since)
+	good := res.Outcome == rewards.Scored || res.Partial != nil
+	if e.unit == nil && good { // how fast a broken worker fails says nothing
+		e.run.observe(took, e.run.counts[string(rewards.Scored)])
+		if d := c.cfg.Dispatch; d.BackupAfter > 0 || d.Policy == SpeedWeighted {
+			e.run.pace.observe(h.worker, took)
+		}
+	}
+	c.refund(e, e.chargedFor(h), took)
+	switch {
+	case h.backup && good:
+		c.metrics.backupsWon.Inc()
+	case h.backup:
+		c.metrics.backupSeconds.Add(took.Seconds())
+	}
+}
+
+// retryable reports whether another worker may do better: every class that says
+// something about the worker rather than about the sample.
+func retryable(res *wire.Result) bool {
+	if len(res.Errors) == 0 {
+		return false
+	}
+	switch res.Errors[0].Class { // the one that decided
+	case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal:
+		return true
+	}
+	return false
+}
+
+// again queues the entry for its next attempt, unless another holder is still at it.
+// A holder whose lease has lapsed is not waited for: it may be dead.
+func (c *core) again(e *entry, fx *effects) {
+	fx.wake = true
+	if e.elsewhere() {
+		if !e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed }) {
+			c.watch(e)
+			return
+		}
+		c.promote(e)
+		return
+	}
+	c.unrank(e)
+	e.issued++
+	e.attempt = e.issued
+	e.spare.attempt = 0 // it has had its backup
+	c.enqueue(e)
+	c.alarms.set(&e.alarm, e.deadline)
+}

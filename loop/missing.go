@@ -1,0 +1,84 @@
+package loop
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file says which samples of a step have no result of their own, and who has them.
+
+// maxWithout bounds the samples that an answer names.
+const maxWithout = 256
+
+// without names the samples that have no result of their own.
+func (st *step) without(now time.Time) []wire.Missing {
+	var out []wire.Missing
+	known := 0
+	for _, r := range st.absent {
+		known++
+		out = append(out, wire.Missing{ID: r.id, Index: r.index, Stage: stageAbsent})
+	}
+	if a := st.assembly; a != nil {
+		for _, r := range a.rows {
+			if e := r.entry; e != nil || r.atDeadline {
+				out = append(out, r.missing(now))
+			}
+		}
+		if !st.closed {
+			out = append(out, st.notCome()...)
+		} else if known < st.expected-st.arrived {
+			out = append(out, a.incomplete()...)
+		}
+	}
+	return out[:min(len(out), maxWithout)]
+}
+
+const stageAbsent = "not arrived"
+
+// missing describes a sample in flight, or one that the step's deadline ended.
+func (r *row) missing(now time.Time) wire.Missing {
+	m := wire.Missing{ID: r.id, Index: r.index, UID: r.uid, Worker: r.worker}
+	if e := r.entry; e != nil {
+		m.Stage, m.AgeMS = string(e.state), millis(now.Sub(e.arrived))
+		if n := len(e.holders); n > 0 {
+			m.Worker = e.holders[n-1].worker
+		}
+		return m
+	}
+	m.Stage, m.AgeMS = "expired", millis(r.returned.Sub(r.queued))
+	if n := len(r.attempts); n > 0 {
+		m.Worker = r.attempts[n-1].worker
+	}
+	return m
+}
+
+// notCome names the declared ids of an open step that have not come.
+func (st *step) notCome() []wire.Missing {
+	var ids []string
+	for id := range st.names {
+		if st.assembly.byID[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return st.names[a] - st.names[b] })
+	out := make([]wire.Missing, 0, min(len(ids), maxWithout))
+	for _, id := range ids[:min(len(ids), maxWithout)] {
+		out = append(out, wire.Missing{ID: id, Stage: stageAbsent})
+	}
+	return out
+}
+
+// incomplete names the groups whose members have not all come.
+func (a *assembly) incomplete() []wire.Missing {
+	var out []wire.Missing
+	for _, g := range a.groups {
+		if n := g.size - len(g.rows); n > 0 && g.uid != "" {
+			out = append(out, wire.Missing{UID: g.uid, Stage: stageAbsent, Members: int64(n)})
+		}
+	}
+	slices.SortFunc(out, func(x, y wire.Missing) int { return strings.Compare(x.UID, y.UID) })
+	return out
+}

@@ -1,0 +1,123 @@
+package loop
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about the end of the scoring: the result that counts is there, or none
+// will be. A sample that waits for its prompt group is held with it until the group closes.
+
+// settle ends the scoring of a sample: its result is final, unless it waits for
+// its prompt group.
+func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	c.examine(e, res)
+	c.withdraw(now, e, fx)
+	c.complete(e, res)
+	e.result = res
+	g := e.group
+	if g == nil {
+		finishPending(res, nil) // where a worker saw a group that the gateway does not
+		res.Substitute = substituteFor(e, res, nil)
+		c.finalise(now, e, fx)
+		return
+	}
+	taken := res.Outcome == rewards.OutcomeCancelled // its client wants nothing in its place
+	waits := res.Pending != nil || (res.Outcome != rewards.Scored && !taken && e.policy.Policy == rewards.PolicyGroupMean)
+	if g.closed || !waits {
+		c.settleClosed(now, e, fx)
+		return
+	}
+	e.state = held
+	c.alarms.set(&e.alarm, e.deadline)
+	if g.settle(e.key.id, member{values: res.Values, held: e}) {
+		c.closeGroup(now, g, fx)
+		return
+	}
+	c.proceed(now, g, fx)
+}
+
+// settleClosed ends a sample that need not, or can no longer, wait for its group.
+func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
+	g, res := e.group, e.result
+	if g.closed {
+		finishPending(res, g.means)
+		res.Substitute = substituteFor(e, res, g.mean)
+		res.Group = &g.stats
+	} else {
+		res.Substitute = substituteFor(e, res, nil)
+	}
+	if g.settle(e.key.id, memberOf(res)) { // this very member completes it: its result carries the statistics
+		c.closeGroup(now, g, fx)
+		res.Group = &g.stats
+	}
+	c.finalise(now, e, fx)
+	c.proceed(now, g, fx)
+}
+
+// releaseHeld finishes a held entry at its own deadline with what its group has by now.
+func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
+	g := e.group
+	finishPending(e.result, g.termMeans())
+	g.settle(e.key.id, memberOf(e.result))
+	e.result.Substitute = substituteFor(e, e.result, g.meanNow())
+	c.finalise(now, e, fx)
+}
+
+func substituteFor(e *entry, res *wire.Result, mean *float64) *wire.Substitute {
+	if res.RewardScore != nil || res.Pending != nil {
+		return nil
+	}
+	return substitute(e.policy, mean)
+}
+
+// substitute is what stands beside the null score of a failed sample.
+func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
+	s := &wire.Substitute{Policy: string(p.Policy)}
+	switch p.Policy {
+	case rewards.PolicyZero, rewards.PolicyValue:
+		s.Value = &p.Value
+	case rewards.PolicyGroupMean:
+		s.Value = mean
+	default:
+		return nil
+	}
+	return s
+}
+
+// complete fills what the gateway knows better than the worker.
+func (c *core) complete(e *entry, res *wire.Result) {
+	res.Type, res.ID, res.Attempts = "result", e.key.id, e.claims
+	if len(e.errors) > 0 {
+		res.Errors = append(slices.Clone(e.errors), res.Errors...)
+		if res.Outcome != rewards.Scored { // the failure that decided stays first
+			n := len(e.errors)
+			res.Errors = append(slices.Clone(res.Errors[n:]), res.Errors[:n]...)
+		}
+	}
+	if len(res.ExtraInfo) > len(c.columns[e.profile]) { // a first success may know more than a failure before it
+		c.columns[e.profile] = absent(res.ExtraInfo)
+	}
+	if res.ExtraInfo == nil {
+		res.ExtraInfo = maps.Clone(c.columns[e.profile])
+		if res.ExtraInfo == nil {
+			res.ExtraInfo = map[string]any{}
+		}
+	}
+}
+
+// absent is the same columns without values.
+func absent(extra map[string]any) map[string]any {
+	empty := make(map[string]any, len(extra))
+	for k, v := range extra {
+		empty[k] = nil
+		if _, text := v.(string); text {
+			empty[k] = ""
+		}
+	}
+	return empty
+}

@@ -1,0 +1,134 @@
+package loop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about samples that end before they are scored: a client takes them back,
+// their trainer starts anew, or the gateway stops; and about getting an entry back from
+// wherever it is, which every end needs.
+
+// cancel takes samples back for their client.
+func (m *Manager) cancel(s *Session, ids []string) {
+	m.mu.Lock()
+	var fx effects
+	if s.epoch == s.run.epoch {
+		fx = m.core.cancel(time.Now(), s.run, ids, "the client took it back")
+	}
+	m.mu.Unlock()
+	m.apply(fx)
+}
+
+// cancel ends samples that their client takes back.
+func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effects {
+	var fx effects
+	for _, id := range ids {
+		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != held {
+			c.settle(now, e, &wire.Result{
+				Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+			}, &fx)
+		}
+	}
+	return fx
+}
+
+// abort ends a sample because the gateway does, held or not.
+func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
+	if e.state == held {
+		c.releaseHeld(now, e, fx)
+		return
+	}
+	if e.unit != nil {
+		c.dropUnit(now, e.unit, fx)
+		return
+	}
+	if e.state == gathered {
+		c.ungather(now, e, fx)
+		e.state = running // without holders: out of everybody's hands
+	}
+	e.group = nil // nobody waits any more
+	c.settle(now, e, &wire.Result{
+		Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+	}, fx)
+}
+
+// newEpoch forgets everything of a run: its trainer started anew and may use its
+// ids again.
+func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
+	var fx effects
+	for key, e := range c.entries {
+		if key.run != r.name || e.unit != nil { // a group's own entry goes with the last who waits for it
+			continue
+		}
+		c.withdraw(now, e, &fx)
+		e.owner.expects(-1)
+		c.alarms.clear(&e.alarm)
+		delete(c.entries, key)
+		e.state = final // nothing that still holds it may go on with it
+		c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()
+	}
+	for _, g := range r.groups {
+		c.alarms.clear(&g.alarm)
+	}
+	r.epoch, r.inflight, r.done = epoch, 0, newMemory(c.journal)
+	c.journal.begins(r)
+	for _, st := range r.stepLog {
+		c.forgetStep(st, "the run began anew")
+	}
+	r.steps, r.stepLog = map[stepKey]*step{}, nil
+	r.progress()
+	r.groups, r.groupLog = map[groupKey]*group{}, nil
+	clear(r.lanes)
+	return fx
+}
+
+// withdraw takes the entry out of wherever it is, and lets its frame go.
+func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
+	if e.state == gathered {
+		c.ungather(now, e, fx)
+	}
+	c.recall(now, e, fx)
+	if e.frame != nil {
+		fx.released = append(fx.released, e.frame)
+		e.frame = nil
+	}
+}
+
+// recall takes the entry out of the queue, the engine and the workers' hands.
+func (c *core) recall(now time.Time, e *entry, fx *effects) {
+	switch e.state {
+	case queued:
+		c.dequeue(e)
+	case published:
+		c.ticketIn(e.pool)
+		c.refund(e, &e.charged, 0)
+		c.unaim(e)
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
+	}
+	if e.spare.out && e.state == running {
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
+		c.dropSpare(e)
+	}
+	c.unrank(e)
+	own := len(fx.revoked)
+	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
+		h := c.letGo(e, 0)
+		e.tried(h, now, string(rewards.OutcomeCancelled))
+		if key := c.keyOf(e, h.attempt); !slices.Contains(fx.revoked[own:], key) {
+			fx.revoked = append(fx.revoked, key)
+		}
+		if h.lapsed {
+			continue
+		}
+		took := now.Sub(h.since)
+		c.refund(e, e.chargedFor(h), took)
+		if e.spare.sent {
+			c.metrics.backupSeconds.Add(took.Seconds())
+		}
+	}
+	fx.wake = true
+}
