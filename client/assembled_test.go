@@ -194,8 +194,13 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 		return all
 	}
 	for step, policy := range []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall} {
+		// What does not hang has its score before the deadline begins, however busy the machine.
+		for i, f := range submit(t, c, int64(step), upTo(38)) {
+			if i%10 != 3 {
+				requireScored(t, f)
+			}
+		}
 		require.NoError(t, c.Declare(wire.Step{Step: int64(step), IDs: ids(int64(step)), DeadlineMS: 2000, OnDeadline: policy}))
-		submit(t, c, int64(step), upTo(38))
 	}
 	whole := func(step int64) (*wire.Rewards, error) {
 		var last *wire.Rewards

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -53,6 +51,18 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.URL == "" {
+		errs = append(errs, errors.New("a URL is needed, as ws://host:port"))
+	}
+	if c.Run == "" {
+		errs = append(errs, errors.New("a run is needed: the name of the training run"))
+	}
+	return errors.Join(errs...)
+}
+
 var (
 	// ErrClosed is the cause of Futures that Close gave up.
 	ErrClosed = errors.New("client is closed")
@@ -62,10 +72,8 @@ var (
 	ErrInFlight = errors.New("sample id is in flight")
 )
 
-const (
-	protocol = "rewardloop.v1"
-	path     = "/v1/stream"
-)
+// path is where a gateway has its websocket.
+const path = "/v1/stream"
 
 // Client is one connection of one run. It is safe for concurrent use.
 type Client struct {
@@ -123,8 +131,8 @@ func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 // Dial connects, and fails within DialTimeout if it cannot.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg = cfg.WithDefaults()
-	if cfg.Run == "" || cfg.URL == "" {
-		return nil, errors.New("client: a URL and a run are needed")
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	token, err := readToken(cfg)
 	if err != nil {
@@ -323,18 +331,4 @@ func (c *Client) stir() {
 	case c.wake <- struct{}{}:
 	default:
 	}
-}
-
-// pause is the wait before dial number n: 50 ms doubling to 2 s, with jitter.
-func pause(n int) time.Duration {
-	d := min(50*time.Millisecond<<min(n, 6), 2*time.Second)
-	return d/2 + rand.N(d) //nolint:gosec // a pause needs no secret randomness
-}
-
-func (c *Client) header() http.Header {
-	h := http.Header{}
-	if c.token != "" {
-		h.Set("Authorization", "Bearer "+c.token)
-	}
-	return h
 }

@@ -193,3 +193,10 @@ func TestCloseFailsWhatHasNoResult(t *testing.T) {
 	_, err = c.Submit(t.Context(), rig.Sample("y", 300), 0)
 	require.ErrorIs(t, err, client.ErrClosed)
 }
+
+func TestDialNamesEverythingThatItsConfigLacks(t *testing.T) {
+	t.Parallel()
+	_, err := client.Dial(t.Context(), client.Config{})
+	require.ErrorContains(t, err, "URL")
+	require.ErrorContains(t, err, "run")
+}

@@ -225,3 +225,25 @@ func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 	}
 	return nil, fmt.Errorf("%w: OnFailed %q, want substitute, nan, raise or value:<x>", ErrScores, s)
 }
+
+// RMScoresOf builds the rm_scores of a chunk: [B, 1] in the order of its rows, NaN where
+// there is neither a score nor anything in its place. It fails with ErrScores, naming the
+// sample, where a number does not fit a float32.
+func RMScoresOf(r *wire.Rewards) (*Scores, error) {
+	if len(r.Scores) != len(r.IDs) || len(r.Valid) != len(r.IDs) {
+		return nil, fmt.Errorf("%w: %d ids, %d rm_scores and %d rm_valid are not equally many", ErrScores, len(r.IDs), len(r.Scores), len(r.Valid))
+	}
+	out := &Scores{Values: make([]float32, len(r.Scores)), Rows: len(r.Scores), Columns: 1, Valid: make([]bool, len(r.Scores))}
+	copy(out.Valid, r.Valid)
+	for i, v := range r.Scores {
+		switch {
+		case v == nil:
+			out.Values[i] = float32(math.NaN())
+		case math.Abs(*v) > math.MaxFloat32 || math.IsNaN(*v):
+			return nil, fmt.Errorf("%w: sample %q (row %d): %v is no finite float32", ErrScores, r.IDs[i], i, *v)
+		default:
+			out.Values[i] = float32(*v)
+		}
+	}
+	return out, nil
+}

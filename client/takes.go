@@ -273,17 +273,6 @@ func (c *Client) refused(req uint64, err error) {
 	}
 }
 
-// problem keeps a complaint. The caller holds mu.
-func (c *Client) problem(err error) {
-	c.problems = append(c.problems, err)
-	if len(c.problems) > maxProblems {
-		c.problems = c.problems[1:]
-	}
-}
-
-// maxProblems is how many complaints are kept.
-const maxProblems = 16
-
 // maxNamed is how many missing samples an error names; a server names maxWithout at most.
 const (
 	maxNamed   = 8

@@ -1,12 +1,35 @@
 package fabric
 
-import "context"
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// FleetConfig and NewFleet make a fleet of a test's own: others have Fabric.Fleet and Member.Fleet.
+type FleetConfig = fleetConfig
+
+// NewFleet joins the fleet over a connection of the test's.
+func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fleet, error) {
+	return newFleet(ctx, js, cfg)
+}
+
+// Forget deletes the stream behind the engine's back.
+func (f *Fabric) Forget(ctx context.Context) error { return f.js.DeleteStream(ctx, streamName) }
+
+// Seated reports whether the engine hands out tickets for this one worker of the process,
+// as far as its owner knows.
+func (f *Fabric) Seated(worker string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seats[worker] > 0
+}
 
 // Lose makes the engine forget every ticket, as a broker that lost its memory would.
 func (f *Fabric) Lose(ctx context.Context) error {
-	if err := f.js.DeleteStream(ctx, streamName); err != nil {
+	if err := f.Forget(ctx); err != nil {
 		return err
 	}
-	f.keeper.lost()
+	f.keeper.restored()
 	return f.settle(ctx)
 }

@@ -2,19 +2,14 @@ package fabric
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/wire"
@@ -55,7 +50,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 			f.Close()
 		}
 	}()
-	if f.bus, err = openBus(ctx, cfg, gatewayInbox, f.keeper.lost); err != nil {
+	if f.bus, err = openBus(ctx, cfg, gatewayInbox, f.keeper.restored); err != nil {
 		return nil, err
 	}
 	dctx, cancel := context.WithTimeout(ctx, cfg.Patience)
@@ -73,99 +68,6 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	return f, nil
 }
 
-// settle declares what this process needs. A cluster that has just begun has no leader for
-// some seconds.
-func (f *Fabric) settle(ctx context.Context) error {
-	for {
-		err := f.declareAll(ctx)
-		if err == nil || f.server != nil || refused(err) {
-			return err
-		}
-		f.cfg.Log.WarnContext(ctx, "the engine is not ready; trying again", "error", err)
-		t := time.NewTimer(retryAfter)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		case <-t.C:
-		}
-	}
-}
-
-// declareAll makes the stream and what the workers of this process need.
-func (f *Fabric) declareAll(ctx context.Context) error {
-	if err := f.declare(ctx); err != nil {
-		return err
-	}
-	if !f.cfg.Addressed {
-		return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
-	}
-	f.mu.Lock()
-	seated := slices.Collect(maps.Keys(f.seats))
-	f.mu.Unlock()
-	for _, worker := range seated {
-		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// refused reports an answer that will not change by asking again.
-func refused(err error) bool {
-	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrPermissionViolation)
-}
-
-// declare makes the stream.
-func (f *Fabric) declare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	storage := jetstream.MemoryStorage
-	if f.cfg.Durable {
-		storage = jetstream.FileStorage
-	}
-	_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{allTickets}, Storage: storage, Replicas: f.cfg.Replicas,
-		Retention: jetstream.WorkQueuePolicy, MaxMsgs: f.cfg.MaxTickets, Discard: jetstream.DiscardNew,
-		// A ticket that is published again within 2 s is the same one. The ids of that
-		// time are what the window costs, in memory that the garbage collector walks:
-		// 20,000 at 10,000 tickets/s. A later repetition is refused at the claim.
-		Duplicates: 2 * time.Second,
-	})
-	if err != nil {
-		return fmt.Errorf("fabric: stream: %w", err)
-	}
-	return nil
-}
-
-// subjectOf and consumerOf are of the tickets for one worker, whose name may hold what
-// neither may; consumerOfPool is of those for a pool.
-func subjectOf(worker string) string { return workerSubject + encoded(worker) }
-
-func consumerOf(worker string) string { return "to-" + encoded(worker) }
-
-func consumerOfPool(pool string) string { return "pool-" + pool }
-
-func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString([]byte(worker)) }
-
-// consumer makes what hands out the tickets of a subject.
-func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: !f.cfg.Durable,
-		MaxAckPending: -1, // what is out is bounded by the slots that asked
-		MaxDeliver:    -1, // the gateway counts attempts
-		MaxWaiting:    1 << 14,
-		// Requests say themselves whether they wait at the front or at the back.
-		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{pullGroup},
-	})
-	if err != nil {
-		return fmt.Errorf("fabric: consumer %s: %w", name, err)
-	}
-	return nil
-}
-
 // NewSource connects a worker of this process to the engine.
 func (f *Fabric) NewSource(worker string) (*Source, error) {
 	if f.cfg.Addressed {
@@ -175,53 +77,15 @@ func (f *Fabric) NewSource(worker string) (*Source, error) {
 	}
 	s, err := newSource(f.bus, worker, func() int { return len(f.Workers()) })
 	if err != nil {
+		if f.cfg.Addressed {
+			f.unseat(worker)
+		}
 		return nil, err
 	}
 	if f.cfg.Addressed {
 		s.gone = f.unseat
 	}
 	return s, nil
-}
-
-// seat makes the consumer of a worker's own tickets.
-func (f *Fabric) seat(worker string) error {
-	f.mu.Lock()
-	f.seats[worker]++
-	f.mu.Unlock()
-	return f.consumer(context.Background(), consumerOf(worker), subjectOf(worker))
-}
-
-// unseat forgets a worker that has gone, and the tickets that only it could have taken:
-// their gateway has drawn others for them, or does when it sees that it is gone.
-func (f *Fabric) unseat(worker string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	f.mu.Lock()
-	f.seats[worker]--
-	left := f.seats[worker]
-	if left <= 0 {
-		delete(f.seats, worker)
-	}
-	f.mu.Unlock()
-	if left > 0 { // it came back before its old connection was given up
-		return
-	}
-	err := f.js.DeleteConsumer(ctx, streamName, consumerOf(worker))
-	if err == nil {
-		err = f.purge(ctx, worker)
-	}
-	if err != nil {
-		f.cfg.Log.Debug("tickets of a worker that has gone stay behind", "worker", worker, "error", err)
-	}
-}
-
-// purge drops the tickets that only one worker could have taken.
-func (f *Fabric) purge(ctx context.Context, worker string) error {
-	stream, err := f.js.Stream(ctx, streamName)
-	if err != nil {
-		return err
-	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
 }
 
 // Advertise says where workers of other processes claim what this gateway's tickets are
@@ -271,17 +135,6 @@ func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	return nil
-}
-
-// subjectFor is where a ticket goes.
-func subjectFor(t wire.Ticket) string {
-	switch {
-	case t.To != "":
-		return subjectOf(t.To)
-	case t.Pool != "":
-		return poolSubject + t.Pool
-	}
-	return poolSubject + poolAny
 }
 
 // Revoke tells every source that an attempt is over: a lease of it ends, a ticket

@@ -49,3 +49,12 @@ func setUp(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harn
 		})
 	}
 }
+
+func TestAWorkerThatCouldNotBeSeatedLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	f, _ := open(t, fabric.Config{Addressed: true})
+	require.NoError(t, f.Forget(t.Context()))
+	_, err := f.NewSource("w")
+	require.ErrorContains(t, err, "consumer")
+	require.False(t, f.Seated("w"), "its tickets would be kept for nobody after every loss")
+}

@@ -40,8 +40,8 @@ const (
 	fleetBye  = time.Second
 )
 
-// FleetConfig says who takes part. The zero value of a field takes its default.
-type FleetConfig struct {
+// fleetConfig says who takes part. The zero value of a field takes its default.
+type fleetConfig struct {
 	// Name is the process's, for those who look into the bucket. Defaults to "process".
 	Name string
 	// Create has the process make the bucket where it is missing, and change it where it
@@ -56,7 +56,7 @@ type FleetConfig struct {
 }
 
 // WithDefaults returns a copy with the defaults filled in.
-func (c FleetConfig) WithDefaults() FleetConfig {
+func (c fleetConfig) WithDefaults() fleetConfig {
 	c.Name = cmp.Or(c.Name, "process")
 	c.TTL = cmp.Or(c.TTL, 10*time.Second)
 	c.Replicas = cmp.Or(c.Replicas, 1)
@@ -67,7 +67,7 @@ func (c FleetConfig) WithDefaults() FleetConfig {
 }
 
 // Validate reports everything that is wrong.
-func (c FleetConfig) Validate() error {
+func (c fleetConfig) Validate() error {
 	var errs []error
 	if c.TTL < 2*outbound.FleetPeriod {
 		errs = append(errs, fmt.Errorf("fabric: a word of the fleet must stay for %v or more, not %v", 2*outbound.FleetPeriod, c.TTL))
@@ -88,7 +88,7 @@ func (c FleetConfig) Validate() error {
 //
 // Its methods may be called from any goroutine.
 type Fleet struct {
-	cfg  FleetConfig
+	cfg  fleetConfig
 	js   jetstream.JetStream
 	self string
 	urge chan struct{}
@@ -124,9 +124,9 @@ var _ outbound.Fleet = (*Fleet)(nil)
 
 var errUnheard = fmt.Errorf("nothing that this process wrote came back within %v", fleetLost)
 
-// NewFleet joins the fleet. ctx bounds the joining only. A process that creates the
+// newFleet joins the fleet. ctx bounds the joining only. A process that creates the
 // bucket fails if it cannot; another goes on without the fleet until there is a bucket.
-func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fleet, error) {
+func newFleet(ctx context.Context, js jetstream.JetStream, cfg fleetConfig) (*Fleet, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package fabric_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
@@ -20,44 +18,6 @@ import (
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 )
-
-// broker is a server that several processes reach by TCP.
-type broker struct {
-	*server.Server
-	port int
-}
-
-func startBroker(t *testing.T, port int) *broker {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 20,
-	})
-	require.NoError(t, err)
-	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	at, ok := s.Addr().(*net.TCPAddr)
-	require.True(t, ok)
-	b := &broker{Server: s, port: at.Port}
-	t.Cleanup(b.stop)
-	return b
-}
-
-func (b *broker) stop() {
-	b.Shutdown()
-	b.WaitForShutdown()
-}
-
-func (b *broker) js(t *testing.T) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", b.port),
-		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return js
-}
 
 // part is what a process has: a connection, its fleet, and a group.
 type part struct {
@@ -121,7 +81,7 @@ func TestThreeProcessesOfAFleetKeepToOneLimit(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	t.Cleanup(srv.Close)
 	const perSecond = 100
-	all := startBroker(t, -1).parts(t, 3, outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 60 * perSecond, Concurrency: 30})
+	all := newBroker(t).parts(t, 3, outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 60 * perSecond, Concurrency: 30})
 	const seconds = 9
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
@@ -162,7 +122,7 @@ func TestABreakerOfOneProcessHoldsForTheFleet(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	all := startBroker(t, -1).parts(t, 3, outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 900, Attempts: 1, BreakMin: 2 * time.Second})
+	all := newBroker(t).parts(t, 3, outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 900, Attempts: 1, BreakMin: 2 * time.Second})
 	settled(t, 10*time.Second, all...)
 	call := func(i int) *outbound.Call {
 		return &outbound.Call{Header: http.Header{"Process": {fmt.Sprint(i)}}}
@@ -198,7 +158,7 @@ func TestABreakerOfOneProcessHoldsForTheFleet(t *testing.T) {
 
 func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, -1)
+	b := newBroker(t)
 	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	// A worker that is there before the bucket is waits for it.
 	worker := b.part(t, "worker", false, cfg)
@@ -222,7 +182,7 @@ func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 
 func TestSharesSurviveABrokerThatForgetsEverything(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, -1)
+	b := newBroker(t)
 	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	gateway := b.part(t, "gateway", true, cfg)
 	worker := b.part(t, "worker", false, cfg)
@@ -230,13 +190,13 @@ func TestSharesSurviveABrokerThatForgetsEverything(t *testing.T) {
 	b.stop()
 	require.Eventually(t, func() bool { return worker.group.Stats().Deaf && gateway.group.Stats().Deaf }, 6*time.Second, 10*time.Millisecond)
 	assert.LessOrEqual(t, worker.share("requests_per_minute")+gateway.share("requests_per_minute"), 900.001)
-	startBroker(t, b.port)
+	b.start()
 	settled(t, 20*time.Second, worker, gateway)
 }
 
 func TestAFleetSaysWhyItCannotBe(t *testing.T) {
 	t.Parallel()
-	js := startBroker(t, -1).js(t)
+	js := newBroker(t).js(t)
 	_, err := fabric.NewFleet(t.Context(), js, fabric.FleetConfig{TTL: time.Second, Replicas: 9})
 	require.ErrorContains(t, err, "must stay for 2s or more, not 1s")
 	require.ErrorContains(t, err, "9 replicas")
@@ -249,7 +209,7 @@ func TestAFleetSaysWhyItCannotBe(t *testing.T) {
 
 func TestWhatOthersWriteIntoTheBucketDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, -1)
+	b := newBroker(t)
 	p := b.part(t, "gateway", true, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	kv, err := p.js.KeyValue(t.Context(), "RL_FLEET")
 	require.NoError(t, err)

@@ -57,8 +57,8 @@ func (k *keeper) appeared(w wire.WorkerInfo) bool {
 	}
 }
 
-// lost is told that the connection was lost and is back.
-func (k *keeper) lost() {
+// restored is told that the connection was lost and is back.
+func (k *keeper) restored() {
 	select {
 	case k.again <- struct{}{}:
 	default:

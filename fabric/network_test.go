@@ -3,14 +3,10 @@ package fabric_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,42 +16,6 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
-
-// mortalServer is a NATS server that runs by itself, and can be killed and started anew.
-type mortalServer struct {
-	t    *testing.T
-	port int
-	s    *server.Server
-}
-
-func newServer(t *testing.T) *mortalServer {
-	t.Helper()
-	b := &mortalServer{t: t, port: -1}
-	b.start()
-	t.Cleanup(b.stop)
-	return b
-}
-
-// start is for a server that knows nothing of the one before.
-func (b *mortalServer) start() {
-	b.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.t.TempDir(), NoSigs: true, NoLog: true})
-	require.NoError(b.t, err)
-	s.Start()
-	require.True(b.t, s.ReadyForConnections(10*time.Second))
-	_, port, err := net.SplitHostPort(s.Addr().String())
-	require.NoError(b.t, err)
-	b.port, err = strconv.Atoi(port)
-	require.NoError(b.t, err)
-	b.s = s
-}
-
-func (b *mortalServer) stop() {
-	b.s.Shutdown()
-	b.s.WaitForShutdown()
-}
-
-func (b *mortalServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", b.port) }
 
 // join makes a worker process of its own.
 func join(t *testing.T, cfg fabric.Config) *fabric.Member {
@@ -133,7 +93,7 @@ func ticketOf(gateway, id string) wire.Ticket {
 // the other's copy.
 func TestGatewaysDoNotTakeEachOthersTicketsForTheirOwn(t *testing.T) {
 	t.Parallel()
-	b := newServer(t)
+	b := newBroker(t)
 	one, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "one"})
 	two, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "two"})
 	require.NoError(t, one.Publish(t.Context(), ticketOf("one", "a")))
@@ -148,7 +108,7 @@ func TestGatewaysDoNotTakeEachOthersTicketsForTheirOwn(t *testing.T) {
 
 func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
 	t.Parallel()
-	b := newServer(t)
+	b := newBroker(t)
 	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	ocr := connect(t, join(t, fabric.Config{URLs: []string{b.url()}, Pool: "ocr"}), "w1")
 	other := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w2")
@@ -166,7 +126,7 @@ func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
 // there again, and tickets go through to workers that were connected all along.
 func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	t.Parallel()
-	b := newServer(t)
+	b := newBroker(t)
 	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	var restored atomic.Int64
 	back := make(chan struct{}, 8)
@@ -197,7 +157,7 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 
 func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
 	t.Parallel()
-	b := newServer(t)
+	b := newBroker(t)
 	const gone = 1500 * time.Millisecond
 	gw, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	require.NoError(t, err)
@@ -233,7 +193,7 @@ func TestAnOpenDoorNeedsAList(t *testing.T) {
 // it shows where it comes from.
 func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	t.Parallel()
-	b := newServer(t)
+	b := newBroker(t)
 	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w")
 	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "a")))

@@ -71,3 +71,19 @@ func (s *Source) Disconnect() {
 		s.gone(s.worker)
 	}
 }
+
+// take gives a ticket to the source. The caller holds mu.
+func (s *Source) take(l *lease) {
+	l.source = s
+	s.got = append(s.got, l)
+}
+
+// hand gives the worker what came. The caller holds mu.
+func (s *Source) hand() []workers.Lease {
+	out := make([]workers.Lease, 0, len(s.got))
+	for _, l := range s.got {
+		out = append(out, l)
+	}
+	s.got = nil
+	return out
+}

@@ -44,8 +44,11 @@ type buffer struct {
 // Live returns the bytes that are lent out, counted by the size of their class.
 func (p *Buffers) Live() int64 { return p.live.Load() }
 
-// get lends a buffer of length n.
+// get lends a buffer of length n; of a nil Buffers it is the garbage collector's.
 func (p *Buffers) get(n int) *buffer {
+	if p == nil {
+		return &buffer{b: make([]byte, n), class: -1}
+	}
 	class, size := classFor(n)
 	var buf *buffer
 	if class >= 0 {
@@ -63,6 +66,9 @@ func (p *Buffers) get(n int) *buffer {
 
 // put takes a buffer back.
 func (p *Buffers) put(buf *buffer) {
+	if p == nil {
+		return
+	}
 	buf.b = buf.b[:cap(buf.b)]
 	p.live.Add(-int64(len(buf.b)))
 	if p.Poison {

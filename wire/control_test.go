@@ -153,3 +153,14 @@ func TestEncodeControlRefusesWhatDecodeWould(t *testing.T) {
 	_, err := wire.EncodeControl(&wire.Cancel{IDs: strings.Split(strings.Repeat("0123456789,", 10_000)+"x", ",")})
 	require.ErrorIs(t, err, rewards.TooLarge, "a client splits a long list of ids")
 }
+
+func TestAnAckIsWrittenAsTheGeneralEncoderWritesIt(t *testing.T) {
+	t.Parallel()
+	got, err := wire.EncodeControl(&wire.Ack{IDs: awkwardTexts[:len(awkwardTexts)-1]})
+	require.NoError(t, err)
+	want := general(t, struct {
+		Type string   `json:"type"`
+		IDs  []string `json:"ids"`
+	}{"ack", awkwardTexts[:len(awkwardTexts)-1]})
+	assert.Equal(t, want, string(got))
+}

@@ -17,7 +17,13 @@
 //     Retains it; Sample gives views whose media alias the buffer; the last
 //     Release hands the buffer back.
 //
-// In one process the submitter calls NewFrame instead of 2 to 4.
+// In one process the submitter calls NewFrame instead of 2 to 4. A worker on another
+// machine fills a Draft instead of 3 and 4: it knows the checksum before the bytes come.
+//
+// Around the frames go messages of JSON: those of a client (control.go, rewards.go,
+// result.go), those with which a worker claims payloads (claim.go), and the ticket that
+// the engine carries in place of a sample. A new message is a type with its check beside
+// it and a row in controlKinds or claimKinds.
 //
 // Everything that a peer sends is refused unless it is exactly right: the header
 // is read by a scanner of our own because encoding/json accepts names in the

@@ -18,13 +18,7 @@ type Draft struct {
 // Draft lends a buffer for a frame of n bytes, n ≥ 0; of a nil Buffers it is the garbage
 // collector's. It ends with Frame or Release.
 func (p *Buffers) Draft(n int) *Draft {
-	d := &Draft{buffers: p}
-	if p != nil {
-		d.buf = p.get(n)
-	} else {
-		d.buf = &buffer{b: make([]byte, n), class: -1}
-	}
-	return d
+	return &Draft{buffers: p, buf: p.get(n)}
 }
 
 // Rest returns the bytes that have not come yet, to be written from the front.
@@ -62,7 +56,7 @@ func (d *Draft) Frame(want Checksum, lim Limits) (*Frame, error) {
 
 // Release gives the buffer back. Further calls do nothing.
 func (d *Draft) Release() {
-	if d.buf != nil && d.buffers != nil {
+	if d.buf != nil {
 		d.buffers.put(d.buf)
 	}
 	d.buf = nil

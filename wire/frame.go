@@ -27,12 +27,7 @@ type Checksum struct {
 
 // newFrame takes a buffer of the frame's size and begins the checksum with the header.
 func (h *Header) newFrame(b *Buffers) *Frame {
-	f := &Frame{header: h, buffers: b}
-	if b != nil {
-		f.buf = b.get(int(h.Size))
-	} else {
-		f.buf = &buffer{b: make([]byte, h.Size), class: -1}
-	}
+	f := &Frame{header: h, buffers: b, buf: b.get(int(h.Size))}
 	f.sum = Checksum{Len: h.Size, CRC32C: crc32.Checksum(h.raw, castagnoli())}
 	f.refs.Store(1)
 	return f
@@ -51,9 +46,7 @@ func (f *Frame) Release() {
 	if f.count(-1, "released more often than retained") > 0 {
 		return
 	}
-	if f.buffers != nil {
-		f.buffers.put(f.buf)
-	}
+	f.buffers.put(f.buf)
 	if f.gone != nil {
 		f.gone()
 	}

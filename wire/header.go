@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,10 +26,9 @@ type Limits struct {
 	Media int
 }
 
-// Defaults and fixed bounds of the format.
+// Fixed bounds of the format.
 const (
-	MaxHeaderBytes      = 1 << 20
-	DefaultMessageBytes = 256 << 20
+	MaxHeaderBytes = 1 << 20
 	// MaxNameBytes bounds id, run, uid, reward and the names of tensors.
 	MaxNameBytes = 512
 	// MaxDeadline bounds deadline_ms.
@@ -38,20 +38,12 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// WithDefaults fills what is zero.
+// WithDefaults returns a copy with the defaults filled in.
 func (l Limits) WithDefaults() Limits {
-	if l.HeaderBytes == 0 {
-		l.HeaderBytes = MaxHeaderBytes
-	}
-	if l.MessageBytes == 0 {
-		l.MessageBytes = DefaultMessageBytes
-	}
-	if l.Tensors == 0 {
-		l.Tensors = 4096
-	}
-	if l.Media == 0 {
-		l.Media = 64
-	}
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, MaxHeaderBytes)
+	l.MessageBytes = cmp.Or(l.MessageBytes, 256<<20)
+	l.Tensors = cmp.Or(l.Tensors, 4096)
+	l.Media = cmp.Or(l.Media, 64)
 	return l
 }
 
@@ -261,23 +253,6 @@ func dtypeName(v []byte) string {
 		}
 	}
 	return clip(v)
-}
-
-// pair reads an array of two integers.
-func (s *scanner) pair() (v [2]int64, err error) {
-	n := 0
-	err = s.array(func() error {
-		d, err := s.int64()
-		if n < 2 {
-			v[n] = d
-		}
-		n++
-		return err
-	})
-	if err == nil && n != 2 {
-		err = s.fail(ErrValue, "%d offsets, want 2", n)
-	}
-	return v, err
 }
 
 // tile checks that the tensors cover the data without gap or overlap, in

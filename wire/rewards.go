@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/rewardloop/rewardloop/rewards"
+import (
+	"slices"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
 
 // Take asks for the next chunk of a step's rewards: complete prompt groups that were not
 // handed out before. The answer is Rewards with the same Req.
@@ -21,6 +25,15 @@ type Take struct {
 	// WaitMS is how long the server waits for enough groups before it answers that they are
 	// not there yet; 0: not at all.
 	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+func (m *Take) check() (f faults) {
+	f.split(m.Split)
+	f.need(m.Req > 0, "req must be 1 or more")
+	f.need(m.Chunk >= 0 && m.Groups >= 0, "chunk %d and groups %d must not be negative", m.Chunk, m.Groups)
+	f.need(m.WaitMS >= 0 && m.WaitMS <= MaxTakeWaitMS, "wait_ms is %d, want 0 to %d", m.WaitMS, MaxTakeWaitMS)
+	f.need(slices.Contains([]string{"", ByCompletion, ByIndex}, m.Order), "order %q, want %s or %s", m.Order, ByCompletion, ByIndex)
+	return f
 }
 
 // Orders in which groups are handed out.
@@ -92,6 +105,19 @@ type Rewards struct {
 	// Without names samples that have no result, or none but that the deadline passed: the
 	// first 256 of them. Only once the step has ended, or while Ready is false.
 	Without []Missing `json:"without,omitempty"`
+}
+
+func (m *Rewards) check() (f faults) {
+	f.split(m.Split)
+	n := len(m.IDs)
+	f.need(len(m.Indices) == n && len(m.UIDs) == n && len(m.Scores) == n && len(m.Valid) == n && len(m.Outcomes) == n,
+		"columns of %d ids, %d indices, %d uids, %d rm_scores, %d rm_valid and %d outcomes are not equally long",
+		n, len(m.Indices), len(m.UIDs), len(m.Scores), len(m.Valid), len(m.Outcomes))
+	f.need(len(m.StepScores) == 0 || len(m.StepScores) == n, "%d step_scores for %d rows", len(m.StepScores), n)
+	for name, column := range m.Components {
+		f.need(len(column) == n, "component %q has %d values for %d rows", name, len(column), n)
+	}
+	return f
 }
 
 // Missing is a sample without a result. What is not known of it is absent.

@@ -47,11 +47,11 @@ func (p *headerParser) readField(s *scanner, key []byte) (err error) {
 	case "reward":
 		sm.Reward, err = s.name("reward")
 	case "data_source":
-		sm.DataSource, err = s.text()
+		sm.DataSource, err = s.string()
 	case "prompt":
-		sm.Prompt, err = s.text()
+		sm.Prompt, err = s.string()
 	case "response":
-		sm.Response, err = s.text()
+		sm.Response, err = s.string()
 	case "ground_truth":
 		sm.GroundTruth, err = s.value()
 	case "extra_info":
@@ -79,14 +79,14 @@ func (p *headerParser) readEntry(s *scanner) error {
 		switch string(key) {
 		case "tensor":
 			e.hasOne = true
-			e.tensor, err = s.text()
+			e.tensor, err = s.string()
 		case "tensors":
 			e.hasMany = true
 			err = s.array(func() error {
 				if len(e.tensors) >= p.lim.Tensors {
 					return s.fail(ErrTooLarge, "more than %d tensors", p.lim.Tensors)
 				}
-				name, err := s.text()
+				name, err := s.string()
 				e.tensors = append(e.tensors, name)
 				return err
 			})
@@ -111,12 +111,6 @@ func (p *headerParser) readEntry(s *scanner) error {
 	return err
 }
 
-// text reads a string into memory of its own.
-func (s *scanner) text() (string, error) {
-	v, err := s.str()
-	return string(v), err
-}
-
 // name reads a string of at most MaxNameBytes bytes; empty is the same as absent.
 func (s *scanner) name(field string) (string, error) {
 	v, err := s.str()
@@ -127,20 +121,6 @@ func (s *scanner) name(field string) (string, error) {
 		return "", s.fail(ErrValue, "%s of %d bytes, at most %d", field, len(v), MaxNameBytes)
 	}
 	return string(v), nil
-}
-
-// word reads a string that is usually one of known, without allocating then.
-func word[T ~string](s *scanner, known ...T) (T, error) {
-	v, err := s.str()
-	if err != nil {
-		return "", err
-	}
-	for _, k := range known {
-		if string(v) == string(k) {
-			return k, nil
-		}
-	}
-	return T(v), nil
 }
 
 func (s *scanner) split() (rewards.Split, error) {

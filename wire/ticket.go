@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -86,38 +87,134 @@ type AttemptKey struct {
 	Attempt int    `json:"attempt"`
 }
 
-// WorkerInfo is what a worker tells of itself.
-type WorkerInfo struct {
-	// ID is unique among live workers.
-	ID string `json:"id"`
-	// Slots is how many samples it scores at once when healthy; Busy how many it
-	// scores now, abandoned ones included.
-	Slots int `json:"slots"`
-	Busy  int `json:"busy"`
-	// State is "ready", "broken" (its breaker is open, or it reaches no gateway), "sick"
-	// (too many abandoned scorers) or "draining".
-	State string `json:"state"`
-	// Rewards names the profiles it serves.
-	Rewards []string `json:"rewards,omitempty"`
-	// Pool names the workers that serve the same rewards; empty: all do.
-	Pool string `json:"pool,omitempty"`
-	// Host is the machine it runs on, Devices and Models what it scores with there, such
-	// as cuda:0 and ppocr-v4-mobile.
-	Host    string   `json:"host,omitempty"`
-	Devices []string `json:"devices,omitempty"`
-	Models  []string `json:"models,omitempty"`
-	Version string   `json:"version,omitempty"`
-	// Scored and Failed count samples since its start.
-	Scored uint64 `json:"scored"`
-	Failed uint64 `json:"failed"`
-	// Seen is when the gateway last heard of it.
-	Seen time.Time `json:"seen"`
+// Encode returns the ticket's JSON.
+func (t Ticket) Encode() ([]byte, error) {
+	w := jsonWriter{out: make([]byte, 0, 320)}
+	field := func(name string) { w.out = append(w.out, name...) }
+	field(`{"id":`)
+	w.text(t.ID)
+	field(`,"run":`)
+	w.text(t.Run)
+	if t.Epoch != 0 {
+		field(`,"epoch":`)
+		w.out = strconv.AppendUint(w.out, t.Epoch, 10)
+	}
+	if t.Step != 0 {
+		field(`,"step":`)
+		w.out = strconv.AppendInt(w.out, t.Step, 10)
+	}
+	if t.Reward != "" {
+		field(`,"reward":`)
+		w.text(t.Reward)
+	}
+	field(`,"gateway":`)
+	w.text(t.Gateway)
+	field(`,"attempt":`)
+	w.out = strconv.AppendInt(w.out, int64(t.Attempt), 10)
+	if len(t.Avoid) > 0 {
+		field(`,"avoid":`)
+		w.general(t.Avoid)
+	}
+	if t.Aside {
+		field(`,"aside":true`)
+	}
+	if t.To != "" {
+		field(`,"to":`)
+		w.text(t.To)
+	}
+	if t.Pool != "" {
+		field(`,"pool":`)
+		w.text(t.Pool)
+	}
+	if t.Claim != "" {
+		field(`,"claim":`)
+		w.text(t.Claim)
+	}
+	if t.Token != "" {
+		field(`,"token":`)
+		w.text(t.Token)
+	}
+	field(`,"bytes":`)
+	w.out = strconv.AppendInt(w.out, t.Bytes, 10)
+	field(`,"deadline":"`)
+	var err error
+	if w.out, err = t.Deadline.AppendText(w.out); err != nil {
+		return nil, err
+	}
+	field(`"`)
+	if t.Expect != 0 {
+		field(`,"expect":`)
+		w.out = strconv.AppendInt(w.out, int64(t.Expect), 10)
+	}
+	if t.Group {
+		field(`,"group":true`)
+	}
+	return append(w.out, '}'), w.err
 }
 
-// States of a worker.
-const (
-	WorkerReady    = "ready"
-	WorkerBroken   = "broken"
-	WorkerSick     = "sick"
-	WorkerDraining = "draining"
-)
+// DecodeTicket reads a ticket's JSON. Names it does not know are another release's
+// and are passed over.
+func DecodeTicket(b []byte) (t Ticket, err error) {
+	s := scanner{b: b}
+	number := func(set func(int64)) error {
+		n, err := s.int64()
+		set(n)
+		return err
+	}
+	err = s.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "id":
+			t.ID, err = s.string()
+		case "run":
+			t.Run, err = s.string()
+		case "epoch":
+			err = number(func(n int64) { t.Epoch = uint64(n) }) //nolint:gosec // written by Encode
+		case "step":
+			t.Step, err = s.int64()
+		case "reward":
+			t.Reward, err = s.string()
+		case "gateway":
+			t.Gateway, err = s.string()
+		case "attempt":
+			err = number(func(n int64) { t.Attempt = int(n) })
+		case "avoid":
+			err = s.array(func() error {
+				name, err := s.string()
+				t.Avoid = append(t.Avoid, name)
+				return err
+			})
+		case "aside":
+			var raw []byte
+			raw, err = s.value()
+			t.Aside = string(raw) == "true"
+		case "to":
+			t.To, err = s.string()
+		case "pool":
+			t.Pool, err = s.string()
+		case "claim":
+			t.Claim, err = s.string()
+		case "token":
+			t.Token, err = s.string()
+		case "bytes":
+			t.Bytes, err = s.int64()
+		case "deadline":
+			var text []byte
+			if text, err = s.str(); err == nil {
+				err = t.Deadline.UnmarshalText(text)
+			}
+		case "expect":
+			err = number(func(n int64) { t.Expect = time.Duration(n) })
+		case "group":
+			var raw []byte
+			raw, err = s.value()
+			t.Group = string(raw) == "true"
+		default:
+			_, err = s.value()
+		}
+		return err
+	})
+	if err == nil {
+		err = s.end()
+	}
+	return t, err
+}

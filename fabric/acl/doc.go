@@ -9,7 +9,7 @@
 // At the connection the server sends a nonce and the process signs it: the secret
 // half, the seed, leaves its file for a moment and never the machine.
 //
-// Permissions says what each role may do, subject by subject; everything else here
-// and docs/fabric-security.md follow from that table. Whoever holds a worker's key
-// gets no pixels with it: those are claimed at a gateway.
+// The table in permissions.go says what each role may do, subject by subject; everything
+// else here and docs/fabric-security.md follow from it. Whoever holds a worker's key gets
+// no pixels with it: those are claimed at a gateway.
 package acl

@@ -50,7 +50,7 @@ func userFiles(account nkeys.KeyPair, accountKey string) ([]File, error) {
 		}
 		u := jwt.NewUserClaims(userKey)
 		u.Name = string(role)
-		publish, subscribe := Permissions(role)
+		publish, subscribe := permissionsOf(role)
 		u.Pub.Allow, u.Sub.Allow = publish, subscribe
 		token, err := u.Encode(account)
 		if err != nil {
@@ -73,7 +73,7 @@ func resolverConf(operator nkeys.KeyPair, operatorKey, accountKey, systemKey str
 	system := jwt.NewAccountClaims(systemKey)
 	system.Name = "SYS"
 	account := jwt.NewAccountClaims(accountKey)
-	account.Name = AccountName
+	account.Name = accountName
 	account.Limits.MemoryStorage, account.Limits.DiskStorage = jwt.NoLimit, jwt.NoLimit
 	account.Limits.Streams, account.Limits.Consumer = jwt.NoLimit, jwt.NoLimit
 	var tokens []any
@@ -84,7 +84,7 @@ func resolverConf(operator nkeys.KeyPair, operatorKey, accountKey, systemKey str
 		}
 		tokens = append(tokens, token)
 	}
-	return fmt.Sprintf(resolverText, tokens[0], systemKey, systemKey, tokens[1], AccountName, accountKey, tokens[2]), nil
+	return fmt.Sprintf(resolverText, tokens[0], systemKey, systemKey, tokens[1], accountName, accountKey, tokens[2]), nil
 }
 
 // resolverText is resolver.conf.

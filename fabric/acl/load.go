@@ -20,7 +20,7 @@ var ErrFile = errors.New("acl: cannot use")
 // maxFile bounds what is read of a file: acl.conf has 4 KB, credentials have 2.
 const maxFile = 1 << 20
 
-// Options are the users of a server that this process embeds.
+// Options are the users of a server that this process embeds; after Load one or more.
 type Options struct {
 	accounts []*server.Account
 	nkeys    []*server.NkeyUser
@@ -32,9 +32,6 @@ func (o Options) Apply(to *server.Options) {
 	to.Accounts = append(to.Accounts, o.accounts...)
 	to.Nkeys = append(to.Nkeys, o.nkeys...)
 }
-
-// Users returns how many users there are; after Load one or more.
-func (o Options) Users() int { return len(o.nkeys) }
 
 // Load reads acl.conf, as Create wrote it or as somebody has changed it since: one
 // account with users, each a public nkey with what it may publish and subscribe to.

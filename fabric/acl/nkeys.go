@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// AccountName is the account that gateways and workers share on the server.
-const AccountName = "REWARDLOOP"
+// accountName is the account that gateways and workers share on the server.
+const accountName = "REWARDLOOP"
 
 // names of the files that others read.
 const (
@@ -46,7 +46,7 @@ func nkeyFiles() ([]File, error) {
 		pair.Wipe()
 		userConf(&users, role, publicKey)
 	}
-	conf := fmt.Sprintf(confText, AccountName, users.String())
+	conf := fmt.Sprintf(confText, accountName, users.String())
 	return append(files, File{Name: confFile, Mode: public, For: "what each key may do; for the server, holds no secret", data: []byte(conf)}), nil
 }
 
@@ -81,14 +81,14 @@ accounts {
 
 // userConf writes a role's user.
 func userConf(b *strings.Builder, role Role, publicKey string) {
-	publish, subscribe := Grants(role)
+	publish, subscribe := grantsOf(role)
 	fmt.Fprintf(b, "      # The role %s, for %s.\n      {\n        nkey: %s\n        permissions: {\n", role, who(role), publicKey)
 	allowConf(b, "publish", publish)
 	allowConf(b, "subscribe", subscribe)
 	b.WriteString("        }\n      }\n")
 }
 
-func allowConf(b *strings.Builder, name string, grants []Grant) {
+func allowConf(b *strings.Builder, name string, grants []grant) {
 	width := 0
 	for _, g := range grants {
 		width = max(width, len(g.Subject))

@@ -12,8 +12,8 @@ const (
 // Roles returns all roles, the one that may do more first.
 func Roles() []Role { return []Role{Gateway, Worker} }
 
-// Grant is one subject that a role may publish or subscribe to.
-type Grant struct {
+// grant is one subject that a role may publish or subscribe to.
+type grant struct {
 	Subject string // may end with a wildcard
 	For     string // what it is needed for
 }
@@ -21,8 +21,8 @@ type Grant struct {
 // shared is what both roles publish. Requests to JetStream name the stream in their
 // subject, so that nothing here reaches another stream. What the bucket needs was found
 // with nats.go 1.55 against nats-server 2.15.
-func shared() []Grant {
-	return []Grant{
+func shared() []grant {
+	return []grant{
 		{"$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.>", "ask for tickets"},
 		{"$JS.ACK.RL_TICKETS.>", "keep, end or give back a ticket"},
 		{"rl.presence", "workers announce themselves"},
@@ -35,12 +35,12 @@ func shared() []Grant {
 	}
 }
 
-// Grants returns what a role may do, each subject with its reason. A role that is none
+// grantsOf returns what a role may do, each subject with its reason. A role that is none
 // may do nothing.
-func Grants(role Role) (publish, subscribe []Grant) {
+func grantsOf(role Role) (publish, subscribe []grant) {
 	switch role {
 	case Gateway:
-		publish = []Grant{
+		publish = []grant{
 			{"rl.ticket.>", "publish tickets"},
 			{"rl.revoke", "tell workers that an attempt is over"},
 			{"rl.gateway", "gateways announce themselves"},
@@ -57,31 +57,31 @@ func Grants(role Role) (publish, subscribe []Grant) {
 			{"$JS.API.STREAM.PURGE.KV_RL_FLEET", "drop what was deleted in it"},
 		}
 		publish = append(publish, shared()...)
-		subscribe = []Grant{
+		subscribe = []grant{
 			{"_INBOX_RLG.>", "answers to gateways"},
 			{"rl.presence", "hear of workers"},
 		}
 	case Worker:
 		publish = shared()
 	default:
-		return []Grant{}, []Grant{}
+		return []grant{}, []grant{}
 	}
 	return publish, append(subscribe,
-		Grant{"_INBOX_RLW.>", "answers to workers, tickets among them"},
-		Grant{"rl.revoke", "hear of attempts that are over"},
-		Grant{"rl.gateway", "hear of gateways"},
+		grant{"_INBOX_RLW.>", "answers to workers, tickets among them"},
+		grant{"rl.revoke", "hear of attempts that are over"},
+		grant{"rl.gateway", "hear of gateways"},
 	)
 }
 
-// Permissions returns the subjects that a role may publish to and subscribe to, which
+// permissionsOf returns the subjects that a role may publish to and subscribe to, which
 // is all that it may do. Of a role that is none both are empty and not nil: to NATS an
 // absent list allows everything.
-func Permissions(role Role) (publish, subscribe []string) {
-	pub, sub := Grants(role)
+func permissionsOf(role Role) (publish, subscribe []string) {
+	pub, sub := grantsOf(role)
 	return subjects(pub), subjects(sub)
 }
 
-func subjects(grants []Grant) []string {
+func subjects(grants []grant) []string {
 	all := make([]string, len(grants))
 	for i, g := range grants {
 		all[i] = g.Subject

@@ -322,3 +322,6 @@ func (l *lane) down(k *link) {
 		l.link = nil
 	}
 }
+
+// forEver is a patience that only the context ends.
+const forEver = time.Duration(1<<63 - 1)

@@ -35,28 +35,16 @@ type link struct {
 	gots  []uint64         // payloads that have arrived, not told yet; guarded by mu
 }
 
-// call is a question that waits for its answer. Where it is a claim its drafts belong to the
-// reader until done is closed, unless dropped is set while it is not busy with them.
-type call struct {
-	done  chan struct{} // closed when the answer is complete
-	err   error         // written before done is closed
-	limit int64         // bytes that a payload may have; 0: none is asked for
-	moved atomic.Int64  // counts bytes and answers, to see that something moves
-
-	payload *wire.ClaimPayload
-	drafts  []*wire.Draft
-	at      int  // the draft that is being filled
-	busy    bool // the reader is at the drafts; guarded by link.mu
-	dropped bool // nobody waits any more; guarded by link.mu
-}
-
 func newLink(l *lane, conn *wsconn.Conn) *link {
 	return &link{c: l.c, lane: l, conn: conn, calls: map[uint64]*call{}, over: make(chan struct{})}
 }
 
 // hello says who this is and what it wants of the gateway.
-func (k *link) hello(lane string) *wire.ClaimHello {
-	m := &wire.ClaimHello{Protocol: wire.ClaimVersion, Version: k.c.opt.Version, Session: k.c.session, Lane: lane}
+func (k *link) hello() *wire.ClaimHello {
+	m := &wire.ClaimHello{Protocol: wire.ClaimVersion, Version: k.c.opt.Version, Session: k.c.session, Lane: wire.LaneSmall}
+	if k.lane.kind == bulkLane {
+		m.Lane = wire.LaneBulk
+	}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	m.UpTo = k.c.serial
@@ -70,12 +58,8 @@ func (k *link) hello(lane string) *wire.ClaimHello {
 func (k *link) run() error {
 	ctx, cancel := context.WithCancel(k.c.ctx)
 	defer cancel()
-	name := wire.LaneSmall
-	if k.lane.kind == bulkLane {
-		name = wire.LaneBulk
-	}
 	k.patience = time.AfterFunc(k.c.cfg.DialTimeout, cancel)
-	k.send(k.hello(name))
+	k.send(k.hello())
 	err := k.conn.Run(ctx, k)
 	k.patience.Stop()
 	k.view.close()
@@ -223,13 +207,6 @@ func (k *link) abandon(n uint64, x *call) {
 		<-x.done
 		x.releaseDrafts()
 	}
-}
-
-func (x *call) releaseDrafts() {
-	for _, d := range x.drafts {
-		d.Release()
-	}
-	x.drafts = nil
 }
 
 // take lends the reader a call; nil: nobody waits for it.
@@ -381,48 +358,6 @@ func (k *link) Binary(r io.Reader) error {
 	return err
 }
 
-// fill reads to the end of a chunk.
-func (x *call) fill(r io.Reader) (moved int, err error) {
-	for {
-		var rest []byte
-		if x.at < len(x.drafts) {
-			rest = x.drafts[x.at].Rest()
-		}
-		if len(rest) == 0 {
-			var one [1]byte
-			n, err := io.ReadFull(r, one[:])
-			switch {
-			case n > 0:
-				return moved, violation("more bytes than the claim has")
-			case errors.Is(err, io.EOF):
-				return moved, nil
-			}
-			return moved, err
-		}
-		n, err := io.ReadFull(r, rest)
-		x.filled(n)
-		moved += n
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return moved, nil
-		case err != nil:
-			return moved, err
-		}
-	}
-}
-
-// filled notes that bytes have come, and goes on to the next draft.
-func (x *call) filled(n int) {
-	d := x.drafts[x.at]
-	d.Filled(n)
-	if len(d.Rest()) == 0 {
-		x.at++
-	}
-}
-
-// full reports whether the whole payload has come.
-func (x *call) full() bool { return x.payload != nil && x.at == len(x.drafts) }
-
 // staged takes the next bytes of a claim from a staging file. Where that fails they are asked
 // for again, over the socket.
 func (k *link) staged(m *wire.ClaimStaged) error {
@@ -437,29 +372,10 @@ func (k *link) staged(m *wire.ClaimStaged) error {
 		if err != nil {
 			k.plain.Store(true)
 			x.err = fmt.Errorf("%w: staging file %d: %w", wire.ErrCorrupt, m.File, err)
-		}
-		if err != nil {
 			x.releaseDrafts()
 		}
 		k.giveBack(m.N, x, err != nil || x.full())
 	}
 	k.send(&wire.ClaimCopied{File: m.File})
 	return nil
-}
-
-// copy fills drafts from a staging file.
-func (x *call) copy(v *view, m *wire.ClaimStaged) (moved int, err error) {
-	for moved < m.Bytes {
-		if x.at == len(x.drafts) {
-			return moved, fmt.Errorf("%d bytes more than the claim has", m.Bytes-moved)
-		}
-		rest := x.drafts[x.at].Rest()
-		rest = rest[:min(len(rest), m.Bytes-moved)]
-		if err := v.read(m.File, rest, int64(moved)); err != nil {
-			return moved, err
-		}
-		x.filled(len(rest))
-		moved += len(rest)
-	}
-	return moved, nil
 }

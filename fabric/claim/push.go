@@ -198,10 +198,3 @@ func (q *pusher) copied(file int) bool {
 	q.mu.Unlock()
 	return ring == nil || ring.free(file)
 }
-
-func (p *payload) bytes() (n int64) {
-	for _, f := range p.frames {
-		n += f.Sum.Len
-	}
-	return n
-}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -264,14 +263,4 @@ func (s *Server) Close() {
 		sess.end()
 	}
 	s.share.close()
-}
-
-// sortedNames returns a names in order.
-func sortedNames(names map[string]bool) []string {
-	out := make([]string, 0, len(names))
-	for name := range names {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }

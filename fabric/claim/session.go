@@ -1,6 +1,8 @@
 package claim
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,41 +36,6 @@ type held struct {
 	n       uint64   // guarded by session.mu
 	payload *payload // until it has arrived; guarded by session.mu
 	dropped bool     // nobody wants it any more; guarded by session.mu
-}
-
-// payload is what a claim got, with a reference to every frame.
-type payload struct {
-	frames []wire.ClaimFrame
-	refs   []*wire.Frame
-	group  *wire.Group // of a group's claim, without its members
-}
-
-func payloadOf(f *wire.Frame) *payload {
-	return &payload{frames: []wire.ClaimFrame{{Sum: f.Sum()}}, refs: []*wire.Frame{f}}
-}
-
-func payloadOfGroup(g *wire.Group) *payload {
-	p := &payload{group: &wire.Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd}}
-	for _, m := range g.Members {
-		p.frames = append(p.frames, wire.ClaimFrame{Sum: m.Frame.Sum(), Partial: m.Partial})
-		p.refs = append(p.refs, m.Frame)
-	}
-	return p
-}
-
-func (p *payload) retain() *payload {
-	for _, f := range p.refs {
-		f.Retain()
-	}
-	return p
-}
-
-func (p *payload) release() {
-	if p != nil {
-		for _, f := range p.refs {
-			f.Release()
-		}
-	}
 }
 
 func newSession(s *Server, id string) *session {
@@ -197,5 +164,5 @@ func (s *session) end() []string {
 		names[h.key.worker] = true
 		s.forget(h)
 	}
-	return sortedNames(names)
+	return slices.Sorted(maps.Keys(names))
 }

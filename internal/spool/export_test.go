@@ -6,6 +6,12 @@ import (
 	"io"
 )
 
+// Bounds of a record.
+const (
+	MaxMetaBytes = maxMetaBytes
+	MaxNameBytes = maxNameBytes
+)
+
 // Tidy gives back what is dead, as the spool's goroutine does after it has written.
 func (s *Spool) Tidy() { s.tidy() }
 

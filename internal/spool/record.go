@@ -44,7 +44,7 @@ type Record struct {
 	Run   string
 	Epoch uint64
 	ID    string // none for Run and Gone
-	// Meta is small: up to MaxMetaBytes.
+	// Meta is small: up to maxMetaBytes.
 	Meta []byte
 	// Body is the rest, and Sum its CRC-32C; 0 for a body that is not empty means that the
 	// spool computes it.
@@ -56,8 +56,8 @@ type Record struct {
 
 // Bounds of a record.
 const (
-	MaxMetaBytes = 1 << 20
-	MaxNameBytes = 1<<16 - 1
+	maxMetaBytes = 1 << 20
+	maxNameBytes = 1<<16 - 1
 )
 
 // The head of a record, little-endian:
@@ -88,10 +88,8 @@ const (
 	segmentHead = 8 + 4 + markBytes + 4
 )
 
-var (
-	errDamaged = errors.New("damaged record")
-	errCut     = errors.New("record is cut off")
-)
+// errCut is a record, or the head of a segment, that ends too soon.
+var errCut = errors.New("record is cut off")
 
 // head is a record without its body.
 type head struct {
@@ -136,7 +134,7 @@ func (r *Record) check() error {
 	switch {
 	case r.Kind == 0 || r.Kind >= kinds || (r.Of != 0) != (r.Kind == Drop) || r.Of >= kinds:
 		return fmt.Errorf("spool: a record of %v, of %v", r.Kind, r.Of)
-	case len(r.Run) > MaxNameBytes || len(r.ID) > MaxNameBytes || len(r.Meta) > MaxMetaBytes:
+	case len(r.Run) > maxNameBytes || len(r.ID) > maxNameBytes || len(r.Meta) > maxMetaBytes:
 		return fmt.Errorf("spool: a %v with a run of %d, an id of %d and %d bytes of meta", r.Kind, len(r.Run), len(r.ID), len(r.Meta))
 	}
 	return nil
@@ -145,7 +143,7 @@ func (r *Record) check() error {
 // parseFixed reads the first fixedBytes of a record. The names are not there yet.
 func parseFixed(b []byte, mark [markBytes]byte) (h head, run, id, meta int, err error) {
 	if [markBytes]byte(b) != mark {
-		return h, 0, 0, 0, errDamaged
+		return h, 0, 0, 0, ErrDamaged
 	}
 	h.kind, h.of = Kind(b[8]), Kind(b[9])
 	run, id = int(binary.LittleEndian.Uint16(b[10:])), int(binary.LittleEndian.Uint16(b[12:]))
@@ -153,8 +151,8 @@ func parseFixed(b []byte, mark [markBytes]byte) (h head, run, id, meta int, err 
 	body := binary.LittleEndian.Uint64(b[20:])
 	h.seq, h.epoch = binary.LittleEndian.Uint64(b[28:]), binary.LittleEndian.Uint64(b[36:])
 	h.sum = binary.LittleEndian.Uint32(b[44:])
-	if h.kind == 0 || h.kind >= kinds || meta > MaxMetaBytes || body > 1<<50 {
-		return h, 0, 0, 0, errDamaged
+	if h.kind == 0 || h.kind >= kinds || meta > maxMetaBytes || body > 1<<50 {
+		return h, 0, 0, 0, ErrDamaged
 	}
 	h.body, h.size = int64(body), int64(fixedBytes+run+id+meta) //nolint:gosec // bounded above
 	return h, run, id, meta, nil
@@ -164,7 +162,7 @@ func parseFixed(b []byte, mark [markBytes]byte) (h head, run, id, meta int, err 
 func (h *head) parseNames(b []byte, run, id int) error {
 	sum := crc32.Checksum(b[markBytes:fixedBytes-4], castagnoli())
 	if crc32.Update(sum, castagnoli(), b[fixedBytes:]) != binary.LittleEndian.Uint32(b[fixedBytes-4:]) {
-		return errDamaged
+		return ErrDamaged
 	}
 	rest := b[fixedBytes:]
 	h.run, h.id, h.meta = string(rest[:run]), string(rest[run:run+id]), append([]byte(nil), rest[run+id:]...)

@@ -10,9 +10,6 @@ import (
 	"io"
 )
 
-// ErrVersion is a segment that another release has written.
-var ErrVersion = errors.New("spool was written by another release")
-
 // newSegmentHead makes the head of a segment with a mark of its own.
 func newSegmentHead() (b []byte, mark [markBytes]byte) {
 	_, _ = rand.Read(mark[:]) // never fails
@@ -30,7 +27,7 @@ func readSegmentHead(r io.ReaderAt) (mark [markBytes]byte, err error) {
 	}
 	n := segmentHead - 4
 	if string(b[:len(magic)]) != magic || crc32.Checksum(b[:n], castagnoli()) != binary.LittleEndian.Uint32(b[n:]) {
-		return mark, fmt.Errorf("%w: head of the segment", errDamaged)
+		return mark, fmt.Errorf("%w: head of the segment", ErrDamaged)
 	}
 	if v := binary.LittleEndian.Uint32(b[len(magic):]); v != version {
 		return mark, fmt.Errorf("%w: format %d, this one reads %d", ErrVersion, v, version)
@@ -46,7 +43,7 @@ const firstRead = 1024
 func readHead(r io.ReaderAt, at, size int64, mark [markBytes]byte, buf []byte) (head, error) {
 	buf = buf[:min(firstRead, size-at)]
 	if n, err := r.ReadAt(buf, at); err != nil && (!errors.Is(err, io.EOF) || n < len(buf)) {
-		return head{}, fmt.Errorf("%w: %w", errDamaged, err)
+		return head{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if len(buf) < fixedBytes {
 		return head{}, errCut
@@ -62,7 +59,7 @@ func readHead(r io.ReaderAt, at, size int64, mark [markBytes]byte, buf []byte) (
 		}
 		all = make([]byte, fixedBytes+run+id+meta)
 		if _, err := r.ReadAt(all, at); err != nil {
-			return h, fmt.Errorf("%w: %w", errDamaged, err)
+			return h, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}
 	if err := h.parseNames(all[:h.size], run, id); err != nil {

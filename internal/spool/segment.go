@@ -84,90 +84,18 @@ func (s *Spool) skipped(seg *segment, at, bytes int64, why error) {
 	s.log.Warn("part of the spool is passed over", "file", seg.path, "at", at, "bytes", bytes, "error", why)
 }
 
-// take books a record that lies on disk. The caller holds mu, or is alone.
-func (s *Spool) take(h *head, p *place) {
-	r := s.runs[h.run]
-	switch {
-	case h.kind == Gone:
-		if r != nil && r.epoch <= h.epoch {
-			s.forget(h.run, r)
-		}
-		return
-	case r != nil && h.epoch < r.epoch, r == nil && h.kind == Drop:
-		return // of an epoch that is over
-	case r == nil || h.epoch > r.epoch:
-		if r != nil {
-			s.forget(h.run, r)
-		}
-		r = &kept{epoch: h.epoch}
-		s.runs[h.run] = r
-	}
-	switch h.kind {
-	case Drop:
-		s.remove(r, h.of, h.id)
-		s.prune(h.run, r)
-	case Run:
-		if r.run != nil {
-			s.unbook(r.run)
-		}
-		r.run = p
-		s.book(p)
-	default:
-		s.remove(r, h.kind, h.id)
-		switch h.kind {
-		case Result:
-			s.remove(r, Sample, h.id)
-		case Sample: // its id is new again
-			s.remove(r, Result, h.id)
-		}
-		if r.byKind[h.kind] == nil {
-			r.byKind[h.kind] = map[string]*place{}
-		}
-		r.byKind[h.kind][h.id] = p
-		s.book(p)
-	}
-}
-
-func (s *Spool) book(p *place) {
-	p.seg.live += p.total()
-	s.live += p.total()
-	s.records++
-}
-
-func (s *Spool) unbook(p *place) {
-	p.seg.live -= p.total()
-	s.live -= p.total()
-	s.records--
-}
-
-func (s *Spool) remove(r *kept, kind Kind, id string) {
-	if p := r.byKind[kind][id]; p != nil {
-		delete(r.byKind[kind], id)
-		s.unbook(p)
-	}
-}
-
-// prune ends a run of which nothing is left.
-func (s *Spool) prune(name string, r *kept) {
-	if r.run == nil && !slices.ContainsFunc(r.byKind[:], func(of map[string]*place) bool { return len(of) > 0 }) {
-		delete(s.runs, name)
-	}
-}
-
-// forget ends everything of a run.
-func (s *Spool) forget(name string, r *kept) {
-	if r.run != nil {
-		s.unbook(r.run)
-	}
-	for _, of := range r.byKind {
-		for _, p := range of {
-			s.unbook(p)
-		}
-	}
-	delete(s.runs, name)
-}
-
 func (s *Spool) active() *segment { return s.segments[len(s.segments)-1] }
+
+// writable returns the segment that the next record goes to, which may be a new one.
+func (s *Spool) writable() (*segment, error) {
+	if seg := s.active(); seg.size < s.cfg.SegmentBytes && !seg.broken {
+		return seg, nil
+	}
+	if err := s.rotate(); err != nil {
+		return nil, err
+	}
+	return s.active(), nil
+}
 
 // rotate begins a new segment.
 func (s *Spool) rotate() error {
@@ -197,13 +125,10 @@ func (s *Spool) append(batch []Record) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	seg := s.active()
-	if seg.size >= s.cfg.SegmentBytes || seg.broken {
-		if err := s.rotate(); err != nil {
-			s.stats.Failed++
-			return fmt.Errorf("spool: %w", err)
-		}
-		seg = s.active()
+	seg, err := s.writable()
+	if err != nil {
+		s.stats.Failed++
+		return fmt.Errorf("spool: %w", err)
 	}
 	var heads []head
 	var buf []byte
@@ -213,7 +138,6 @@ func (s *Spool) append(batch []Record) error {
 		end += int64(n)
 		return err
 	}
-	var err error
 	for i := range batch {
 		r := &batch[i]
 		s.seq++
@@ -326,15 +250,12 @@ func (s *Spool) move(old *segment) error {
 
 // copy writes one live record again.
 func (s *Spool) copy(from *os.File, p *place) error {
-	seg := s.active()
-	if seg.size >= s.cfg.SegmentBytes || seg.broken {
-		if err := s.rotate(); err != nil {
-			return err
-		}
-		seg = s.active()
+	seg, err := s.writable()
+	if err != nil {
+		return err
 	}
 	w := io.NewOffsetWriter(seg.file, seg.size)
-	_, err := w.Write(seg.mark[:])
+	_, err = w.Write(seg.mark[:])
 	if err == nil {
 		_, err = io.CopyN(w, io.NewSectionReader(from, p.at+markBytes, p.total()-markBytes), p.total()-markBytes)
 	}

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -22,7 +19,9 @@ var (
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("spool is closed")
 	// ErrDamaged is a record whose bytes are not those that were written.
-	ErrDamaged = errDamaged
+	ErrDamaged = errors.New("damaged record")
+	// ErrVersion is a segment that another release has written.
+	ErrVersion = errors.New("spool was written by another release")
 )
 
 // Config of a Spool. Dir is required; the zero value of any other field takes its default.
@@ -93,25 +92,6 @@ type Spool struct {
 	queue []Record // guarded by qmu
 }
 
-// kept are the live records of one run.
-type kept struct {
-	epoch  uint64
-	run    *place // nil: only later records say which epoch it is
-	byKind [kinds]map[string]*place
-}
-
-// place is where a live record lies.
-type place struct {
-	seg  *segment
-	at   int64
-	head int64 // bytes before the body
-	body int64
-	sum  uint32
-	seq  uint64
-}
-
-func (p *place) total() int64 { return p.head + p.body }
-
 // Open locks the folder and finds out what is kept in it.
 func Open(cfg Config) (*Spool, error) {
 	cfg = cfg.WithDefaults()
@@ -165,7 +145,8 @@ func (s *Spool) Put(r Record) error {
 }
 
 // Later queues a record; it never waits. Records are written in the order in which they
-// were queued.
+// were queued. What waits is bounded by what was put: while the queue cannot be written,
+// Put fails as well.
 func (s *Spool) Later(r Record) {
 	s.qmu.Lock()
 	s.queue = append(s.queue, r)
@@ -274,98 +255,5 @@ func (s *Spool) drain() error {
 		}
 		queue = queue[n:]
 	}
-	return nil
-}
-
-// Kept is a live record as Each hands it out. It is valid during the call.
-type Kept struct {
-	Kind  Kind
-	Run   string
-	Epoch uint64
-	ID    string
-	Meta  []byte
-	Size  int64  // of the body
-	Sum   uint32 // its CRC-32C
-	// Body reads it; whoever does compares the checksum.
-	Body io.Reader
-}
-
-// Bytes reads the body and checks it. It must not have been read before.
-func (k *Kept) Bytes() ([]byte, error) {
-	b, err := io.ReadAll(k.Body)
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) != k.Size || crc32.Checksum(b, castagnoli()) != k.Sum {
-		return nil, errDamaged
-	}
-	return b, nil
-}
-
-// Each hands out what is kept: all runs, then all members, results and samples, each kind
-// in the order in which they were first written. A record that use refuses with
-// ErrDamaged is counted and dropped; any other error ends it. use must not call the
-// spool but for Later.
-func (s *Spool) Each(use func(k *Kept) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(s.runs)) {
-		if err := use(&Kept{Kind: Run, Run: name, Epoch: s.runs[name].epoch, Body: eof{}}); err != nil {
-			return err
-		}
-	}
-	for _, kind := range []Kind{Member, Result, Sample} {
-		for _, l := range s.listed(kind) {
-			if err := s.show(kind, l, use); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// eof is an empty body.
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
-// listing is a live record by its name.
-type listing struct {
-	run *kept
-	of  string // the run's name
-	id  string
-	*place
-}
-
-func (s *Spool) listed(kind Kind) []listing {
-	var all []listing
-	for name, k := range s.runs {
-		for id, p := range k.byKind[kind] {
-			all = append(all, listing{k, name, id, p})
-		}
-	}
-	slices.SortFunc(all, func(a, b listing) int { return cmp.Compare(a.seq, b.seq) })
-	return all
-}
-
-// show hands out one record.
-func (s *Spool) show(kind Kind, l listing, use func(k *Kept) error) error {
-	f, err := os.Open(l.seg.path)
-	if err == nil {
-		defer f.Close()
-		var h head
-		if h, err = readHead(f, l.at, l.seg.size, l.seg.mark, make([]byte, firstRead)); err == nil {
-			err = use(&Kept{
-				Kind: kind, Run: h.run, Epoch: h.epoch, ID: h.id, Meta: h.meta, Size: h.body, Sum: h.sum,
-				Body: io.NewSectionReader(f, l.at+h.size, h.body),
-			})
-		}
-	}
-	if err == nil || !errors.Is(err, errDamaged) {
-		return err
-	}
-	s.skipped(l.seg, l.at, l.total(), err)
-	s.remove(l.run, kind, l.id)
-	s.prune(l.of, l.run)
 	return nil
 }

@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -31,26 +32,16 @@ type Config struct {
 	OutboxBytes int64
 }
 
-// WithDefaults fills what is zero.
+// WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	size := func(n *int64, v int64) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	def(&c.ReadTimeout, 45*time.Second)
-	def(&c.PingInterval, c.ReadTimeout/3)
-	def(&c.WriteTimeout, 15*time.Second)
-	def(&c.MessageTimeout, 5*time.Minute)
-	def(&c.CloseTimeout, 3*time.Second)
-	size(&c.MessageBytes, 256<<20)
-	size(&c.TextBytes, 64<<10)
-	size(&c.OutboxBytes, 8<<20)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 45*time.Second)
+	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 15*time.Second)
+	c.MessageTimeout = cmp.Or(c.MessageTimeout, 5*time.Minute)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 3*time.Second)
+	c.MessageBytes = cmp.Or(c.MessageBytes, 256<<20)
+	c.TextBytes = cmp.Or(c.TextBytes, 64<<10)
+	c.OutboxBytes = cmp.Or(c.OutboxBytes, 8<<20)
 	return c
 }
 

@@ -46,7 +46,6 @@ const (
 	ClosePolicy      = 1008
 	CloseTooBig      = 1009
 	CloseInternal    = 1011
-	CloseTryLater    = 1013
 )
 
 // CloseError is a close frame: one that came, wrapped with ErrPeerClosed, or one

@@ -1,5 +1,8 @@
 package wsconn
 
+// Subprotocol returns the sub-protocol both sides agreed on.
+func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
+
 // Waiting returns how many binary messages the writer has not begun.
 func (c *Conn) Waiting() int {
 	c.out.mu.Lock()

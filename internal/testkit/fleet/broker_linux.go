@@ -37,11 +37,11 @@ func (f *Fleet) Broker(hosts ...hostOf) []*Process {
 	for _, b := range f.brokers {
 		f.write(b.Name+".conf", f.conf(b, routes))
 		f.processes = append(f.processes, b.Process)
-		b.Launch() // a cluster is ready when most of it runs
+		b.launch() // a cluster is ready when most of it runs
 		out = append(out, b.Process)
 	}
 	for _, b := range f.brokers {
-		b.Ready()
+		b.awaitReady()
 	}
 	f.nats = strings.Join(urls, ",")
 	return out

@@ -5,7 +5,7 @@
 // The life of a Fleet: New writes the configuration; Broker, Gateway and Worker start a
 // process and return when it is ready. A Process can be killed, stopped, continued,
 // told to drain and started again at the same address. The reward is asked of the test
-// process itself (scorer.go): it is a checksum of the bytes that arrive, so that a
+// process itself (scorer_linux.go): it is a checksum of the bytes that arrive, so that a
 // swapped or damaged payload has a wrong score, and the test counts how often each
 // sample was scored. Load sends samples through the Go client, each client behind a
 // netlab.Proxy that also reads the results on the wire; its Report says what was lost,

@@ -262,3 +262,27 @@ func NATSServer(t testing.TB) string {
 	require.NoError(t, err, "building nats-server: %s", strings.TrimSpace(string(out)))
 	return bin
 }
+
+// durable are the overrides that make a gateway durable, with a folder of its own.
+func (f *Fleet) durable(name string) []string {
+	if !f.cfg.Durable {
+		return nil
+	}
+	return []string{"++fabric.durable=true", "++fabric.spool_dir=" + f.file("spool-"+name)}
+}
+
+// Await returns when a condition holds, and fails the test where it does not in time.
+func (f *Fleet) Await(what string, holds func() bool) {
+	f.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-limit.C:
+			require.Fail(f.t, "not within "+patience.String()+": "+what)
+		}
+	}
+}

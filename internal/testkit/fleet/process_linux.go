@@ -38,12 +38,12 @@ type Process struct {
 // Start starts a process that is not running and returns when it is ready.
 func (p *Process) Start() {
 	p.f.t.Helper()
-	p.Launch()
-	p.Ready()
+	p.launch()
+	p.awaitReady()
 }
 
-// Launch starts it without waiting.
-func (p *Process) Launch() {
+// launch starts it without waiting.
+func (p *Process) launch() {
 	p.f.t.Helper()
 	// The context is not the test's: that one ends before the clean-up, and the clean-up kills.
 	ctx := context.WithoutCancel(p.f.t.Context())
@@ -65,8 +65,8 @@ func (p *Process) Launch() {
 	})
 }
 
-// Ready returns when the process says that it serves.
-func (p *Process) Ready() {
+// awaitReady returns when the process says that it serves.
+func (p *Process) awaitReady() {
 	p.f.t.Helper()
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -116,9 +116,6 @@ func (p *Process) Wait() int {
 		return 0
 	}
 }
-
-// Exited is closed when the process has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Restart drains it, requires the exit code 0, and starts it again.
 func (p *Process) Restart() {

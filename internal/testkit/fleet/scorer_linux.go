@@ -30,13 +30,12 @@ type scorer struct {
 	wg          sync.WaitGroup
 
 	mu    sync.Mutex
-	begun map[string]int // by sample id, how often it was asked for; guarded by mu
-	ended map[string]int // how often it was answered; guarded by mu
+	ended map[string]int // by sample id, how often it was answered; guarded by mu
 }
 
 func newScorer(t testing.TB, least, most time.Duration) *scorer {
 	t.Helper()
-	s := &scorer{least: least, most: most, begun: map[string]int{}, ended: map[string]int{}}
+	s := &scorer{least: least, most: most, ended: map[string]int{}}
 	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
 	t.Cleanup(func() {
 		_ = s.srv.Close()
@@ -60,9 +59,6 @@ func (s *scorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want an id and a file", http.StatusBadRequest)
 		return
 	}
-	s.mu.Lock()
-	s.begun[q.ID]++
-	s.mu.Unlock()
 	pause := time.NewTimer(s.least + time.Duration(mrand.Int64N(int64(s.most-s.least)+1))) //nolint:gosec // how long a scorer takes is no secret
 	defer pause.Stop()
 	select {
@@ -130,4 +126,11 @@ func (f *Fleet) listen(h hostOf) {
 	}
 	require.NoError(f.t, err, "the scorer's socket")
 	f.scorer.serve(l)
+}
+
+// Scored is how often the scorer has answered for a sample.
+func (f *Fleet) Scored(id string) int {
+	f.scorer.mu.Lock()
+	defer f.scorer.mu.Unlock()
+	return f.scorer.ended[id]
 }

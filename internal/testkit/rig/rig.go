@@ -73,7 +73,6 @@ func (r *Rig) Replace(id string) {
 // New starts a gateway and its workers.
 func New(t testing.TB, o Options) *Rig {
 	t.Helper()
-	t.Helper()
 	r := &Rig{Buffers: &wire.Buffers{Poison: true}, source: o.Source, profile: o.ProfilesOf, worker: o.Worker, t: t}
 	if r.profile == nil {
 		r.profile = func(string) map[string]*rewards.Manager { return o.Profiles }
@@ -99,7 +98,6 @@ func (r *Rig) Source(worker string) workers.Source { return r.source(worker) }
 
 // Add starts one more worker.
 func (r *Rig) Add(t testing.TB, cfg workers.Config) *Worker {
-	t.Helper()
 	t.Helper()
 	w := &Worker{ID: cfg.ID}
 	inner, err := workers.New(workers.Options{

@@ -3,8 +3,6 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"math"
-	"strconv"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -337,127 +335,6 @@ func (s *scanner) hex4() (rune, error) {
 	return r, nil
 }
 
-// number reads a number and checks its range: an integer must fit int64, any
-// other a finite float64.
-func (s *scanner) number() (text []byte, integer bool, err error) {
-	s.space()
-	start := s.i
-	digits := func() int {
-		from := s.i
-		for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
-			s.i++
-		}
-		return s.i - from
-	}
-	at := func(set string) bool {
-		if s.i < len(s.b) && bytes.IndexByte([]byte(set), s.b[s.i]) >= 0 {
-			s.i++
-			return true
-		}
-		return false
-	}
-	at("-")
-	first := s.i
-	if n := digits(); n == 0 || n > 1 && s.b[first] == '0' {
-		return nil, false, s.fail(ErrJSON, "not a number")
-	}
-	integer = true
-	if at(".") {
-		integer = false
-		if digits() == 0 {
-			return nil, false, s.fail(ErrJSON, "no digit after the point")
-		}
-	}
-	if at("eE") {
-		integer = false
-		at("+-")
-		if digits() == 0 {
-			return nil, false, s.fail(ErrJSON, "no digit in the exponent")
-		}
-	}
-	text = s.b[start:s.i]
-	if integer {
-		if len(text) > 18 {
-			_, err = strconv.ParseInt(string(text), 10, 64)
-		}
-	} else {
-		_, err = strconv.ParseFloat(string(text), 64)
-	}
-	if err != nil {
-		return nil, false, s.fail(ErrNumber, "%s", clip(text))
-	}
-	return text, integer, nil
-}
-
-// int64 reads an integer without fraction or exponent.
-func (s *scanner) int64() (int64, error) {
-	if c := s.space(); c != '-' && (c < '0' || c > '9') {
-		return 0, s.unexpected("an integer")
-	}
-	text, integer, err := s.number()
-	if err != nil {
-		return 0, err
-	}
-	if !integer {
-		return 0, s.fail(ErrValue, "%s is not an integer", clip(text))
-	}
-	v, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		return 0, s.fail(ErrNumber, "%s", clip(text))
-	}
-	return v, nil
-}
-
-// float64 reads any number.
-func (s *scanner) float64() (float64, error) {
-	if c := s.space(); c != '-' && (c < '0' || c > '9') {
-		return 0, s.unexpected("a number")
-	}
-	text, _, err := s.number()
-	if err != nil {
-		return 0, err
-	}
-	v, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || math.IsInf(v, 0) {
-		return 0, s.fail(ErrNumber, "%s", clip(text))
-	}
-	return v, nil
-}
-
-// value consumes any value and returns its text.
-func (s *scanner) value() ([]byte, error) {
-	c := s.space()
-	start := s.i
-	var err error
-	switch {
-	case c == '{':
-		err = s.object(func([]byte) error { _, err := s.value(); return err })
-	case c == '[':
-		err = s.array(func() error { _, err := s.value(); return err })
-	case c == '"':
-		_, err = s.str()
-	case c == '-' || '0' <= c && c <= '9':
-		_, _, err = s.number()
-	default:
-		err = s.literal()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.b[start:s.i], nil
-}
-
-// literal consumes true, false or null.
-func (s *scanner) literal() error {
-	for _, word := range [...]string{"true", "false", "null"} {
-		if bytes.HasPrefix(s.b[s.i:], []byte(word)) {
-			s.i += len(word)
-			return nil
-		}
-	}
-	return s.unexpected("a value")
-}
-
 // clip shortens peer's text for an error message.
 func clip(b []byte) string {
 	const most = 64
@@ -465,39 +342,4 @@ func clip(b []byte) string {
 		return string(b[:most]) + "…"
 	}
 	return string(b)
-}
-
-// appendString writes s as a JSON string in the one form that docs/wire.md
-// fixes: short escapes where JSON has them, \u00xx in lower case for the other
-// control characters, everything else as it is. It is what Python's
-// json.dumps(s, ensure_ascii=False) writes.
-func appendString[T string | []byte](out []byte, s T) []byte {
-	const hexDigits = "0123456789abcdef"
-	out = append(out, '"')
-	from := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
-		}
-		out = append(out, s[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			out = append(out, '\\', c)
-		case '\b':
-			out = append(out, `\b`...)
-		case '\f':
-			out = append(out, `\f`...)
-		case '\n':
-			out = append(out, `\n`...)
-		case '\r':
-			out = append(out, `\r`...)
-		case '\t':
-			out = append(out, `\t`...)
-		default:
-			out = append(out, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	return append(append(out, s[from:]...), '"')
 }

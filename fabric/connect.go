@@ -1,0 +1,116 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// connect makes this process's connection. All of its parts share it: a thousand of them
+// would each cost a system call for every message.
+func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.Conn, error) {
+	log := b.cfg.Log.With("connection", name)
+	options := append([]nats.Option{
+		nats.Name(name), nats.CustomInboxPrefix(b.inbox),
+		// What is sent while nobody listens is refused at once: its sender has a plan.
+		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
+		nats.PingInterval(b.cfg.Silence), nats.MaxPingsOutstanding(2), nats.Timeout(5 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			b.counts.disconnected.Inc()
+			if err != nil {
+				log.WarnContext(ctx, "the engine's connection is lost; looking for it again", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.InfoContext(ctx, "the engine's connection is back", "server", nc.ConnectedUrlRedacted())
+			if restored != nil {
+				restored()
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			b.counts.denied.WithLabelValues(reasonFor(err)).Inc()
+			log.ErrorContext(ctx, "the engine refuses", "subject", subject, "error", err)
+		}),
+	}, b.cfg.Credentials...)
+	url := nats.DefaultURL
+	switch {
+	case b.server != nil:
+		options = append(options, nats.InProcessServer(b.server))
+	default:
+		url = strings.Join(b.cfg.URLs, ",")
+		if b.cfg.TLS != nil {
+			options = append(options, nats.Secure(b.cfg.TLS))
+		}
+	}
+	return b.dial(ctx, url, name, options)
+}
+
+// dial connects, and waits for servers that are not there yet. Being refused is final.
+func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option) (*nats.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
+	defer cancel()
+	for warned := false; ; warned = true {
+		nc, err := nats.Connect(url, options...)
+		if err == nil {
+			return nc, nil
+		}
+		err = fmt.Errorf("fabric: connection of %s to %s: %w", name, redacted(b.cfg.URLs), explained(err))
+		if b.server != nil || !absent(err) {
+			return nil, err
+		}
+		if !warned {
+			b.cfg.Log.WarnContext(ctx, "the engine is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
+		}
+		t := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		case <-t.C:
+		}
+	}
+}
+
+// absent reports that nobody answers at the addresses, or not yet.
+func absent(err error) bool {
+	var silent net.Error
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &silent) && silent.Timeout()
+}
+
+// explained adds to a refusal what to do about it.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization):
+		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them", err)
+	case errors.Is(err, nats.ErrSecureConnRequired):
+		return fmt.Errorf("%w: the engine speaks TLS: write tls://, and its CA as fabric.tls_ca", err)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("%w: the engine does not speak TLS: write nats:// and leave fabric.tls_ca out", err)
+	}
+	return err
+}
+
+// redacted is addresses without names and passwords in them.
+func redacted(urls []string) string {
+	if len(urls) == 0 {
+		return "the engine in this process"
+	}
+	out := make([]string, len(urls))
+	for i, u := range urls {
+		scheme, rest, ok := strings.Cut(u, "://")
+		if !ok {
+			scheme, rest = "nats", u
+		}
+		out[i] = scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,170 @@
+package fabric
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// settle declares what this process needs. A cluster that has just begun has no leader for
+// some seconds.
+func (f *Fabric) settle(ctx context.Context) error {
+	for {
+		err := f.declareAll(ctx)
+		if err == nil || f.server != nil || refused(err) {
+			return err
+		}
+		f.cfg.Log.WarnContext(ctx, "the engine is not ready; trying again", "error", err)
+		t := time.NewTimer(retryAfter)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		case <-t.C:
+		}
+	}
+}
+
+// declareAll makes the stream and what the workers of this process need.
+func (f *Fabric) declareAll(ctx context.Context) error {
+	if err := f.declare(ctx); err != nil {
+		return err
+	}
+	if !f.cfg.Addressed {
+		return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
+	}
+	f.mu.Lock()
+	seated := slices.Collect(maps.Keys(f.seats))
+	f.mu.Unlock()
+	for _, worker := range seated {
+		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused reports an answer that will not change by asking again.
+func refused(err error) bool {
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrPermissionViolation)
+}
+
+// declare makes the stream.
+func (f *Fabric) declare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	storage := jetstream.MemoryStorage
+	if f.cfg.Durable {
+		storage = jetstream.FileStorage
+	}
+	_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{allTickets}, Storage: storage, Replicas: f.cfg.Replicas,
+		Retention: jetstream.WorkQueuePolicy, MaxMsgs: f.cfg.MaxTickets, Discard: jetstream.DiscardNew,
+		// A ticket that is published again within 2 s is the same one. The ids of that
+		// time are what the window costs, in memory that the garbage collector walks:
+		// 20,000 at 10,000 tickets/s. A later repetition is refused at the claim.
+		Duplicates: 2 * time.Second,
+	})
+	if err != nil {
+		return fmt.Errorf("fabric: stream: %w", err)
+	}
+	return nil
+}
+
+// consumer makes what hands out the tickets of a subject.
+func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: !f.cfg.Durable,
+		MaxAckPending: -1, // what is out is bounded by the slots that asked
+		MaxDeliver:    -1, // the gateway counts attempts
+		MaxWaiting:    1 << 14,
+		// Requests say themselves whether they wait at the front or at the back.
+		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{pullGroup},
+	})
+	if err != nil {
+		return fmt.Errorf("fabric: consumer %s: %w", name, err)
+	}
+	return nil
+}
+
+// subjectFor is where a ticket goes.
+func subjectFor(t wire.Ticket) string {
+	switch {
+	case t.To != "":
+		return subjectOf(t.To)
+	case t.Pool != "":
+		return poolSubject + t.Pool
+	}
+	return poolSubject + poolAny
+}
+
+// subjectOf and consumerOf are of the tickets for one worker, whose name may hold what
+// neither may; consumerOfPool is of those for a pool.
+func subjectOf(worker string) string { return workerSubject + encoded(worker) }
+
+func consumerOf(worker string) string { return "to-" + encoded(worker) }
+
+func consumerOfPool(pool string) string { return "pool-" + pool }
+
+func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString([]byte(worker)) }
+
+// seat makes the consumer of a worker's own tickets. One that cannot be made leaves nothing
+// behind: the seat would outlive the worker, and its tickets wait for nobody.
+func (f *Fabric) seat(worker string) error {
+	f.mu.Lock()
+	f.seats[worker]++
+	f.mu.Unlock()
+	err := f.consumer(context.Background(), consumerOf(worker), subjectOf(worker))
+	if err != nil {
+		f.stand(worker)
+	}
+	return err
+}
+
+// stand gives a seat back and returns how many sources of the worker have one still.
+func (f *Fabric) stand(worker string) (left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seats[worker]--
+	if left = f.seats[worker]; left <= 0 {
+		delete(f.seats, worker)
+	}
+	return left
+}
+
+// unseat forgets a worker that has gone, and the tickets that only it could have taken:
+// their gateway has drawn others for them, or does when it sees that it is gone.
+func (f *Fabric) unseat(worker string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if f.stand(worker) > 0 { // it came back before its old connection was given up
+		return
+	}
+	err := f.js.DeleteConsumer(ctx, streamName, consumerOf(worker))
+	if err == nil {
+		err = f.purge(ctx, worker)
+	}
+	if err != nil {
+		f.cfg.Log.Debug("tickets of a worker that has gone stay behind", "worker", worker, "error", err)
+	}
+}
+
+// purge drops the tickets that only one worker could have taken.
+func (f *Fabric) purge(ctx context.Context, worker string) error {
+	stream, err := f.js.Stream(ctx, streamName)
+	if err != nil {
+		return err
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
+}

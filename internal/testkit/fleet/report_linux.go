@@ -1,0 +1,144 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Report is what became of a Load.
+type Report struct {
+	Samples    int
+	Scored     int // with the right score
+	Missing    int // without a result
+	Duplicates int // results the client handed out for samples that had one
+	Wrong      int // scored with another file's checksum
+	Failed     int // with another outcome
+
+	Repeated int // second results on the wire, on one connection
+	Resent   int // and on a later connection: the server could not know
+	Conns    int // connections of all clients
+
+	Again    int // samples that took more than one attempt
+	Executed int // answers of the scorer
+	Twice    int // samples it answered more than once
+
+	Wall  time.Duration
+	Gap   time.Duration // the longest time between two results
+	First time.Duration // from the fault to the next result
+	// Recovery is from the fault to the last result of what was in flight then.
+	Recovery time.Duration
+	InFlight int // how many those were
+
+	ByWorker map[string]int // results by worker
+	Faults   []string       // some of what went wrong
+}
+
+// Of counts the results of one process's workers.
+func (p *Report) Of(worker *Process) int {
+	n := 0
+	for name, k := range p.ByWorker {
+		if name == worker.Name || strings.HasPrefix(name, worker.Name+"-") {
+			n += k
+		}
+	}
+	return n
+}
+
+// maxFaults is how many are quoted.
+const maxFaults = 10
+
+func (r *Run) report() *Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &Report{Samples: r.load.Samples, ByWorker: map[string]int{}, Wall: time.Since(r.begun), InFlight: len(r.waiting)}
+	for i := range r.load.Samples {
+		r.judge(p, "s"+strconv.Itoa(i))
+	}
+	for _, err := range r.refused {
+		p.fault("%v", err)
+	}
+	for i := 1; i < len(r.times); i++ {
+		p.Gap = max(p.Gap, r.times[i].Sub(r.times[i-1]))
+	}
+	if i := slices.IndexFunc(r.times, r.marked.Before); i >= 0 && !r.marked.IsZero() {
+		p.First = r.times[i].Sub(r.marked)
+	}
+	for id := range r.waiting {
+		if len(r.got[id]) > 0 {
+			p.Recovery = max(p.Recovery, r.got[id][0].at.Sub(r.marked))
+		}
+	}
+	p.Twice, p.Executed = r.f.scorer.twice()
+	for i, tap := range r.taps {
+		same, later := tap.repeated()
+		_, conns := r.Proxies[i].Conns()
+		p.Repeated, p.Resent, p.Conns = p.Repeated+same, p.Resent+later, p.Conns+conns
+	}
+	return p
+}
+
+// judge books one sample. The caller holds mu.
+func (r *Run) judge(p *Report, id string) {
+	answers := r.got[id]
+	if len(answers) == 0 {
+		p.Missing++
+		p.fault("sample %s has no result", id)
+		return
+	}
+	p.Duplicates += len(answers) - 1
+	res := answers[0].res
+	p.ByWorker[res.Worker]++
+	if res.Attempts > 1 {
+		p.Again++
+	}
+	switch {
+	case res.Outcome != rewards.Scored || res.RewardScore == nil:
+		p.Failed++
+		p.fault("sample %s is %s: %v", id, res.Outcome, res.Errors)
+	case math.Abs(*res.RewardScore-r.want[id]) > 1e-12: // a bit of a CRC is 2e-10
+		p.Wrong++
+		p.fault("sample %s has the score %v, not %v", id, *res.RewardScore, r.want[id])
+	default:
+		p.Scored++
+	}
+}
+
+func (p *Report) fault(format string, args ...any) {
+	if len(p.Faults) < maxFaults {
+		p.Faults = append(p.Faults, fmt.Sprintf(format, args...))
+	}
+}
+
+// Check fails the test unless every sample was scored once and right.
+func (p *Report) Check(t testing.TB) {
+	t.Helper()
+	if p.Scored != p.Samples || p.Missing+p.Duplicates+p.Wrong+p.Failed > 0 {
+		t.Errorf("%v\n%s", p, strings.Join(p.Faults, "\n"))
+	}
+	if p.Conns == 1 && p.Repeated > 0 {
+		t.Errorf("%d results came twice over the one connection", p.Repeated)
+	}
+}
+
+// String is one line for a log.
+func (p *Report) String() string {
+	var by []string
+	for _, w := range slices.Sorted(maps.Keys(p.ByWorker)) {
+		by = append(by, fmt.Sprintf("%s %d", w, p.ByWorker[w]))
+	}
+	return fmt.Sprintf("%d samples: %d scored, %d missing, %d duplicate, %d wrong, %d failed; "+
+		"on the wire %d repeated, %d sent again, %d connections; %d needed another attempt, %d of %d scorings were second ones; "+
+		"wall %v, longest gap %v, first result after %v, %d in flight recovered after %v; %s",
+		p.Samples, p.Scored, p.Missing, p.Duplicates, p.Wrong, p.Failed, p.Repeated, p.Resent, p.Conns, p.Again, p.Twice, p.Executed,
+		ms(p.Wall), ms(p.Gap), ms(p.First), p.InFlight, ms(p.Recovery), strings.Join(by, ", "))
+}
+
+func ms(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

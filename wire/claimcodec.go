@@ -1,0 +1,211 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// claimKinds are the messages of ClaimProtocol.
+//
+//nolint:gochecknoglobals // a table
+var claimKinds = kinds{
+	{name: "hello", typ: pointerTo[ClaimHello]()},
+	{name: "welcome", typ: pointerTo[ClaimWelcome]()},
+	{name: "proof", typ: pointerTo[ClaimProof]()},
+	{name: "claim", typ: pointerTo[ClaimAsk]()},
+	{name: "payload", typ: pointerTo[ClaimPayload]()},
+	{name: "staged", typ: pointerTo[ClaimStaged]()},
+	{name: "copied", typ: pointerTo[ClaimCopied]()},
+	{name: "got", typ: pointerTo[ClaimGot]()},
+	{name: "drop", typ: pointerTo[ClaimDrop]()},
+	{name: "result", typ: pointerTo[ClaimResult]()},
+	{name: "ok", typ: pointerTo[ClaimOK]()},
+	{name: "refused", typ: pointerTo[ClaimRefused]()},
+	{name: "bye", typ: pointerTo[ClaimBye]()},
+}
+
+// EncodeClaim returns the JSON of a message of the claim protocol, given as a pointer. Its
+// field "type" comes first. NaN and ±Inf have no form and are an error.
+func EncodeClaim(v any) ([]byte, error) {
+	k := claimKinds.of(v)
+	if k == nil {
+		return nil, fmt.Errorf("%w: %T is no message of the claim protocol", ErrUnknownType, v)
+	}
+	var form any
+	switch m := v.(type) {
+	case *ClaimPayload:
+		form = payloadForm(m)
+	case *ClaimResult:
+		form = resultMessage{N: m.N, Token: m.Token, Result: formOf(m.Result)}
+	default:
+		form = v
+	}
+	b, err := appendMessage(make([]byte, 0, 256), k.name, form)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
+	}
+	return b, nil
+}
+
+// EncodeClaimResult returns the message of a result that fits MaxClaimResultBytes whatever
+// the result holds: details that JSON cannot express or that are too long give way to a note,
+// and a result that cannot be expressed without them becomes a failure of class internal.
+func EncodeClaimResult(n uint64, token string, res *Result) ([]byte, error) {
+	m := ClaimResult{N: n, Token: token, Result: res}
+	b, err := encodeFitting(&m)
+	if err == nil {
+		return b, nil
+	}
+	m.Result = undetailed(res, "left out on the way to the gateway: "+err.Error())
+	if b, err = encodeFitting(&m); err == nil {
+		return b, nil
+	}
+	m.Result = &Result{
+		ID: res.ID, Outcome: rewards.Failed, Worker: res.Worker, Attempt: res.Attempt,
+		Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
+	}
+	return encodeFitting(&m)
+}
+
+func encodeFitting(m *ClaimResult) ([]byte, error) {
+	b, err := EncodeClaim(m)
+	if err == nil && len(b) > MaxClaimResultBytes {
+		err = fmt.Errorf("%w: result of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxClaimResultBytes)
+	}
+	return b, err
+}
+
+// undetailed returns a copy of a result with a note in place of all details.
+func undetailed(res *Result, note string) *Result {
+	out := *res
+	out.Details = map[string]any{"error": note}
+	out.Partial = WithoutDetails(res.Partial)
+	if res.Members != nil {
+		out.Members = make([]*Result, len(res.Members))
+		for i, m := range res.Members {
+			out.Members[i] = undetailed(m, note)
+		}
+	}
+	return &out
+}
+
+// WithoutDetails returns a copy of what terms have said, less their details.
+func WithoutDetails(terms []rewards.TermResult) []rewards.TermResult {
+	if terms == nil {
+		return nil
+	}
+	out := append([]rewards.TermResult{}, terms...)
+	for i := range out {
+		out[i].Score.Details = nil
+	}
+	return out
+}
+
+// DecodeClaim reads a message of the claim protocol and returns a pointer to its type.
+// Names it does not know are passed over. A refusal is a *FrameError.
+func DecodeClaim(b []byte) (any, error) {
+	v, err := decodeClaim(b)
+	if err != nil {
+		return nil, refuse("", err)
+	}
+	return v, nil
+}
+
+func decodeClaim(b []byte) (any, error) {
+	if len(b) > MaxServerControlBytes {
+		return nil, fmt.Errorf("%w: message of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
+	}
+	k, err := claimKinds.read(b)
+	if err != nil {
+		return nil, fmt.Errorf("claim message: %w", err)
+	}
+	v := k.empty()
+	switch m := v.(type) {
+	case *ClaimPayload:
+		var form payloadMessage
+		if err = json.Unmarshal(b, &form); err == nil {
+			err = form.into(m)
+		}
+	case *ClaimResult:
+		var form resultMessage
+		if err = json.Unmarshal(b, &form); err == nil {
+			m.N, m.Token, m.Result = form.N, form.Token, form.Result.result()
+		}
+	default:
+		err = json.Unmarshal(b, v)
+	}
+	if err == nil {
+		err = checkClaim(v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
+	}
+	return v, nil
+}
+
+// checkClaim checks the values of a message that came.
+func checkClaim(v any) error {
+	name := func(what, s string, least int) error {
+		if len(s) < least || len(s) > maxClaimName {
+			return fmt.Errorf("%s of %d bytes, want %d to %d", what, len(s), least, maxClaimName)
+		}
+		return nil
+	}
+	attempt := func(n uint64, k AttemptKey, token, worker string) error {
+		if n == 0 || len(token) > MaxTokenBytes || k.Attempt < 1 {
+			return fmt.Errorf("claim number %d, attempt %d, token of %d bytes: want 1 or more, 1 or more, at most %d", n, k.Attempt, len(token), MaxTokenBytes)
+		}
+		return errors.Join(name("gateway", k.Gateway, 0), name("run", k.Run, 0), name("id", k.ID, 1), name("worker", worker, 1))
+	}
+	switch m := v.(type) {
+	case *ClaimHello:
+		return errors.Join(name("session", m.Session, 1), name("version", m.Version, 0), name("lane", m.Lane, 0))
+	case *ClaimWelcome:
+		return errors.Join(name("gateway", m.Gateway, 0), name("version", m.Version, 0))
+	case *ClaimAsk:
+		return attempt(m.N, m.Attempt, m.Token, m.Worker)
+	case *ClaimResult:
+		if err := checkClaimed(m.Result, 0); err != nil {
+			return err
+		}
+		return attempt(m.N, m.Result.Attempt, m.Token, m.Result.Worker)
+	case *ClaimStaged:
+		if m.File < 0 || m.Bytes < 1 {
+			return fmt.Errorf("%d bytes in file %d", m.Bytes, m.File)
+		}
+	case *ClaimRefused:
+		if m.Reason == "" {
+			return errors.New("it needs a reason")
+		}
+	}
+	return nil
+}
+
+// checkClaimed checks a result that a worker hands over, or one of its members.
+func checkClaimed(r *Result, level int) error {
+	switch {
+	case r == nil:
+		return errors.New("there is no result")
+	case r.ID == "" || len(r.ID) > maxClaimName:
+		return fmt.Errorf("id of %d bytes, want 1 to %d", len(r.ID), maxClaimName)
+	case level == 0 && r.ID != r.Attempt.ID:
+		return fmt.Errorf("result of %q for an attempt at %q", r.ID, r.Attempt.ID)
+	case level > 0 && r.Members != nil:
+		return errors.New("a member has members")
+	case r.RewardScore != nil && r.Outcome != rewards.Scored:
+		return fmt.Errorf("reward_score belongs to outcome scored, not to %q", r.Outcome)
+	case r.RewardScore == nil && r.Outcome == rewards.Scored && r.Pending == nil && len(r.Members) == 0:
+		return errors.New("outcome scored needs a reward_score")
+	case len(r.StepScores) > rewards.MaxSteps:
+		return fmt.Errorf("%d step_scores, at most %d", len(r.StepScores), rewards.MaxSteps)
+	}
+	for _, m := range r.Members {
+		if err := checkClaimed(m, level+1); err != nil {
+			return fmt.Errorf("member: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// controlKinds are the messages of Protocol.
+//
+//nolint:gochecknoglobals // a table
+var controlKinds = kinds{
+	{name: "hello", typ: pointerTo[Hello](), most: MaxClientControlBytes},
+	{name: "step", typ: pointerTo[Step](), most: MaxClientControlBytes},
+	{name: "end_of_step", typ: pointerTo[EndOfStep](), most: MaxClientControlBytes},
+	{name: "cancel", typ: pointerTo[Cancel](), most: MaxClientControlBytes},
+	{name: "got", typ: pointerTo[Got](), most: MaxClientControlBytes},
+	{name: "take", typ: pointerTo[Take](), most: MaxClientControlBytes},
+	{name: "rewards", typ: pointerTo[Rewards]()},
+	{name: "welcome", typ: pointerTo[Welcome]()},
+	{name: "credit", typ: pointerTo[Credit]()},
+	{name: "ack", typ: pointerTo[Ack]()},
+	{name: "result", typ: pointerTo[Result]()},
+	{name: "error", typ: pointerTo[Error]()},
+	{name: "draining", typ: pointerTo[Draining]()},
+}
+
+// EncodeControl returns the JSON of a control message, given as a pointer to one
+// of the types in controlKinds. Its field "type" comes first. The
+// same checks hold as in DecodeControl.
+func EncodeControl(v any) ([]byte, error) {
+	k := controlKinds.of(v)
+	if k == nil {
+		return nil, fmt.Errorf("%w: %T is no control message", ErrUnknownType, v)
+	}
+	if err := checkControl(v); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	b, err := encodeControl(k.name, v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	if err := k.fits(b); err != nil {
+		return nil, refuse("", err)
+	}
+	return b, nil
+}
+
+func encodeControl(kind string, v any) ([]byte, error) {
+	switch m := v.(type) {
+	case *Result:
+		return appendResult(make([]byte, 0, 512), m)
+	case *Ack:
+		return appendAck(make([]byte, 0, 64), m)
+	}
+	return appendMessage(nil, kind, v)
+}
+
+// appendAck writes the message of an ack.
+func appendAck(out []byte, a *Ack) ([]byte, error) {
+	w := jsonWriter{out: append(out, `{"type":"ack","ids":[`...)}
+	for i, id := range a.IDs {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		w.text(id)
+	}
+	return append(w.out, "]}"...), w.err
+}
+
+// DecodeControl reads a control message and returns a pointer to its type. It is
+// as strict as the frame's header: no repeated, unknown or wrong-case names, no
+// invalid UTF-8, no integer beyond int64, no null where a value is needed. A
+// refusal is a *FrameError.
+func DecodeControl(b []byte) (any, error) {
+	v, err := decodeControl(b)
+	if err != nil {
+		return nil, refuse("", err)
+	}
+	return v, nil
+}
+
+func decodeControl(b []byte) (any, error) {
+	if len(b) > MaxServerControlBytes {
+		return nil, fmt.Errorf("%w: control message of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
+	}
+	if bytes.HasPrefix(b, []byte(resultPrefix)) {
+		if r, ok := fastResult(b); ok {
+			return r, nil
+		}
+	}
+	k, err := controlKinds.read(b)
+	if err != nil {
+		return nil, fmt.Errorf("control message: %w", err)
+	}
+	if err := k.fits(b); err != nil {
+		return nil, err
+	}
+	v := k.empty()
+	s := scanner{b: b}
+	err = s.check(k.typ.Elem(), true)
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	// All names are exact and all values checked, so that nothing that
+	// encoding/json would tolerate is left.
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
+	}
+	if err := checkControl(v); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	return v, nil
+}
+
+// checkControl checks the values of a control message. What each has to check stands
+// beside its type.
+func checkControl(v any) error {
+	m, ok := v.(interface{ check() faults })
+	if !ok {
+		return nil
+	}
+	return errors.Join(m.check()...)
+}
+
+// faults are what is wrong with the values of a message.
+type faults []error
+
+// need notes a fault unless ok.
+func (f *faults) need(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf("%w: "+format, append([]any{ErrValue}, args...)...))
+	}
+}
+
+func (f *faults) names(what string, list ...string) {
+	for _, name := range list {
+		f.need(len(name) <= MaxNameBytes, "%s of %d bytes, at most %d", what, len(name), MaxNameBytes)
+	}
+}
+
+func (f *faults) split(s rewards.Split) {
+	f.need(s == "" || s == rewards.Train || s == rewards.Val, "split %q, want train or val", s)
+}
+
+func (f *faults) ids(list []string) {
+	f.need(len(list) > 0, "ids must not be empty")
+	bad := slices.IndexFunc(list, func(id string) bool { return id == "" || len(id) > MaxNameBytes })
+	f.need(bad < 0, "id number %d must have 1 to %d bytes", bad, MaxNameBytes)
+}
+
+// credit checks totals, of a Credit or a Welcome.
+func (f *faults) credit(samples, bytes int64) {
+	f.need(samples >= 0 && bytes >= 0, "credit of %d samples and %d bytes is negative", samples, bytes)
+}
