@@ -193,9 +193,9 @@ type ctxReader struct {
 
 func (c *ctxReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
-		return 0, err //nolint:wrapcheck // decodeInto replaces it
+		return 0, err // decodeInto replaces it
 	}
-	return c.r.Read(p) //nolint:wrapcheck // decoders compare with io.EOF
+	return c.r.Read(p) // decoders compare with io.EOF
 }
 
 // bad is an error of class BadInput.

@@ -19,8 +19,8 @@
 //  4. The picture is decoded and converted as PIL's convert("RGB") does it:
 //     alpha dropped and not blended, gray repeated, palettes looked up, of 16
 //     bits the high byte. Orientations of EXIF are not applied, as PIL's open does
-//     not: trainers hand over pixels the way they lie. The decoder reads through its caller's context, so a
-//     cancelled sample stops decoding at the next read.
+//     not: trainers hand over pixels the way they lie. The decoder reads through its
+//     caller's context, so a cancelled sample stops decoding at the next read.
 //  5. The budget is given back, whether decoding returned, failed or panicked.
 //     A panic of a decoder is a bad picture, not a dead worker.
 //

@@ -24,7 +24,7 @@ import (
 func EncodePNG(p *rewards.Pixels, frame int) ([]byte, error) {
 	return encodeFrame(p, frame, func(s *encodeScratch) error {
 		enc := png.Encoder{CompressionLevel: png.NoCompression, BufferPool: s}
-		return enc.Encode(&s.out, &s.picture) //nolint:wrapcheck // encodeFrame says where
+		return enc.Encode(&s.out, &s.picture) // encodeFrame says where
 	})
 }
 
@@ -40,7 +40,7 @@ func EncodeJPEG(p *rewards.Pixels, frame, quality int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: JPEG quality %d, want 1 to 100", rewards.Internal, quality)
 	}
 	return encodeFrame(p, frame, func(s *encodeScratch) error {
-		return jpeg.Encode(&s.out, &s.picture, &jpeg.Options{Quality: quality}) //nolint:wrapcheck // encodeFrame says where
+		return jpeg.Encode(&s.out, &s.picture, &jpeg.Options{Quality: quality}) // encodeFrame says where
 	})
 }
 

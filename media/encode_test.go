@@ -23,7 +23,7 @@ func pixels(w, h, frames int) *rewards.Pixels {
 	for i := range p.RGB {
 		noise = noise*1664525 + 1013904223
 		at := i / 3
-		p.RGB[i] = byte(at%w*200/w + at/w%h*40/h + int(noise>>29) + i%3*4 + at/(w*h)) //nolint:gosec // below 256
+		p.RGB[i] = byte(at%w*200/w + at/w%h*40/h + int(noise>>29) + i%3*4 + at/(w*h)) // below 256
 	}
 	return p
 }

@@ -44,7 +44,7 @@ func (d *Decoder) inspect(ctx context.Context, want rewards.Encoding, data []byt
 	if err := ctx.Err(); err != nil {
 		return header{}, fmt.Errorf("before decoding: %w", err)
 	}
-	format := sniff(data)
+	format := Sniff(data)
 	switch {
 	case format == "":
 		return header{}, bad("these %d bytes are not a PNG, JPEG or WebP picture", len(data))
@@ -73,8 +73,9 @@ func (d *Decoder) checkSize(width, height int) error {
 	return nil
 }
 
-// sniff tells the format by the first bytes; "" for any other.
-func sniff(data []byte) rewards.Encoding {
+// Sniff tells the format of an encoded picture by its first bytes: rewards.JPEG, PNG or WebP;
+// "" for any other.
+func Sniff(data []byte) rewards.Encoding {
 	switch {
 	case bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")):
 		return rewards.PNG
@@ -102,7 +103,7 @@ func readHeader(format rewards.Encoding, data []byte) (cfg image.Config, perPixe
 			perPixel += 4 * 4 // and an int32 for each coefficient
 		}
 		cfg, err = jpeg.DecodeConfig(bytes.NewReader(data))
-		return cfg, perPixel, err //nolint:wrapcheck // inspect wraps it
+		return cfg, perPixel, err // inspect wraps it
 	default:
 		if err := checkChunks(data); err != nil {
 			return cfg, 0, err
@@ -110,7 +111,7 @@ func readHeader(format rewards.Encoding, data []byte) (cfg image.Config, perPixe
 		cfg, err = webp.DecodeConfig(bytes.NewReader(data))
 		// A lossless picture has 4, twice while a palette is expanded; alpha of a
 		// lossy one is such a picture too.
-		return cfg, 12, err //nolint:wrapcheck // inspect wraps it
+		return cfg, 12, err // inspect wraps it
 	}
 }
 

@@ -32,7 +32,7 @@ func (d *Decoder) raw(ctx context.Context, m *rewards.Media) (*rewards.Pixels, e
 		n := s.height * s.width * 3
 		for t := range s.frames {
 			if err := ctx.Err(); err != nil {
-				return err //nolint:wrapcheck // the caller's own context error
+				return err // the caller's own context error
 			}
 			s.gather(p.RGB[t*n:(t+1)*n], m.Data[t*s.frame:])
 		}

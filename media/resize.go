@@ -1,11 +1,6 @@
 package media
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/disintegration/imaging"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -32,19 +27,6 @@ func filters() map[Filter]imaging.ResampleFilter {
 		Bicubic:  imaging.CatmullRom,
 		Lanczos:  imaging.Lanczos,
 	}
-}
-
-// ParseFilter reads the name of a filter.
-func ParseFilter(name string) (Filter, error) {
-	known := filters()
-	if _, ok := known[Filter(name)]; !ok {
-		names := make([]string, 0, len(known))
-		for _, f := range slices.Sorted(maps.Keys(known)) {
-			names = append(names, string(f))
-		}
-		return "", fmt.Errorf("filter %q: want one of %s", name, strings.Join(names, ", "))
-	}
-	return Filter(name), nil
 }
 
 // Resize returns every frame of p at width × height, which must be positive. If

@@ -19,6 +19,9 @@
 //  5. A term that failed under the policy group_mean leaves the Result Pending:
 //     whoever sees the whole prompt group (package loop) supplies the mean of
 //     the group's valid members and calls Pending.Resolve.
+//  6. Where a term looks at whole prompt groups, Run leaves the Result Partial:
+//     whoever sees the whole group calls Manager.RunGroup with its members, which
+//     runs those terms and finishes every member's Result.
 //
 // Absence is never zero: a failed, expired or skipped reward has no value until
 // the configuration names one, and then the result says so.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -109,7 +108,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	terms := m.groupTerms(members)
 	answers := make(chan groupAnswer, len(terms))
 	var left atomic.Int32
-	left.Store(int32(len(terms))) //nolint:gosec // a profile has a handful of terms
+	left.Store(int32(len(terms))) // a profile has a handful of terms
 	if len(terms) == 0 {
 		close(run.done)
 	}
@@ -276,7 +275,7 @@ func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResul
 			}
 			return results
 		}
-		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) //nolint:gosec // a pause needs no secret randomness
+		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness
 		select {
 		case <-time.After(pause/2 + jitter):
 		case <-ctx.Done():
@@ -316,13 +315,17 @@ type Dependent interface {
 	DependsOn() []string
 }
 
-// attemptGroup calls the scorer once and judges what it returned.
+// attemptGroup calls the scorer once and judges what it returned; a panic in either is
+// a failure.
 func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			results, err = nil, fmt.Errorf("%w: %v\n%s", Panicked, p, clip(string(debug.Stack()), maxMessage/2))
-		}
-	}()
+	err = Guard(func() (err error) {
+		results, err = t.scoreGroup(ctx, g)
+		return err
+	})
+	return results, err
+}
+
+func (t *Term) scoreGroup(ctx context.Context, g *Group) ([]TermResult, error) {
 	scores, err := t.Group.ScoreGroup(ctx, g)
 	var skip *SkipError
 	switch {
@@ -336,6 +339,7 @@ func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult
 	case len(scores) != len(g.Members):
 		return nil, fmt.Errorf("%w: the scorer returned %d scores for %d members", Internal, len(scores), len(g.Members))
 	}
+	results := make([]TermResult, 0, len(scores))
 	for _, s := range scores {
 		results = append(results, t.judge(s.Score, s.Err))
 	}

@@ -65,7 +65,7 @@ func TestAGroupIsScoredAfterItsMembers(t *testing.T) {
 	for i, want := range []float64{1, 13, 2} {
 		require.Equal(t, rewards.Scored, got[i].Outcome)
 		assert.InDelta(t, want, got[i].Score, 1e-12)
-		assert.InDelta(t, want-10*got[i].Extra["reward/best"].(float64), got[i].Extra["reward/own"], 1e-12) //nolint:forcetypeassert // a number
+		assert.InDelta(t, want-10*got[i].Extra["reward/best"].(float64), got[i].Extra["reward/own"], 1e-12) // a number
 	}
 }
 

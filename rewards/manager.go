@@ -124,75 +124,86 @@ func (c ManagerConfig) WithDefaults() ManagerConfig {
 
 // Validate reports everything that is wrong with the profile.
 func (c ManagerConfig) Validate() error {
-	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var errs faults
 	if len(c.Terms) == 0 {
-		fault("a reward needs at least one term")
+		errs.add("a reward needs at least one term")
 	}
 	if c.Single && len(c.Terms) != 1 {
-		fault("a single reward function has one term, not %d", len(c.Terms))
+		errs.add("a single reward function has one term, not %d", len(c.Terms))
 	}
 	if !slices.Contains(Aggregations(), c.Aggregation) {
-		fault("aggregation %q: want one of %v", c.Aggregation, Aggregations())
+		errs.add("aggregation %q: want one of %v", c.Aggregation, Aggregations())
 	}
 	if c.RouteBy != "" && c.RouteBy != routeByDataSource && (!strings.HasPrefix(c.RouteBy, routeByExtra) || len(c.RouteBy) == len(routeByExtra)) {
-		fault("terms are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
+		errs.add("terms are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
 	}
 	if c.Timeout < 0 || c.Backoff < 0 {
-		fault("timeout and backoff cannot be negative")
+		errs.add("timeout and backoff cannot be negative")
 	}
 	if err := checkPolicy(c.OnSampleFailure.Policy, c.OnSampleFailure.Value, PolicyNone, PolicyZero, PolicyGroupMean); err != nil {
-		fault("on_sample_failure: %w", err)
+		errs.add("on_sample_failure: %w", err)
 	}
-	seen := map[string]bool{}
-	var weights float64
+	seen, weights := map[string]bool{}, 0.0
 	for _, t := range c.Terms {
 		switch {
 		case t.Key == "" || strings.ContainsAny(t.Key, "/ \t\n"):
-			fault("term key %q: want a name without slashes or spaces", t.Key)
+			errs.add("term key %q: want a name without slashes or spaces", t.Key)
 		case !c.Single && termColumn(t.Key) == combinedColumn:
-			fault("term key %q: the column %s is the sum's; give the term another name", t.Key, combinedColumn)
+			errs.add("term key %q: the column %s is the sum's; give the term another name", t.Key, combinedColumn)
 		case seen[t.Key]:
-			fault("term key %q is used twice", t.Key)
+			errs.add("term key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
-		switch {
-		case t.Scorer == nil && t.Group == nil:
-			fault("term %q has no scorer", t.Key)
-		case t.Scorer != nil && t.Group != nil:
-			fault("term %q has a scorer for samples and one for groups; keep one", t.Key)
-		case t.Group == nil && t.MinMembers != 0, t.MinMembers < WholeGroup:
-			fault("term %q: min_members of %d", t.Key, t.MinMembers)
-		}
-		if !finite(t.Weight) {
-			fault("term %q: weight %v is not finite", t.Key, t.Weight)
-		}
-		if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
-			fault("term %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
-		}
-		if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 {
-			fault("term %q: timeout and retries cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
-		}
-		if err := checkPolicy(t.OnFailure.Policy, t.OnFailure.Value, PolicyFail, PolicyZero, PolicyGroupMean); err != nil {
-			fault("term %q: on_failure: %w", t.Key, err)
-		}
+		t.validate(&errs)
+		c.validateDependence(t, &errs)
 		weights += t.Weight
 	}
-	for _, t := range c.Terms {
-		d, ok := t.Group.(Dependent)
-		if !ok {
-			continue
-		}
-		for _, key := range d.DependsOn() {
-			if !slices.ContainsFunc(c.Terms, func(o Term) bool { return o.Key == key && o.Scorer != nil }) {
-				fault("term %q looks at what the term %q says, and there is no such term that looks at one sample", t.Key, key)
-			}
-		}
-	}
 	if len(c.Terms) > 0 && weights <= 0 && (c.Aggregation == WeightedSum || c.Aggregation == WeightedMean) {
-		fault("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
+		errs.add("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
 	}
 	return errors.Join(errs...)
+}
+
+// faults is what is wrong with a profile.
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// validate reports what is wrong with the term by itself, but for its key.
+func (t *Term) validate(errs *faults) {
+	switch {
+	case t.Scorer == nil && t.Group == nil:
+		errs.add("term %q has no scorer", t.Key)
+	case t.Scorer != nil && t.Group != nil:
+		errs.add("term %q has a scorer for samples and one for groups; keep one", t.Key)
+	case t.Group == nil && t.MinMembers != 0, t.MinMembers < WholeGroup:
+		errs.add("term %q: min_members of %d", t.Key, t.MinMembers)
+	}
+	if !finite(t.Weight) {
+		errs.add("term %q: weight %v is not finite", t.Key, t.Weight)
+	}
+	if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
+		errs.add("term %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
+	}
+	if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 {
+		errs.add("term %q: timeout and retries cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
+	}
+	if err := checkPolicy(t.OnFailure.Policy, t.OnFailure.Value, PolicyFail, PolicyZero, PolicyGroupMean); err != nil {
+		errs.add("term %q: on_failure: %w", t.Key, err)
+	}
+}
+
+// validateDependence reports which terms a term looks at and there are not.
+func (c ManagerConfig) validateDependence(t Term, errs *faults) {
+	d, ok := t.Group.(Dependent)
+	if !ok {
+		return
+	}
+	for _, key := range d.DependsOn() {
+		if !slices.ContainsFunc(c.Terms, func(o Term) bool { return o.Key == key && o.Scorer != nil }) {
+			errs.add("term %q looks at what the term %q says, and there is no such term that looks at one sample", t.Key, key)
+		}
+	}
 }
 
 // implementation is the term's scorer, of either kind.

@@ -45,9 +45,11 @@ type Registry struct {
 	Verifier func(kind string, raw json.RawMessage) (Verifier, error)
 }
 
-// Verifier looks at a sample before it is scored, and finds one JSON value. What holds
-// for Scorer.Score holds for it.
+// Verifier looks at a sample before it is scored.
 type Verifier interface {
+	// Verify returns what it found: one JSON value, or an error that wraps a Class. It
+	// must return soon after ctx ends, must not keep s, which has no media, and must be
+	// safe for concurrent use.
 	Verify(ctx context.Context, s *Sample) (json.RawMessage, error)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 )
@@ -45,12 +44,11 @@ func (m *Manager) prepare(ctx context.Context, s *Sample) (out *Sample, err erro
 	if m.cfg.Prepare == nil {
 		return s, nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			out, err = nil, fmt.Errorf("%w: %v\n%s", Panicked, p, clip(string(debug.Stack()), maxMessage/2))
-		}
-	}()
-	return m.cfg.Prepare.Prepare(ctx, s)
+	err = Guard(func() (err error) {
+		out, err = m.cfg.Prepare.Prepare(ctx, s)
+		return err
+	})
+	return out, err
 }
 
 // unprepared is the result of a sample whose preparation failed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -50,7 +49,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	s = c.sample
 	alone := c.begin(s)
 	var left atomic.Int32
-	left.Store(int32(len(alone))) //nolint:gosec // a profile has a handful of terms
+	left.Store(int32(len(alone))) // a profile has a handful of terms
 	if len(alone) == 0 {
 		close(run.done)
 	}
@@ -243,7 +242,7 @@ func (m *Manager) score(ctx context.Context, t *Term, s *Sample, tries *atomic.I
 		if r.Status != StatusFailed || !r.Class.Transient() || attempt > t.Retries || ctx.Err() != nil {
 			return r
 		}
-		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) //nolint:gosec // a pause needs no secret randomness
+		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness
 		select {
 		case <-time.After(pause/2 + jitter):
 		case <-ctx.Done():
@@ -255,18 +254,16 @@ func (m *Manager) score(ctx context.Context, t *Term, s *Sample, tries *atomic.I
 }
 
 // attempt calls the scorer once and judges what it returned; a panic in either
-// (an error's own methods are the scorer's code too) is a failure. The recover
-// must stand in the goroutine that makes the call: anywhere else it would not be
-// reached and the process would die.
+// (an error's own methods are the scorer's code too) is a failure.
 func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
-	defer func() {
-		if p := recover(); p != nil {
-			stack := debug.Stack()
-			r = TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked}
-			r.Message = clip(fmt.Sprintf("%v: %v", Panicked, p), maxMessage/2) + "\n" + clip(string(stack), maxMessage/2)
-		}
-	}()
-	return t.judge(t.Scorer.Score(ctx, s))
+	err := Guard(func() error {
+		r = t.judge(t.Scorer.Score(ctx, s))
+		return nil
+	})
+	if err != nil {
+		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: err.Error()}
+	}
+	return r
 }
 
 // maxMessage bounds what a scorer says about a failure, in bytes: messages travel

@@ -327,3 +327,13 @@ func TestMessagesOfScorersAreBounded(t *testing.T) {
 	r := score(t, manager(t, term("t", failing(rewards.Skip(long)))), alone)
 	assert.LessOrEqual(t, len(r.Terms[0].Reason), 4100)
 }
+
+func TestAPanicInAGuardedCallIsAnErrorOfItsClass(t *testing.T) {
+	t.Parallel()
+	err := rewards.Guard(func() error { panic(strings.Repeat("x", 10_000)) })
+	require.ErrorIs(t, err, rewards.Panicked)
+	assert.Contains(t, err.Error(), "run_test.go", "where it happened")
+	assert.Less(t, len(err.Error()), 5000, "what a panic says is bounded")
+	require.NoError(t, rewards.Guard(func() error { return nil }))
+	require.ErrorIs(t, rewards.Guard(func() error { return rewards.BadInput }), rewards.BadInput)
+}

@@ -34,7 +34,7 @@ func (c *cache) get(k key) (*Reply, bool) {
 		return nil, false
 	}
 	c.order.MoveToFront(el)
-	return el.Value.(*entry).reply, true //nolint:forcetypeassert // the list holds nothing else
+	return el.Value.(*entry).reply, true // the list holds nothing else
 }
 
 // put remembers a reply in the place of the one that k may have. What is larger than
@@ -55,7 +55,7 @@ func (c *cache) put(k key, r *Reply) {
 }
 
 func (c *cache) remove(el *list.Element) {
-	e := c.order.Remove(el).(*entry) //nolint:forcetypeassert // the list holds nothing else
+	e := c.order.Remove(el).(*entry) // the list holds nothing else
 	delete(c.entries, e.key)
 	c.bytes -= e.bytes
 }

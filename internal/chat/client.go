@@ -192,7 +192,7 @@ func (c *Client) ask(ctx context.Context, q *question) (*Reply, error) {
 	}
 	if err != nil {
 		c.failures.Add(1)
-		return nil, err //nolint:wrapcheck // it names endpoint, status and class
+		return nil, err // it names endpoint, status and class
 	}
 	c.count(q, reply.Usage)
 	return reply, nil

@@ -13,6 +13,10 @@
 // neither remembered nor shared, unless Config.CacheSampled says so: every asker
 // gets a draw of its own.
 //
+// Scorers that chat meet a client as a Chatter, which Clients gives them for an Endpoint,
+// and have their options (Asking, Sampling, Pictures) and the asking in common: Question
+// makes a request, Encode its pictures, and Ask goes on until an answer can be read.
+//
 // Each shared question has one goroutine, which belongs to the Client. It lives as
 // long as somebody waits for it: an asker who leaves does not take the others'
 // answer along, and the last one to leave ends it. Close ends and awaits all.

@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -68,16 +67,13 @@ func (c *Client) start(k flightKey, f *flight, q *question) {
 func (c *Client) fly(k flightKey, f *flight, q *question) {
 	defer close(f.done)
 	defer f.cancel()
-	defer func() {
-		// Nobody else would catch it here.
-		if p := recover(); p != nil {
-			f.reply, f.err = nil, fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
-		}
-		if f.err != nil {
-			c.forget(k, f) // whoever comes now asks again
-		}
-	}()
-	f.reply, f.err = c.ask(f.ctx, q)
+	f.err = rewards.Guard(func() (err error) { // nobody else would catch a panic here
+		f.reply, err = c.ask(f.ctx, q)
+		return err
+	})
+	if f.err != nil {
+		c.forget(k, f) // whoever comes now asks again
+	}
 }
 
 // leave is called once by everybody who joined, after the reply is remembered: the

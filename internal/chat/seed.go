@@ -26,16 +26,16 @@ type Seeded struct {
 func (s Seeded) Chat(ctx context.Context, r *Request) (*Reply, error) {
 	if id, known := ctx.Value(subjectKey{}).(string); known && r.Seed == nil {
 		own := *r
-		own.Seed = new(SeedOf(id) + int64(r.Attempt))
+		own.Seed = new(seedOf(id) + int64(r.Attempt))
 		r = &own
 	}
 	return s.Client.Chat(ctx, r)
 }
 
-// SeedOf is the seed of an id: the lower 63 bits of its FNV-1a hash of 64, less 16 so
+// seedOf is the seed of an id: the lower 63 bits of its FNV-1a hash of 64, less 16 so
 // that no attempt overflows.
-func SeedOf(id string) int64 {
+func seedOf(id string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))                  // never fails
-	return max(int64(h.Sum64()&^(1<<63))-16, 0) //nolint:gosec // 63 bits
+	return max(int64(h.Sum64()&^(1<<63))-16, 0) // 63 bits
 }

@@ -3,6 +3,7 @@ package infer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -78,18 +79,18 @@ func Floats(name string, data []float32, shape ...int) Tensor {
 }
 
 // Elements is the product of a shape's sizes: 1 for a scalar, -1 if a size is
-// negative or the product passes 2^31, which no model here needs.
+// negative or the product passes 2^31-1, which no model here needs.
 func Elements(shape []int) int {
-	n := 1
+	n := int64(1)
 	for _, s := range shape {
-		if s < 0 || s > 1<<31 {
+		if s < 0 || s > math.MaxInt32 {
 			return -1
 		}
-		if n *= s; n > 1<<31 {
+		if n *= int64(s); n > math.MaxInt32 {
 			return -1
 		}
 	}
-	return n
+	return int(n)
 }
 
 // Len is the number of elements in the tensor's data.
@@ -130,7 +131,7 @@ func (t Tensor) Check() error {
 	if err := t.Norm.Check(); err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if period := t.Norm.Inner * len(t.Norm.Mean); t.Len()%period != 0 {
+	if period := int64(t.Norm.Inner) * int64(len(t.Norm.Mean)); int64(t.Len())%period != 0 {
 		return fmt.Errorf("%w: tensor %q of shape %v is not whole channels: its normalisation repeats after %d elements", ErrInput, t.Name, t.Shape, period)
 	}
 	return nil
@@ -142,8 +143,8 @@ type Reduction string
 
 // The reductions.
 const (
-	// Whole returns outputs as they are.
-	Whole Reduction = ""
+	// AsIs returns outputs as they are.
+	AsIs Reduction = ""
 	// ArgMax replaces an F32 output by two over its last axis: an I32 one with the
 	// index of the largest element (the first, if several) and, under the same name
 	// with ".max" appended, an F32 one with its value. A CTC recogniser's answer

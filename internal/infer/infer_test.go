@@ -53,6 +53,15 @@ func TestATensorWhoseDataDoesNotFillItsShapeIsRefused(t *testing.T) {
 	require.NoError(t, infer.Floats("x", nil, 0, 3).Check())
 }
 
+func TestAShapeBeyondWhatAnyModelNeedsHasNoNumberOfElements(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 1, infer.Elements(nil))
+	require.Equal(t, math.MaxInt32, infer.Elements([]int{math.MaxInt32}))
+	for _, bad := range [][]int{{1 << 16, 1 << 15}, {math.MaxInt32, 2}, {math.MaxInt32, math.MaxInt32, math.MaxInt32}, {3, -1}} {
+		require.Equal(t, -1, infer.Elements(bad), "%v", bad)
+	}
+}
+
 func TestItemsThatWantOtherOutputsOrOtherPixelsAreOfOtherKeys(t *testing.T) {
 	t.Parallel()
 	pixels := infer.Tensor{Name: "x", DType: infer.U8, Shape: []int{3, 1, 1}, U8: make([]byte, 3)}

@@ -26,7 +26,7 @@ func (n *Normalize) Check() error {
 	if n == nil {
 		return nil
 	}
-	if len(n.Mean) == 0 || len(n.Mean) > 16 || len(n.Mean) != len(n.Std) || n.Inner < 1 || n.Inner > 1<<31 {
+	if len(n.Mean) == 0 || len(n.Mean) > 16 || len(n.Mean) != len(n.Std) || n.Inner < 1 || n.Inner > math.MaxInt32 {
 		return fmt.Errorf("%w: normalisation with %d means, %d deviations and %d elements to a channel", ErrInput, len(n.Mean), len(n.Std), n.Inner)
 	}
 	for c := range n.Std {

@@ -73,7 +73,7 @@ type conn struct {
 
 // ReadFrom sends what r gives. net/http calls it for a body.
 func (c *conn) ReadFrom(r io.Reader) (int64, error) {
-	b := c.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	b := c.buffers.Get().(*[]byte) // the pool holds nothing else
 	defer c.buffers.Put(b)
 	return io.CopyBuffer(struct{ io.Writer }{c.Conn}, r, *b)
 }

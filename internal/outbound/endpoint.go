@@ -157,7 +157,7 @@ func (g *Group) pick(now time.Time, t *try) *endpoint {
 		case c < 0:
 			best, ties = e, 1
 		case c == 0:
-			if ties++; rand.IntN(ties) == 0 { //nolint:gosec // no secret
+			if ties++; rand.IntN(ties) == 0 { // no secret
 				best = e
 			}
 		}

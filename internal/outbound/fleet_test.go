@@ -139,7 +139,7 @@ func TestTheSumStaysWithinTheLimitWhateverTheDelays(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+			dice := rand.New(rand.NewPCG(seed, 1)) // no secret
 			var mu sync.Mutex
 			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return dice.IntN(n) }
 			var b bus

@@ -168,14 +168,14 @@ func (e *endpoint) hearDead(self, from string, o Opening, now time.Time) (change
 	pause := min(max(time.Duration(o.Pause)*time.Millisecond, 0), maxPause)
 	due := min(max(time.Duration(o.Due)*time.Millisecond, -maxPause), maxPause)
 	hope := now.Add(max(due, 0))
-	until := now.Add(due + pause + time.Duration(rand.Int64N(int64(pause/4)+1))) //nolint:gosec // no secret
+	until := now.Add(due + pause + time.Duration(rand.Int64N(int64(pause/4)+1))) // no secret
 	switch {
 	case w.refuted, b.state == HalfOpen:
 		return false
 	case b.state == Closed && (!until.After(now) || b.row == 0 && now.Sub(h.answered) < freshAnswer):
 		return false
 	case b.state == Closed:
-		h.since, h.patience = now, rand.Float64() //nolint:gosec // no secret
+		h.since, h.patience = now, rand.Float64() // no secret
 		b.follow(earlier(until, h.trust(b)), hope, pause)
 		return true
 	case !news, !b.told && now.Sub(b.found) < sameTime && self < from:

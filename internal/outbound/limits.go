@@ -168,7 +168,7 @@ func (r *rate) pay(tokens int) {
 func (r *rate) wake() {
 	if e := r.queue.Front(); e != nil {
 		select {
-		case e.Value.(*waiter).look <- struct{}{}: //nolint:forcetypeassert // only take fills the queue
+		case e.Value.(*waiter).look <- struct{}{}: // only take fills the queue
 		default:
 		}
 	}

@@ -41,7 +41,7 @@ func (p Policy) Validate() error {
 
 func (p Policy) proxy() (*url.URL, error) {
 	if p.Proxy == "" {
-		return nil, nil //nolint:nilnil // no proxy is no error
+		return nil, nil // no proxy is no error
 	}
 	u, err := parseURL(p.Proxy)
 	if err != nil {

@@ -52,7 +52,7 @@ func backoff(n int, base, longest time.Duration) time.Duration {
 	if bound <= 0 {
 		return 0
 	}
-	return rand.N(bound) //nolint:gosec // no secret
+	return rand.N(bound) // no secret
 }
 
 // again decides whether a failed attempt is followed by another, and after what pause.

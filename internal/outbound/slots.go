@@ -74,7 +74,7 @@ func (s *slots) give() {
 	for size := s.size(time.Now()); s.held < size && s.queue.Len() > 0; {
 		given := s.queue.Remove(s.queue.Front())
 		s.held++
-		close(given.(chan struct{})) //nolint:forcetypeassert // only acquire fills the queue
+		close(given.(chan struct{})) // only acquire fills the queue
 	}
 }
 

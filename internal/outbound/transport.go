@@ -61,7 +61,7 @@ func NewTransport(p Policy) (*Transport, error) {
 // would be the proxy's own machine there.
 func (t *Transport) proxyFor(req *http.Request) (*url.URL, error) {
 	if t.proxy == nil || namesLoopback(req.URL.Hostname()) {
-		return nil, nil //nolint:nilnil // no proxy, as net/http wants it said
+		return nil, nil // no proxy, as net/http wants it said
 	}
 	return t.proxy, nil
 }

@@ -16,8 +16,8 @@ import (
 
 // Bounds of addresses that have no natural one.
 const (
-	MaxAttempts = 20
-	MaxURLs     = 256
+	maxAttempts = 20
+	maxURLs     = 256
 )
 
 // Groups gives the endpoints behind addresses. Group must not connect. Scorers
@@ -81,7 +81,7 @@ func (a *Addresses) All() []string {
 // Validate names everything that is wrong with the addresses.
 func (a *Addresses) Validate(f *Faults) {
 	f.Add(a.URL == "" && len(a.URLs) == 0, "url", "is missing")
-	f.Add(len(a.URLs) > MaxURLs, "urls", "are %d, at most %d", len(a.URLs), MaxURLs)
+	f.Add(len(a.URLs) > maxURLs, "urls", "are %d, at most %d", len(a.URLs), maxURLs)
 	seen := map[string]bool{}
 	for i, u := range a.All() {
 		name := fmt.Sprintf("urls[%d]", i-min(len(a.URL), 1))
@@ -97,7 +97,7 @@ func (a *Addresses) Validate(f *Faults) {
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 		f.Check("headers", CheckHeader(name, a.Headers[name]))
 	}
-	f.Add(a.Attempts < 0 || a.Attempts > MaxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, MaxAttempts)
+	f.Add(a.Attempts < 0 || a.Attempts > maxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, maxAttempts)
 	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxTermTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxTermTimeout)
 	f.Add(a.IdleTimeout < 0 || time.Duration(a.IdleTimeout) > time.Hour, "idle_timeout", "is %v, want up to 1h", time.Duration(a.IdleTimeout))
 	f.Add(a.Concurrency < 0 || a.Concurrency > 1<<16, "concurrency", "is %d, want 1 to %d", a.Concurrency, 1<<16)

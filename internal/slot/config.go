@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,25 +76,14 @@ const attempts = 2
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	if c.Slots == 0 {
-		c.Slots = runtime.NumCPU()
-	}
-	if c.MaxPixels == 0 {
-		c.MaxPixels = 256 << 20
-	}
-	if c.Recycle == 0 {
-		c.Recycle = 20_000
-	}
-	def(&c.StartTimeout, 30*time.Second)
-	def(&c.RequestTimeout, time.Minute)
-	def(&c.PingEvery, 10*time.Second)
-	def(&c.BackoffMin, 50*time.Millisecond)
-	def(&c.BackoffMax, 5*time.Second)
+	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
+	c.MaxPixels = cmp.Or(c.MaxPixels, 256<<20)
+	c.Recycle = cmp.Or(c.Recycle, 20_000)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 30*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, time.Minute)
+	c.PingEvery = cmp.Or(c.PingEvery, 10*time.Second)
+	c.BackoffMin = cmp.Or(c.BackoffMin, 50*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
 	return c
 }
 

@@ -64,8 +64,8 @@ func writeFrame(w io.Writer, h header, body []byte, limit int) error {
 		return fmt.Errorf("%w: header of %d and body of %d bytes, the limits are %d and %d", errFrame, len(js), len(body), maxHeader, limit)
 	}
 	buf := make([]byte, 8, 8+len(js)+min(len(body), joinBelow))
-	binary.LittleEndian.PutUint32(buf, uint32(len(js)))       //nolint:gosec // bounded above
-	binary.LittleEndian.PutUint32(buf[4:], uint32(len(body))) //nolint:gosec // bounded above
+	binary.LittleEndian.PutUint32(buf, uint32(len(js)))       // bounded above
+	binary.LittleEndian.PutUint32(buf[4:], uint32(len(body))) // bounded above
 	buf = append(buf, js...)
 	if len(body) <= joinBelow {
 		_, err = w.Write(append(buf, body...))

@@ -242,7 +242,7 @@ func (s *inlineSlot) drop() {
 func call(h Handler, req Request, deadline time.Time) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, fmt.Errorf("%w: panic: %v\n%s", ErrCrashed, r, clip(string(debug.Stack()), tailBytes))
+			body, err = nil, fmt.Errorf("%w: panic: %v\n%s", ErrCrashed, r, clip(string(debug.Stack()), endBytes))
 		}
 	}()
 	c := Call{Meta: req.Meta, Deadline: deadline}

@@ -39,7 +39,7 @@ type process struct {
 	cmd    *exec.Cmd
 	conn   net.Conn
 	memory *memory
-	stderr *tail
+	stderr *Output
 }
 
 // spawn starts a child. The caller must be locked to a thread that outlives the
@@ -54,7 +54,7 @@ func spawn(command, env []string) (p *process, err error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	p = &process{conn: ours, memory: mem, stderr: &tail{}}
+	p = &process{conn: ours, memory: mem, stderr: &Output{}}
 	p.cmd = &exec.Cmd{
 		Path:       command[0],
 		Args:       command,

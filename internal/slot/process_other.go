@@ -19,7 +19,7 @@ func (*memory) capacity() int              { return 0 }
 type process struct {
 	conn   net.Conn
 	memory *memory
-	stderr *tail
+	stderr *Output
 }
 
 func spawn(_, _ []string) (*process, error) { return nil, errNoProcesses }

@@ -18,9 +18,9 @@ import (
 func BenchmarkCall(b *testing.B) {
 	for _, shape := range [][]int{{1, 3, 48, 320}, {1, 3, 736, 736}} {
 		in := infer.Floats("x", make([]float32, infer.Elements(shape)), shape...)
-		for _, reduce := range []infer.Reduction{infer.Whole, infer.ArgMax} {
+		for _, reduce := range []infer.Reduction{infer.AsIs, infer.ArgMax} {
 			batch := infer.Batch{Names: []string{"a"}, Inputs: []infer.Tensor{in}, Reduce: reduce}
-			name := fmt.Sprintf("%dx%d/%s", shape[2], shape[3], map[infer.Reduction]string{infer.Whole: "whole", infer.ArgMax: "argmax"}[reduce])
+			name := fmt.Sprintf("%dx%d/%s", shape[2], shape[3], map[infer.Reduction]string{infer.AsIs: "whole", infer.ArgMax: "argmax"}[reduce])
 			b.Run(name+"/session", func(b *testing.B) {
 				s := open(b, "echo")
 				b.ReportAllocs()

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -70,36 +71,20 @@ const (
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
-	if c.Slots == 0 {
-		c.Slots = runtime.NumCPU()
-	}
-	if c.Isolation == "" {
-		c.Isolation = Process
-	}
-	if c.LoadTimeout == 0 {
-		c.LoadTimeout = 2 * time.Minute
-	}
-	if c.RunTimeout == 0 {
-		c.RunTimeout = time.Minute
-	}
-	if c.Grace == 0 {
-		c.Grace = 500 * time.Millisecond
-	}
-	if c.MaxBatchBytes == 0 {
-		c.MaxBatchBytes = 256 << 20
-	}
-	if c.Recycle == 0 {
-		c.Recycle = 20_000
-	}
+	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
+	c.Isolation = cmp.Or(c.Isolation, Process)
+	c.LoadTimeout = cmp.Or(c.LoadTimeout, 2*time.Minute)
+	c.RunTimeout = cmp.Or(c.RunTimeout, time.Minute)
+	c.Grace = cmp.Or(c.Grace, 500*time.Millisecond)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, 256<<20)
+	c.Recycle = cmp.Or(c.Recycle, 20_000)
 	c.CUDA = c.CUDA.withDefaults()
 	c.Language = c.Language.withDefaults()
 	return c
 }
 
 func (c CUDA) withDefaults() CUDA {
-	if c.ConvAlgoSearch == "" {
-		c.ConvAlgoSearch = heuristic
-	}
+	c.ConvAlgoSearch = cmp.Or(c.ConvAlgoSearch, heuristic)
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
@@ -27,7 +28,7 @@ const tolerance = 1e-3
 // openCUDA opens the first device.
 func openCUDA(tb testing.TB) (pool.Runner, *ort.Opener) {
 	tb.Helper()
-	lib := library(tb)
+	lib := onnx.Library(tb)
 	if !lib.CUDA && os.Getenv("REQUIRE_ORT") == "1" {
 		tb.Fatalf("REQUIRE_ORT=1: no CUDA provider beside %s", lib.Path)
 	}
@@ -154,7 +155,7 @@ func TestTooLargeABatchIsToldAndTheDeviceGoesOn(t *testing.T) { //nolint:paralle
 }
 
 func TestAProbeFindsCUDAToWork(t *testing.T) { //nolint:paralleltest // one device
-	lib := library(t)
+	lib := onnx.Library(t)
 	if !lib.CUDA {
 		t.Skipf("SKIPPED: no CUDA provider beside %s", lib.Path)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
@@ -23,7 +24,7 @@ import (
 // openLanguage opens a decoder of testdata/language in this process.
 func openLanguage(tb testing.TB, decoder string) *ort.Language {
 	tb.Helper()
-	l, err := ort.OpenLanguage(ort.SessionConfig{Library: library(tb), Model: language(decoder)})
+	l, err := ort.OpenLanguage(ort.SessionConfig{Library: onnx.Library(tb), Model: language(decoder)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, l.Close()) })
 	return l
@@ -115,7 +116,7 @@ func TestMemoryBeyondTheBoundSplitsABatchAndRefusesAnItem(t *testing.T) {
 func TestAClosedLanguageModelRefusesRuns(t *testing.T) {
 	t.Parallel()
 	flat, _ := golden(t)
-	l, err := ort.OpenLanguage(ort.SessionConfig{Library: library(t), Model: language("flat")})
+	l, err := ort.OpenLanguage(ort.SessionConfig{Library: onnx.Library(t), Model: language("flat")})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close())
@@ -189,7 +190,7 @@ func TestAnswersDoNotMakeMemoryGrow(t *testing.T) { //nolint:paralleltest // it 
 // inPool makes a pool over children.
 func inPool(t *testing.T, cfg pool.Config, m infer.Model) *pool.Model {
 	t.Helper()
-	o, err := ort.NewOpener(ort.Config{Library: library(t).Path, Slots: 1})
+	o, err := ort.NewOpener(ort.Config{Library: onnx.Library(t).Path, Slots: 1})
 	require.NoError(t, err)
 	p, err := pool.New(cfg, o)
 	require.NoError(t, err)

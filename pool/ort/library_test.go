@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
 func TestAPlaceThatWasNamedIsTheOnlyOneLookedAt(t *testing.T) {
 	t.Parallel()
-	lib := library(t)
+	lib := onnx.Library(t)
 	_, err := ort.Find(filepath.Join(t.TempDir(), "nowhere.so"))
 	require.ErrorIs(t, err, infer.ErrUnavailable)
 	require.ErrorContains(t, err, "nowhere.so (from the configuration): not there")
@@ -37,7 +38,7 @@ func TestAPlaceThatWasNamedIsTheOnlyOneLookedAt(t *testing.T) {
 // release libonnxruntime.so.1.
 func TestAnOldLibraryIsRefusedWithBothVersionsAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	lib := library(t)
+	lib := onnx.Library(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: versions are read from file names here")
 	}

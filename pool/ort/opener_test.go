@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
@@ -29,7 +30,7 @@ func (d *device) pids() []int { return d.opener.Stats()["cpu"].PIDs }
 // openCPU opens the CPU with some slots; it is closed at the end of the test.
 func openCPU(tb testing.TB, cfg ort.Config) *device {
 	tb.Helper()
-	cfg.Library = library(tb).Path
+	cfg.Library = onnx.Library(tb).Path
 	if cfg.Slots == 0 {
 		cfg.Slots = 1
 	}
@@ -328,7 +329,7 @@ func TestACallerThatLeavesIsAnsweredAtOnce(t *testing.T) {
 
 func TestOpeningSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	lib := library(t)
+	lib := onnx.Library(t)
 	o, err := ort.NewOpener(ort.Config{Library: lib.Path})
 	require.NoError(t, err)
 	if !lib.CUDA {
@@ -349,7 +350,7 @@ func TestOpeningSaysWhatIsMissing(t *testing.T) {
 
 func TestAProbeSaysWhatAChildSawOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	lib := library(t)
+	lib := onnx.Library(t)
 	rep, err := ort.Probe(t.Context(), lib)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(lib.Version, rep.Version), "%s and %s", lib.Version, rep.Version)

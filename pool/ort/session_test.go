@@ -22,13 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
 func openModel(tb testing.TB, m infer.Model, want infer.Info) (*ort.Session, error) {
 	tb.Helper()
 	m.Device = "cpu"
-	return ort.OpenSession(ort.SessionConfig{Library: library(tb), Model: m, Want: want})
+	return ort.OpenSession(ort.SessionConfig{Library: onnx.Library(tb), Model: m, Want: want})
 }
 
 // open opens a model of testdata.
@@ -76,7 +77,7 @@ func TestEveryTypeGoesInAndComesOut(t *testing.T) {
 	t.Parallel()
 	s := open(t, "dtypes")
 	for range 3 { // the first has ORT make the outputs, the others memory of ours
-		out := outputs(t, s, infer.Whole, // in another order than the model's
+		out := outputs(t, s, infer.AsIs, // in another order than the model's
 			infer.Tensor{Name: "in_u8", DType: infer.U8, Shape: []int{1, 2}, U8: []byte{0, 254}},
 			infer.Tensor{Name: "in_i32", DType: infer.I32, Shape: []int{1, 2}, I32: []int32{-1, 1 << 30}},
 			infer.Floats("in_f32", []float32{-3, 4}, 1, 2),
@@ -94,7 +95,7 @@ func TestScalarsGoInAndComeOut(t *testing.T) {
 	t.Parallel()
 	s := open(t, "scalar")
 	for _, factor := range []float32{2, -3} {
-		out := outputs(t, s, infer.Whole, infer.Floats("x", []float32{1, 2, 3}, 1, 3), infer.Floats("factor", []float32{factor}))
+		out := outputs(t, s, infer.AsIs, infer.Floats("x", []float32{1, 2, 3}, 1, 3), infer.Floats("factor", []float32{factor}))
 		require.Equal(t, []infer.Tensor{infer.Floats("total", []float32{6 * factor}, []int{}...)}, normal(out))
 	}
 }
@@ -113,7 +114,7 @@ func TestTheOnlyInputNeedsNoName(t *testing.T) {
 	t.Parallel()
 	s := open(t, "echo")
 	want := infer.Floats("y", []float32{1, 2, 3, 4}, 1, 1, 2, 2)
-	require.Equal(t, []infer.Tensor{want}, outputs(t, s, infer.Whole, infer.Floats("", want.F32, 1, 1, 2, 2)))
+	require.Equal(t, []infer.Tensor{want}, outputs(t, s, infer.AsIs, infer.Floats("", want.F32, 1, 1, 2, 2)))
 }
 
 func TestOutputsOfForeseenAndUnforeseenShapesAreRight(t *testing.T) {
@@ -129,7 +130,7 @@ func TestOutputsOfForeseenAndUnforeseenShapesAreRight(t *testing.T) {
 		{[]float32{0, 0, 0, 0}, []int64{}},
 		{[]float32{0, 0, 1, 0}, []int64{0, 2}},
 	} {
-		out := outputs(t, s, infer.Whole, infer.Floats("x", tt.x, 1, 4))
+		out := outputs(t, s, infer.AsIs, infer.Floats("x", tt.x, 1, 4))
 		require.Equal(t, tt.want, out[0].I64)
 		require.Equal(t, []int{2, len(tt.want) / 2}, out[0].Shape)
 	}
@@ -137,14 +138,14 @@ func TestOutputsOfForeseenAndUnforeseenShapesAreRight(t *testing.T) {
 		s := open(t, name)
 		for i := range 3 {
 			v := float32(i + 1)
-			out := outputs(t, s, infer.Whole, infer.Floats("x", []float32{v, 2 * v}, 1, 2))
+			out := outputs(t, s, infer.AsIs, infer.Floats("x", []float32{v, 2 * v}, 1, 2))
 			require.Equal(t, infer.Floats("y", []float32{-v, -2 * v}, 1, 2), out[len(out)-1], name)
 			if name == "through" {
 				require.Equal(t, infer.Floats("x", []float32{v, 2 * v}, 1, 2), out[0])
 			}
 		}
 	}
-	empty := outputs(t, open(t, "echo"), infer.Whole, infer.Floats("x", []float32{}, 0, 3, 2, 2))
+	empty := outputs(t, open(t, "echo"), infer.AsIs, infer.Floats("x", []float32{}, 0, 3, 2, 2))
 	require.Equal(t, []int{0, 3, 2, 2}, empty[0].Shape)
 }
 
@@ -276,7 +277,7 @@ func badFiles(tb testing.TB) map[string]infer.Model {
 
 func TestABadFileIsRefusedWithItsPathAndTheReason(t *testing.T) {
 	t.Parallel()
-	library(t)
+	onnx.Library(t)
 	for says, m := range badFiles(t) {
 		_, err := openModel(t, m, infer.Info{})
 		require.ErrorIs(t, err, infer.ErrModel, m.Name)
@@ -298,7 +299,7 @@ func TestARightChecksumLoads(t *testing.T) {
 
 func TestACUDADeviceWithoutItsProviderIsALoadErrorThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	lib := library(t)
+	lib := onnx.Library(t)
 	if lib.CUDA {
 		t.Skip("SKIPPED: the CUDA provider is there")
 	}

@@ -2,8 +2,6 @@ package compare
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,26 +18,20 @@ func each(ctx context.Context, n, limit int, f func(ctx context.Context, i int) 
 		if inner.Err() != nil {
 			break
 		}
-		g.Go(func() (err error) {
-			// On a goroutine of its own nobody else would catch it.
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
-				}
-			}()
-			return f(inner, i)
+		g.Go(func() error {
+			return rewards.Guard(func() error { return f(inner, i) }) // on a goroutine of its own nobody else would catch a panic
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return err //nolint:wrapcheck // it is f's
+		return err // it is f's
 	}
-	return ctx.Err() //nolint:wrapcheck // the caller says what was being done
+	return ctx.Err() // the caller says what was being done
 }
 
 // asker asks questions. It holds no state of groups and may be used by any number of
 // goroutines.
 type asker struct {
-	client Chatter
+	client chat.Chatter
 	asking asking
 }
 
@@ -57,49 +49,12 @@ type said struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ask asks a question, pictures before text, until read is content with an answer, at
-// most answer_retries times more. What read cannot use is InvalidScore in the end.
+// ask asks a question, pictures before text, until read is content with an answer.
 func (a *asker) ask(ctx context.Context, pictures []chat.Part, text string, read func(answer string) error) (said, error) {
-	r := chat.Request{
-		Model: a.asking.Model, Temperature: a.asking.Temperature, TopP: a.asking.TopP,
-		MaxTokens: a.asking.MaxTokens, Seed: a.asking.Seed, Extra: a.asking.ExtraBody,
+	r := chat.Question(a.asking.Asking, a.asking.Sampling, a.asking.System, pictures, text)
+	reply, tries, err := chat.Ask(ctx, a.client, r, a.asking.AnswerRetries, func(reply chat.Reply) error { return read(reply.Text) })
+	if err != nil {
+		return said{}, err // it names endpoint and class
 	}
-	if a.asking.System != "" {
-		r.Messages = append(r.Messages, chat.Message{Role: chat.System, Parts: []chat.Part{chat.Text(a.asking.System)}})
-	}
-	r.Messages = append(r.Messages, chat.Message{Role: chat.User, Parts: append(pictures, chat.Text(text))})
-	var unreadable error
-	for try := range a.asking.AnswerRetries + 1 {
-		r.Attempt = try
-		if s := a.asking.Seed; s != nil {
-			seed := *s + int64(try) // the same seed would draw the same answer
-			r.Seed = &seed
-		}
-		var refused error // what read says; other errors are the engine's
-		r.Accept = func(reply chat.Reply) error {
-			if refused = readBounded(read, reply.Text); refused != nil {
-				refused = fmt.Errorf("%w; the answer begins with %s", refused, chat.Excerpt(reply.Text))
-			}
-			return refused
-		}
-		reply, err := a.client.Chat(ctx, &r)
-		switch {
-		case err == nil:
-			return said{Text: tail(reply.Text), Tries: try + 1, Cached: reply.Cached}, nil
-		case refused == nil && rewards.ClassOf(err) != rewards.InvalidScore:
-			return said{}, err //nolint:wrapcheck // it names endpoint and class
-		}
-		unreadable = err
-	}
-	return said{}, fmt.Errorf("%w: no answer can be read, asked %d times: %w", rewards.InvalidScore, a.asking.AnswerRetries+1, unreadable)
-}
-
-// maxAnswer bounds the answers that are read, in bytes.
-const maxAnswer = 1 << 20
-
-func readBounded(read func(string) error, answer string) error {
-	if n := len(answer); n > maxAnswer {
-		return fmt.Errorf("the answer has %d bytes, at most %d are read", n, maxAnswer)
-	}
-	return read(answer)
+	return said{Text: tail(reply.Text), Tries: tries, Cached: reply.Cached}, nil
 }

@@ -81,7 +81,7 @@ const (
 
 func (t *Table) price(winner, loser int) int64 {
 	_, w := t.At(winner, loser)
-	return int64(math.Round(w*1000))<<priceBits | int64(t.pairKey(winner, loser)>>(64-drawnBits)) //nolint:gosec // 29 bits
+	return int64(math.Round(w*1000))<<priceBits | int64(t.pairKey(winner, loser)>>(64-drawnBits)) // 29 bits
 }
 
 // byKey lists the participants by their keys.
@@ -111,7 +111,7 @@ func lightestOrder(t *Table) (order []int, steps int) {
 	for s := 1; s < 1<<n; s++ {
 		best := int64(math.MaxInt64)
 		for left := s; left != 0; left &= left - 1 {
-			v := bits.TrailingZeros(uint(left)) //nolint:gosec // a set has 16 bits
+			v := bits.TrailingZeros(uint(left)) // a set has 16 bits
 			rest := s &^ (1 << v)
 			best = min(best, least[rest]+losses[v].within(rest))
 			steps++
@@ -138,7 +138,7 @@ func newLossTable(t *Table, byKey []int, v int) lossTable {
 	var l lossTable
 	for half := range l {
 		for s := 1; s < 256; s++ {
-			u := half*8 + bits.TrailingZeros(uint(s)) //nolint:gosec // s is 1 to 255
+			u := half*8 + bits.TrailingZeros(uint(s)) // s is 1 to 255
 			l[half][s] = l[half][s&(s-1)]
 			if u < len(byKey) {
 				if o, _ := t.At(byKey[v], byKey[u]); o == BBetter {

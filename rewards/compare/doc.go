@@ -6,7 +6,7 @@
 // response, its picture or the frames of its video, encoded once; one that cannot be
 // shown fails alone. Of a validation group the reference answer takes part, too. The
 // pairs are planned, all of them or some of each, and the questions of the whole group
-// go out at once, bounded, through a Chatter: both orders of a pair, so that the place
+// go out at once, bounded, through a chat.Chatter: both orders of a pair, so that the place
 // of an answer does not decide. An answer that cannot be read is asked for again, past
 // the cache, and then leaves the pair unknown; an unknown pair is no tie, and a
 // participant with too many of them is withdrawn as if it had never been there. What is

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -48,14 +49,14 @@ type listwiseOptions struct {
 	Reference string `json:"reference"`
 }
 
-func (o *listwiseOptions) asker() (*asker, *asking) { return &asker{asking: o.asking}, &o.asking }
+func (o *listwiseOptions) asker() *asker { return &asker{asking: o.asking} }
 
 func (o *listwiseOptions) validate() error {
 	_, bad := parseTemplate(o.Template, []string{inResponses}, inCount)
 	return errors.Join(o.asking.validate(), o.showing.validate(), bad, checkReference(o.Reference))
 }
 
-func listwiseSpec(c Clients) rewards.Spec {
+func listwiseSpec(c chat.Clients) rewards.Spec {
 	docs := append(askingDocs(), showingDocs()...)
 	docs = append(
 		docs,
@@ -82,7 +83,7 @@ func listwiseSpec(c Clients) rewards.Spec {
 type listwise struct {
 	asker    *asker
 	options  *listwiseOptions
-	template template
+	template prompt.Template
 }
 
 var (
@@ -155,7 +156,7 @@ func (l *listwise) order(ctx context.Context, people []*participant, shown []int
 	for i, text := range described {
 		fmt.Fprintf(&b, "## Candidate %d\n%s\n\n", i+1, text)
 	}
-	question := l.template.fill(words, map[string]string{
+	question := filled(l.template, words, map[string]string{
 		inResponses: strings.TrimSuffix(b.String(), "\n\n"), inCount: strconv.Itoa(len(list)),
 	})
 	var numbered []int

@@ -157,18 +157,18 @@ func orders(q question) (string, error) {
 	return "<ranking>" + strings.Join(numbers, ", ") + "</ranking>", nil
 }
 
-func clients(j compare.Chatter) compare.Clients {
-	return compare.ClientsFunc(func(string, string) (compare.Chatter, error) { return j, nil })
+func clients(j chat.Chatter) chat.Clients {
+	return chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return j, nil })
 }
 
-func build(t *testing.T, j compare.Chatter, name, options string) rewards.GroupScorer {
+func build(t *testing.T, j chat.Chatter, name, options string) rewards.GroupScorer {
 	t.Helper()
 	s, err := registry(clients(j)).BuildGroup(name, json.RawMessage(options))
 	require.NoError(t, err)
 	return s
 }
 
-func registry(c compare.Clients) *rewards.Registry {
+func registry(c chat.Clients) *rewards.Registry {
 	var reg rewards.Registry
 	for _, s := range compare.Specs(c) {
 		reg.Register(s)

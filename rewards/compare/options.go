@@ -5,28 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// asking says who is asked and how answers are drawn. Null leaves a parameter to the
-// engine.
+// asking says who is asked and how answers are drawn.
 type asking struct {
-	// Engine names an entry of the configuration; empty: the engines of reward_model.
-	Engine string `json:"engine"`
-	// Model overrides the engine's own.
-	Model string `json:"model"`
-	// AnswerRetries is how often an answer that cannot be read is asked for again. 1.
-	AnswerRetries int `json:"answer_retries"`
-	// ExtraBody is sent with every request, for what only some engines know.
-	ExtraBody map[string]any `json:"extra_body"`
+	chat.Asking
+	chat.Sampling
 	// Concurrency bounds the questions of one group that are under way together. 16.
-	Concurrency int      `json:"concurrency"`
-	Temperature *float64 `json:"temperature"`
-	TopP        *float64 `json:"top_p"`
-	MaxTokens   int      `json:"max_tokens"`
-	// Seed makes draws repeatable, and their answers worth remembering. A further
-	// attempt at an answer adds 1 to it.
-	Seed *int64 `json:"seed"`
+	Concurrency int `json:"concurrency"`
 	// System is the system message; empty: none.
 	System string `json:"system"`
 }
@@ -38,14 +26,9 @@ type showing struct {
 	Show string `json:"show"`
 	// Frames is how many frames of a video are shown, evenly spread; 4.
 	Frames int `json:"frames"`
-	// ImageFormat is "jpeg" (default: each picture is sent with every comparison of its
-	// member, and as PNG it takes ten times as much), "png", or "as_is" (the bytes the
-	// picture came in, where it came as PNG, JPEG or WebP, and PNG where not).
-	ImageFormat string `json:"image_format"`
-	// JPEGQuality is 1 to 100; 95.
-	JPEGQuality int `json:"jpeg_quality"`
-	// Resize makes every frame a square of this side in pixels, bicubic; 0: no change.
-	Resize int `json:"resize"`
+	// Pictures are sent as JPEG by default: each is sent with every comparison of its
+	// member, and as PNG it takes ten times as much.
+	chat.Pictures
 }
 
 // Words of options.
@@ -53,58 +36,32 @@ const (
 	showAuto  = "auto"
 	showText  = "text"
 	showMedia = "media"
-
-	formatPNG  = "png"
-	formatJPEG = "jpeg"
-	formatAsIs = "as_is"
 )
 
 // Bounds of options: more is a slip of the keyboard.
 const (
-	maxAnswerRetries = 10
-	maxConcurrency   = 256
-	maxFrames        = 64
-	maxSide          = 8192
-	maxTemplate      = 1 << 20
+	maxConcurrency = 256
+	maxFrames      = 64
 )
 
 func defaultAsking() asking {
-	return asking{AnswerRetries: 1, Concurrency: 16, Temperature: new(float64), MaxTokens: 1024}
+	return asking{Asking: chat.DefaultAsking(), Sampling: chat.Greedy(1024), Concurrency: 16}
 }
 
 func defaultShowing() showing {
-	return showing{Show: showAuto, Frames: 4, ImageFormat: formatJPEG, JPEGQuality: 95}
+	return showing{Show: showAuto, Frames: 4, Pictures: chat.DefaultPictures(chat.FormatJPEG)}
 }
 
 func (a *asking) validate() error {
-	errs := []error{
-		within("answer_retries", a.AnswerRetries, 0, maxAnswerRetries),
-		within("concurrency", a.Concurrency, 1, maxConcurrency),
-	}
-	if t := a.Temperature; t != nil && !(*t >= 0 && *t <= 100) {
-		errs = append(errs, fmt.Errorf("temperature: %v, want 0 to 100", *t))
-	}
-	if p := a.TopP; p != nil && !(*p > 0 && *p <= 1) {
-		errs = append(errs, fmt.Errorf("top_p: %v, want above 0, at most 1", *p))
-	}
-	if a.MaxTokens < 0 {
-		errs = append(errs, fmt.Errorf("max_tokens: %d, want 0 (the engine's) or more", a.MaxTokens))
-	}
-	return errors.Join(errs...)
+	return errors.Join(a.Asking.Validate(), a.Sampling.Validate(), within("concurrency", a.Concurrency, 1, maxConcurrency))
 }
 
 func (s *showing) validate() error {
-	errs := []error{
+	return errors.Join(
 		oneOf("show", s.Show, showAuto, showText, showMedia),
 		within("frames", s.Frames, 1, maxFrames),
-		oneOf("image_format", s.ImageFormat, formatJPEG, formatPNG, formatAsIs),
-		within("jpeg_quality", s.JPEGQuality, 1, 100),
-		within("resize", s.Resize, 0, maxSide),
-	}
-	if s.Resize > 0 && s.ImageFormat == formatAsIs {
-		errs = append(errs, errors.New("resize: a picture sent as_is is not resized; choose one of the two"))
-	}
-	return errors.Join(errs...)
+		s.Validate(chat.FormatJPEG, chat.FormatPNG, chat.FormatAsIs),
+	)
 }
 
 // oneOf checks an option that is a word.
@@ -126,28 +83,20 @@ func within(name string, got, low, high int) error {
 // The documentation of the options above.
 
 func askingDocs() []rewards.Option {
-	return []rewards.Option{
-		{Name: "engine", Type: "string", Default: "the engines of reward_model", Doc: "who is asked: an entry of the configuration"},
-		{Name: "model", Type: "string", Default: "the engine's", Doc: "the model's name at the engine"},
-		{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
-		{Name: "answer_retries", Type: "int", Default: "1", Doc: "how often an answer that cannot be read is asked for again, past the cache"},
-		{Name: "extra_body", Type: "object", Default: "none", Doc: `sent with every request: {"chat_template_kwargs": {"enable_thinking": false}}`},
-		{Name: "concurrency", Type: "int", Default: "16", Doc: "questions of one group that are under way together"},
-		{Name: "temperature", Type: "number", Default: "0", Doc: "null leaves it to the engine"},
-		{Name: "top_p", Type: "number", Default: "the engine's", Doc: "null leaves it to the engine"},
-		{Name: "max_tokens", Type: "int", Default: "1024", Doc: "the longest answer; 0 leaves it to the engine"},
-		{Name: "seed", Type: "int", Default: "none", Doc: "makes a draw of the engine repeatable, and remembered"},
-	}
+	docs := append(chat.AskingDocs(), chat.SamplingDocs("0", "the engine's", "1024")...)
+	return append(
+		docs,
+		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
+		rewards.Option{Name: "concurrency", Type: "int", Default: "16", Doc: "questions of one group that are under way together"},
+	)
 }
 
 func showingDocs() []rewards.Option {
-	return []rewards.Option{
+	docs := []rewards.Option{
 		{Name: "show", Type: "string", Default: showAuto, Doc: "of a member: auto (its first image or video, else its response), text, media"},
 		{Name: "frames", Type: "int", Default: "4", Doc: "frames of a video that are shown, at floor(i·N/frames)"},
-		{Name: "image_format", Type: "string", Default: formatJPEG, Doc: "jpeg, png, or as_is: the bytes it came in"},
-		{Name: "jpeg_quality", Type: "int", Default: "95", Doc: "1 to 100"},
-		{Name: "resize", Type: "int", Default: "0", Doc: "make every frame a square of this side, bicubic; 0: no change"},
 	}
+	return append(docs, chat.PictureDocs(chat.FormatJPEG, "jpeg, png, or as_is: the bytes it came in", "0")...)
 }
 
 func referenceDoc() rewards.Option {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/rewards/compare"
 )
 
 func TestAGroupWithoutPromptFailsWhereTheTemplateWantsIt(t *testing.T) {
@@ -82,8 +82,8 @@ func TestWhatIsMissingIsSaidWhenItIsMissed(t *testing.T) {
 	require.NoError(t, err)
 
 	none := errors.New("there is no engine taste")
-	reg = registry(compare.ClientsFunc(func(engine, model string) (compare.Chatter, error) {
-		assert.Equal(t, "taste/m", engine+"/"+model)
+	reg = registry(chat.ClientsFunc(func(e chat.Endpoint) (chat.Chatter, error) {
+		assert.Equal(t, chat.Endpoint{Engine: "taste", Model: "m"}, e)
 		return nil, none
 	}))
 	for _, name := range []string{"pairwise", "listwise"} {

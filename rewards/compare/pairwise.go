@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -54,7 +55,7 @@ type pairwiseOptions struct {
 	Reference string `json:"reference"`
 }
 
-func (o *pairwiseOptions) asker() (*asker, *asking) { return &asker{asking: o.asking}, &o.asking }
+func (o *pairwiseOptions) asker() *asker { return &asker{asking: o.asking} }
 
 func (o *pairwiseOptions) validate() error {
 	_, bad := parseTemplate(o.Template, []string{inResponseA, inResponseB})
@@ -71,7 +72,7 @@ func (o *pairwiseOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-func pairwiseSpec(c Clients) rewards.Spec {
+func pairwiseSpec(c chat.Clients) rewards.Spec {
 	docs := append(askingDocs(), showingDocs()...)
 	docs = append(
 		docs,
@@ -104,7 +105,7 @@ func pairwiseSpec(c Clients) rewards.Spec {
 type pairwise struct {
 	asker    *asker
 	options  *pairwiseOptions
-	template template
+	template prompt.Template
 }
 
 var (
@@ -214,7 +215,7 @@ func (c *contest) add(o Outcome, cause error, s said) {
 // compare asks about two participants in this order.
 func (p *pairwise) compare(ctx context.Context, a, b *participant, words map[string]string) (Outcome, said, error) {
 	pictures, shown := present(a, b)
-	question := p.template.fill(words, map[string]string{inResponseA: shown[0], inResponseB: shown[1]})
+	question := filled(p.template, words, map[string]string{inResponseA: shown[0], inResponseB: shown[1]})
 	outcome := Unknown
 	s, err := p.asker.ask(ctx, pictures, question, func(answer string) (err error) {
 		outcome, err = readOutcome(answer)

@@ -6,11 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -66,19 +66,20 @@ func (s *showing) participants(ctx context.Context, g *rewards.Group) ([]*partic
 
 // participant makes one of a member, or says why it cannot be shown. A picture that
 // makes a decoder panic is that member's alone.
-func (s *showing) participant(ctx context.Context, g *rewards.Group, i int) (p *participant, err error) {
+func (s *showing) participant(ctx context.Context, g *rewards.Group, i int) (*participant, error) {
 	m := g.Members[i].Sample
-	defer func() {
-		if cause := recover(); cause != nil {
-			p, err = nil, fmt.Errorf("%w: showing sample %q: %v\n%s", rewards.Panicked, m.ID, cause, debug.Stack())
-		}
-	}()
 	// The zero byte keeps a sample of that id apart from the reference.
-	p = &participant{member: i, id: m.ID, key: keyOf(g.UID, "\x00"+m.ID)}
-	if media, _ := m.Visual(); s.Show == showMedia || (s.Show == showAuto && media != nil) {
-		p.pictures, err = s.pictures(ctx, m)
-	} else {
-		p.text, err = response(m)
+	p := &participant{member: i, id: m.ID, key: keyOf(g.UID, "\x00"+m.ID)}
+	err := rewards.Guard(func() (err error) {
+		if media, _ := m.Visual(); s.Show == showMedia || (s.Show == showAuto && media != nil) {
+			p.pictures, err = s.pictures(ctx, m)
+		} else {
+			p.text, err = response(m)
+		}
+		return err
+	})
+	if rewards.ClassOf(err) == rewards.Panicked {
+		err = fmt.Errorf("showing sample %q: %w", m.ID, err)
 	}
 	if err != nil {
 		return nil, err
@@ -107,12 +108,10 @@ func response(s *rewards.Sample) (string, error) {
 	switch {
 	case s.Response == "" && len(s.Media) > 0:
 		return "", fmt.Errorf("%w: sample %q has no response", rewards.BadInput, s.ID)
-	case len(s.Response) > maxText:
-		return "", fmt.Errorf("%w: the response of sample %q has %d bytes, a judge is shown at most %d", rewards.BadInput, s.ID, len(s.Response), maxText)
 	case s.Response == "":
 		return "(nothing)", nil
 	}
-	return s.Response, nil
+	return s.Response, prompt.Bounded(s, "response", s.Response) // it names the sample
 }
 
 // describe is what the question says of the participant whose pictures begin with

@@ -1,66 +1,37 @@
 package compare
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// maxText bounds what of a sample goes into a question, each of its texts: 256 KiB
-// are more than the context of any judge that ships.
-const maxText = 256 << 10
-
 // shared is what the template wants of the whole group: the first member that has it
 // gives it, for all answer the same prompt.
-func shared(t template, g *rewards.Group) (map[string]string, error) {
+func shared(t prompt.Template, g *rewards.Group) (map[string]string, error) {
 	values := map[string]string{}
-	for name, find := range map[string]func(*rewards.Sample) string{
-		inPrompt: caption, inGroundTruth: groundTruth, inDataSource: func(s *rewards.Sample) string { return s.DataSource },
-	} {
-		if !t.has(name) {
+	for _, name := range ofGroup() {
+		if !t.Has(name) {
 			continue
 		}
 		for _, m := range g.Members {
 			if values[name] == "" {
-				values[name] = find(m.Sample)
+				values[name], _ = prompt.Text(m.Sample, name)
 			}
 		}
 		what := strings.Trim(name, "{}")
 		switch v := values[name]; {
 		case v == "":
 			return nil, fmt.Errorf("%w: group %q has no %s", rewards.BadInput, g.UID, what)
-		case len(v) > maxText:
-			return nil, fmt.Errorf("%w: the %s of group %q has %d bytes, a judge is shown at most %d", rewards.BadInput, what, g.UID, len(v), maxText)
+		case len(v) > prompt.MaxText:
+			return nil, fmt.Errorf("%w: the %s of group %q has %d bytes, a judge is shown at most %d", rewards.BadInput, what, g.UID, len(v), prompt.MaxText)
 		}
 	}
 	return values, nil
-}
-
-// caption is what the group was asked for: extra_info.prompt, extra_info.raw_prompt,
-// each where it is a text, then the sample's prompt.
-func caption(s *rewards.Sample) string {
-	for _, path := range []string{"prompt", "raw_prompt"} {
-		if v, ok := walk(s.ExtraInfo, path).(string); ok && v != "" {
-			return v
-		}
-	}
-	return s.Prompt
-}
-
-// groundTruth is a ground truth as a judge reads it: a string as it is, anything else as
-// JSON.
-func groundTruth(s *rewards.Sample) string {
-	if v, ok := s.Truth(); ok {
-		return v
-	}
-	if raw := bytes.TrimSpace(s.GroundTruth); !bytes.Equal(raw, []byte("null")) {
-		return string(raw)
-	}
-	return ""
 }
 
 // The roots of a path to the reference.
@@ -90,8 +61,8 @@ func reference(path string, g *rewards.Group) (string, error) {
 		}
 		switch v, ok := walk(raw, rest).(string); {
 		case !ok || strings.TrimSpace(v) == "":
-		case len(v) > maxText:
-			return "", fmt.Errorf("%w: the reference of group %q has %d bytes, a judge is shown at most %d", rewards.BadInput, g.UID, len(v), maxText)
+		case len(v) > prompt.MaxText:
+			return "", fmt.Errorf("%w: the reference of group %q has %d bytes, a judge is shown at most %d", rewards.BadInput, g.UID, len(v), prompt.MaxText)
 		default:
 			return v, nil
 		}

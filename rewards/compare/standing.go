@@ -106,7 +106,7 @@ func standingSpecs() []rewards.Spec {
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := rankOptions{Scale: scaleUnit}
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
-					return nil, err //nolint:wrapcheck // it names the option
+					return nil, err // it names the option
 				}
 				s := &standing{o.Of, RankUnit}
 				if o.Scale == scaleFlowFactory {
@@ -122,7 +122,7 @@ func standingSpecs() []rewards.Spec {
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := zscoreOptions{spread: spread{flat}}
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
-					return nil, err //nolint:wrapcheck // it names the option
+					return nil, err // it names the option
 				}
 				s := &standing{o.Of, func(v []float64) []float64 { return ZScore(v, o.DDOF, o.MinSpread) }}
 				return finished(s, o.of.validate(), o.spread.validate(), within("ddof", o.DDOF, 0, 1))
@@ -135,7 +135,7 @@ func standingSpecs() []rewards.Spec {
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := minmaxOptions{spread: spread{flat}}
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
-					return nil, err //nolint:wrapcheck // it names the option
+					return nil, err // it names the option
 				}
 				s := &standing{o.Of, func(v []float64) []float64 { return MinMax(v, o.MinSpread) }}
 				return finished(s, o.of.validate(), o.spread.validate())

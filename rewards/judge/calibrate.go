@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Calibration makes a reward of a score.
-type Calibration struct {
+// calibration makes a reward of a score.
+type calibration struct {
 	// Scale and Offset: score·scale + offset. 1 and 0.
 	Scale  float64 `json:"scale"`
 	Offset float64 `json:"offset"`
@@ -19,7 +19,7 @@ type Calibration struct {
 
 const maxTable = 1000
 
-func (c *Calibration) validate() error {
+func (c *calibration) validate() error {
 	var errs []error
 	if !finite(c.Scale) || !finite(c.Offset) || c.Scale == 0 {
 		errs = append(errs, fmt.Errorf("scale and offset: %v and %v, want finite numbers, and a scale that is not 0", c.Scale, c.Offset))
@@ -48,7 +48,7 @@ func (c *Calibration) validate() error {
 }
 
 // of returns the reward of a score.
-func (c *Calibration) of(v float64) float64 {
+func (c *calibration) of(v float64) float64 {
 	if len(c.Table) == 0 {
 		return v*c.Scale + c.Offset
 	}

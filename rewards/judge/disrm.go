@@ -10,12 +10,13 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 type disrmOptions struct {
-	Endpoint
-	Calibration
+	chat.Endpoint
+	calibration
 	API           string `json:"api"`
 	Template      string `json:"template"`
 	UseActivation bool   `json:"use_activation"`
@@ -30,7 +31,7 @@ const (
 )
 
 func (o *disrmOptions) validate() error {
-	errs := []error{o.Calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang)}
+	errs := []error{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang)}
 	if o.UseActivation && o.API != apiVLLM {
 		errs = append(errs, errors.New("use_activation: only vllm knows it"))
 	}
@@ -43,7 +44,7 @@ func disrmSpec(d Deps) rewards.Spec {
 		Name:       "disrm",
 		Summary:    "a discriminative reward model behind vLLM's /classify or SGLang's /v1/embeddings rates a response (verl)",
 		Options: append(
-			endpointDocs(),
+			chat.EndpointDocs(),
 			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "vllm (POST /classify) or sglang (POST /v1/embeddings)"},
 			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "the chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}"},
 			rewards.Option{Name: "use_activation", Type: "bool", Default: "false", Doc: "vllm: let the engine apply softmax or sigmoid; verl does not"},
@@ -52,7 +53,7 @@ func disrmSpec(d Deps) rewards.Spec {
 			rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
 		),
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
-			o := disrmOptions{API: apiVLLM, Template: templateChatML, Calibration: Calibration{Scale: 1}}
+			o := disrmOptions{API: apiVLLM, Template: templateChatML, calibration: calibration{Scale: 1}}
 			if err := rewards.DecodeOptions(raw, &o); err != nil {
 				return nil, err
 			}
@@ -64,7 +65,7 @@ func disrmSpec(d Deps) rewards.Spec {
 				return nil, err
 			}
 			if d.Engines == nil {
-				return nil, errNoEngine()
+				return nil, errNoEngine
 			}
 			var err error
 			if sc.engine, sc.model, err = d.Engines.Engine(o.Endpoint); err != nil {
@@ -108,7 +109,7 @@ func (d *disrm) setTemplate(name string) error {
 		if err == nil && !strings.Contains(name, "{response}") {
 			err = fmt.Errorf("template: %q is neither %s nor %s, nor a text with {response} in it", clipTo(name, 50), templateChatML, templateLlama3)
 		}
-		d.render = t.fill
+		d.render = t.Fill
 		return err
 	}
 	d.render = func(s *rewards.Sample) (string, error) {
@@ -133,17 +134,17 @@ type turn struct {
 // chatOf is the chat that is rated: extra_info.raw_prompt where it is a list of
 // turns, as verl keeps it, else the prompt as the user's turn; then the response.
 func chatOf(s *rewards.Sample) ([]turn, error) {
-	answer, err := response(s)
+	answer, err := prompt.Of(s, prompt.Response)
 	if err != nil {
 		return nil, err
 	}
 	var turns []turn
-	if raw := extraInfo(s)["raw_prompt"]; len(raw) == 0 || json.Unmarshal(raw, &turns) != nil || len(turns) == 0 {
-		prompt, err := caption(s, false)
+	if raw := prompt.ExtraInfo(s)["raw_prompt"]; len(raw) == 0 || json.Unmarshal(raw, &turns) != nil || len(turns) == 0 {
+		caption, err := prompt.Of(s, prompt.Prompt)
 		if err != nil {
 			return nil, err
 		}
-		turns = []turn{{chat.User, prompt}}
+		turns = []turn{{chat.User, caption}}
 	}
 	return append(turns, turn{chat.Assistant, answer}), nil
 }
@@ -154,7 +155,7 @@ func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	if err := bounded(s, "chat", input); err != nil {
+	if err := prompt.Bounded(s, "chat", input); err != nil {
 		return rewards.Score{}, err
 	}
 	body := map[string]any{"model": d.model, "input": input}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Extraction says where in an answer the score stands.
-type Extraction struct {
+// extraction says where in an answer the score stands.
+type extraction struct {
 	// Regex is a pattern whose group 1 is the score.
 	Regex string `json:"regex"`
 	// JSON is the path to the score in the answer's JSON: "score", "axes.0.value".
@@ -46,7 +46,7 @@ var (
 	wholeNumber = regexp.MustCompile(`^` + decimal + `$`)
 )
 
-func (e *Extraction) validate() error {
+func (e *extraction) validate() error {
 	errs := []error{oneOf("match", e.Match, matchFirst, matchLast), oneOf("out_of_range", e.OutOfRange, outRefuse, outClip)}
 	ways := 0
 	for _, way := range []string{e.Regex, e.JSON, e.Tag} {
@@ -82,13 +82,13 @@ func (e *Extraction) validate() error {
 	return errors.Join(errs...)
 }
 
-func (e *Extraction) hasSchema() bool {
+func (e *extraction) hasSchema() bool {
 	return len(e.Schema) > 0 && !bytes.Equal(e.Schema, []byte("null"))
 }
 
 // reader returns the function that finds the score in an answer. The options must
 // be valid.
-func (e *Extraction) reader() func(answer string) (float64, error) {
+func (e *extraction) reader() func(answer string) (float64, error) {
 	find := e.byJSON
 	if e.JSON == "" {
 		what := e.Regex
@@ -153,7 +153,7 @@ func clipTo(s string, n int) string {
 }
 
 // byPattern returns group 1 of the first or last match.
-func (e *Extraction) byPattern(re *regexp.Regexp, answer string) (string, error) {
+func (e *extraction) byPattern(re *regexp.Regexp, answer string) (string, error) {
 	n := -1
 	if e.Match == matchFirst {
 		n = 1
@@ -170,7 +170,7 @@ const maxOpenings = 16
 
 // byJSON finds the first JSON object or list in the answer that has the path.
 // Whatever stands around it (words, a fence of Markdown) is looked over.
-func (e *Extraction) byJSON(answer string) (string, error) {
+func (e *extraction) byJSON(answer string) (string, error) {
 	err := errors.New("there is no JSON in it")
 	for range maxOpenings {
 		i := strings.IndexAny(answer, "{[")
@@ -223,7 +223,7 @@ func walk(v any, path []string) (string, error) {
 	return "", fmt.Errorf("%s is no number in its JSON", strings.Join(path, "."))
 }
 
-func (e *Extraction) within(v float64) (float64, error) {
+func (e *extraction) within(v float64) (float64, error) {
 	low, high := v, v
 	if e.Min != nil {
 		low = *e.Min

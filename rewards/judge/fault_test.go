@@ -33,8 +33,8 @@ func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.GroupConfig) ju
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return judge.Deps{
-		Clients: judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) { return c, nil }),
-		Engines: judge.EnginesFunc(func(judge.Endpoint) (outbound.Doer, string, error) { return group, "m", nil }),
+		Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return c, nil }),
+		Engines: enginesFunc(func(chat.Endpoint) (outbound.Doer, string, error) { return group, "m", nil }),
 	}
 }
 

@@ -22,18 +22,18 @@ const (
 const maxTarget = 4096
 
 type genrmOptions struct {
-	Asking
-	Sampling
-	Pictures
+	chat.Asking
+	chat.Sampling
+	chat.Pictures
 	FrameInterval int `json:"frame_interval"`
 }
 
 func (o *genrmOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
 }
 
 func genrmSpec(d Deps) rewards.Spec {
-	docs := append(askingDocs(), samplingDocs("0.7", "0.8", "4096")...)
+	docs := append(chat.AskingDocs(), chat.SamplingDocs("0.7", "0.8", "4096")...)
 	docs = append(docs, pictureDocs("0")...)
 	return rewards.Spec{
 		AsksEngine: true,
@@ -43,8 +43,8 @@ func genrmSpec(d Deps) rewards.Spec {
 		Build: build(d, func() *genrmOptions {
 			temperature, topP := 0.7, 0.8
 			return &genrmOptions{
-				Asking: defaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
-				Sampling: Sampling{Temperature: &temperature, TopP: &topP, MaxTokens: 4096},
+				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
+				Sampling: chat.Sampling{Temperature: &temperature, TopP: &topP, MaxTokens: 4096},
 			}
 		}, newGenRM),
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Showing says whether a judge of anything is shown pictures.
-type Showing struct {
+// showing says whether a judge of anything is shown pictures.
+type showing struct {
 	// Show is "auto" (default: where the sample has some), "always" or "never".
 	Show string `json:"show"`
 	// Frames is how many frames of a video are shown, evenly spread; 8.
@@ -23,9 +23,9 @@ const (
 	showNever  = "never"
 )
 
-func defaultShowing() Showing { return Showing{Show: showAuto, Frames: 8} }
+func defaultShowing() showing { return showing{Show: showAuto, Frames: 8} }
 
-func (o *Showing) validate() error {
+func (o *showing) validate() error {
 	errs := []error{oneOf("show", o.Show, showAuto, showAlways, showNever), positive("frames", o.Frames)}
 	if o.Frames > maxFrames {
 		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
@@ -33,7 +33,7 @@ func (o *Showing) validate() error {
 	return errors.Join(errs...)
 }
 
-func (o *Showing) choice(s *rewards.Sample) choice {
+func (o *showing) choice(s *rewards.Sample) choice {
 	if o.Show == showAlways || (o.Show == showAuto && hasVisual(s)) {
 		return choice{together: o.Frames}
 	}
@@ -48,12 +48,12 @@ func showingDocs() []rewards.Option {
 }
 
 type judgeOptions struct {
-	Asking
-	Sampling
-	Pictures
-	Showing
-	Extraction
-	Calibration
+	chat.Asking
+	chat.Sampling
+	chat.Pictures
+	showing
+	extraction
+	calibration
 	System   string `json:"system"`
 	Template string `json:"template"`
 	// Steps are the texts of the stop tokens that end the steps of a response; with
@@ -64,13 +64,13 @@ type judgeOptions struct {
 
 func (o *judgeOptions) validate() error {
 	return errors.Join(
-		o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), o.Showing.validate(),
-		o.Extraction.validate(), o.Calibration.validate(),
+		o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), o.showing.validate(),
+		o.extraction.validate(), o.calibration.validate(),
 	)
 }
 
 func judgeSpec(d Deps) rewards.Spec {
-	docs := append(askingDocs(), samplingDocs("0", "the engine's", "1024")...)
+	docs := append(chat.AskingDocs(), chat.SamplingDocs("0", "the engine's", "1024")...)
 	docs = append(append(docs, pictureDocs("0")...), showingDocs()...)
 	docs = append(
 		docs,
@@ -97,8 +97,8 @@ func judgeSpec(d Deps) rewards.Spec {
 		Options:    docs,
 		Build: build(d, func() *judgeOptions {
 			return &judgeOptions{
-				Asking: defaultAsking(), Sampling: greedy(1024), Pictures: defaultPictures(), Showing: defaultShowing(),
-				Extraction: Extraction{Match: matchLast, OutOfRange: outRefuse}, Calibration: Calibration{Scale: 1},
+				Asking: chat.DefaultAsking(), Sampling: chat.Greedy(1024), Pictures: defaultPictures(), showing: defaultShowing(),
+				extraction: extraction{Match: matchLast, OutOfRange: outRefuse}, calibration: calibration{Scale: 1},
 			}
 		}, newJudge),
 	}
@@ -137,7 +137,7 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			inq := &inquiry{system: o.System, shows: o.choice(s), steps: len(o.Steps) > 0}
 			for i, part := range o.parts(s) {
-				q, err := t.fill(part)
+				q, err := t.Fill(part)
 				if err != nil {
 					return nil, err
 				}

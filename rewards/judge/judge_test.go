@@ -290,7 +290,7 @@ func TestDisRMInventsNoScore(t *testing.T) {
 	}
 }
 
-// chatterFunc is a function that is a judge.Chatter.
+// chatterFunc is a function that is a chat.Chatter.
 type chatterFunc func(ctx context.Context, r *chat.Request) (*chat.Reply, error)
 
 func (f chatterFunc) Chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) {
@@ -298,7 +298,7 @@ func (f chatterFunc) Chat(ctx context.Context, r *chat.Request) (*chat.Reply, er
 }
 
 func by(f chatterFunc) judge.Deps {
-	return judge.Deps{Clients: judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) { return f, nil })}
+	return judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return f, nil })}
 }
 
 func TestAPanicInAQuestionFailsTheSample(t *testing.T) {
@@ -372,7 +372,7 @@ func FuzzAnswersAreReadOrRefused(f *testing.F) {
 	}
 	d := by(nil)
 	var answer string
-	d.Clients = judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) {
+	d.Clients = chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) {
 		return chatterFunc(func(_ context.Context, r *chat.Request) (*chat.Reply, error) {
 			reply := chat.Reply{Text: answer}
 			if err := r.Accept(reply); err != nil {

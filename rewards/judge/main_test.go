@@ -155,6 +155,11 @@ func (d httpDoer) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, e
 	return a, c.Check(a)
 }
 
+// enginesFunc is a function that is judge.Engines.
+type enginesFunc func(e chat.Endpoint) (outbound.Doer, string, error)
+
+func (f enginesFunc) Engine(e chat.Endpoint) (outbound.Doer, string, error) { return f(e) }
+
 // deps serves e and wires scorers to it.
 func deps(t *testing.T, e http.Handler) judge.Deps {
 	t.Helper()
@@ -165,8 +170,8 @@ func deps(t *testing.T, e http.Handler) judge.Deps {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return judge.Deps{
-		Clients: judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) { return c, nil }),
-		Engines: judge.EnginesFunc(func(judge.Endpoint) (outbound.Doer, string, error) { return doer, "default-model", nil }),
+		Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return c, nil }),
+		Engines: enginesFunc(func(chat.Endpoint) (outbound.Doer, string, error) { return doer, "default-model", nil }),
 	}
 }
 

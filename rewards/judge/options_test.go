@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
@@ -127,8 +128,8 @@ func TestEveryScorerIsThereWithoutAnEngineAndSaysWhatIsMissing(t *testing.T) {
 	reg := registry(judge.Deps{})
 	require.Len(t, reg.Names(), 9)
 	refusing := registry(judge.Deps{
-		Clients: judge.ClientsFunc(func(e judge.Endpoint) (judge.Chatter, error) { return nil, errors.New("no engine " + e.Engine) }),
-		Engines: judge.EnginesFunc(func(e judge.Endpoint) (outbound.Doer, string, error) {
+		Clients: chat.ClientsFunc(func(e chat.Endpoint) (chat.Chatter, error) { return nil, errors.New("no engine " + e.Engine) }),
+		Engines: enginesFunc(func(e chat.Endpoint) (outbound.Doer, string, error) {
 			return nil, "", errors.New("no engine " + e.Engine)
 		}),
 	})

@@ -3,11 +3,9 @@ package judge
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -28,14 +26,7 @@ func (c choice) groups(count int) ([][]int, error) {
 	var groups [][]int
 	switch {
 	case c.together > 0:
-		// floor(i·N/n), each frame once, as UnifiedReward's read_video_frames picks them.
-		var frames []int
-		for i := range c.together {
-			if f := i * count / c.together; len(frames) == 0 || f != frames[len(frames)-1] {
-				frames = append(frames, f)
-			}
-		}
-		groups = [][]int{frames}
+		groups = [][]int{chat.EvenFrames(c.together, count)}
 	case c.every > 0:
 		for f := 0; f < count; f += c.every {
 			groups = append(groups, []int{f})
@@ -51,7 +42,7 @@ func (c choice) groups(count int) ([][]int, error) {
 type view struct {
 	media   *rewards.Media
 	pixels  *rewards.Pixels
-	options Pictures
+	options chat.Pictures
 	video   bool
 
 	mu     sync.Mutex
@@ -64,7 +55,7 @@ type frameKey struct {
 }
 
 // look decodes the sample's picture.
-func (p Pictures) look(ctx context.Context, s *rewards.Sample) (*view, error) {
+func look(ctx context.Context, p chat.Pictures, s *rewards.Sample) (*view, error) {
 	m, err := s.Visual()
 	if err != nil {
 		return nil, err
@@ -90,10 +81,10 @@ func (v *view) count() int {
 // parts encodes the frames of a question.
 func (v *view) parts(ctx context.Context, frames []int) ([]chat.Part, error) {
 	format := v.options.ImageFormat
-	if format == formatAuto {
-		format = formatPNG
+	if format == chat.FormatAuto {
+		format = chat.FormatPNG
 		if len(frames) > 1 {
-			format = formatJPEG
+			format = chat.FormatJPEG
 		}
 	}
 	parts := make([]chat.Part, 0, len(frames)+1)
@@ -103,7 +94,7 @@ func (v *view) parts(ctx context.Context, frames []int) ([]chat.Part, error) {
 		}
 		p, err := v.part(f, format)
 		if err != nil {
-			return nil, fmt.Errorf("encoding frame %d: %w", f, err)
+			return nil, err
 		}
 		parts = append(parts, p)
 	}
@@ -116,44 +107,9 @@ func (v *view) part(frame int, format string) (chat.Part, error) {
 	k := frameKey{frame, format}
 	once, ok := v.frames[k]
 	if !ok {
-		once = sync.OnceValues(func() (chat.Part, error) { return v.encode(frame, format) })
+		once = sync.OnceValues(func() (chat.Part, error) { return v.options.Encode(v.media, v.pixels, frame, format) })
 		v.frames[k] = once
 	}
 	v.mu.Unlock()
 	return once()
-}
-
-func (v *view) encode(frame int, format string) (chat.Part, error) {
-	if format == formatAsIs {
-		if data, mime := v.original(frame); mime != "" {
-			return chat.Part{Image: data, MIME: mime}, nil
-		}
-		format = formatPNG
-	}
-	px := &rewards.Pixels{Width: v.pixels.Width, Height: v.pixels.Height, Count: 1, RGB: v.pixels.Frame(frame)}
-	if n := v.options.Resize; n > 0 {
-		px = media.Resize(px, n, n, media.Bicubic)
-	}
-	if format == formatJPEG {
-		data, err := media.EncodeJPEG(px, 0, v.options.JPEGQuality)
-		return chat.Part{Image: data, MIME: "image/jpeg"}, err //nolint:wrapcheck // parts says which frame
-	}
-	data, err := media.EncodePNG(px, 0)
-	return chat.Part{Image: data, MIME: "image/png"}, err //nolint:wrapcheck // parts says which frame
-}
-
-// original is the frame in the bytes it came in, if it came encoded. It was decoded
-// before (look), so it is what it says.
-func (v *view) original(frame int) (data []byte, mime string) {
-	switch {
-	case v.media.Encoding == rewards.Frames && frame < len(v.media.Frames):
-		data = v.media.Frames[frame]
-	case v.media.Encoding != rewards.Raw && frame == 0:
-		data = v.media.Data
-	}
-	switch mime = http.DetectContentType(data); mime {
-	case "image/png", "image/jpeg", "image/webp":
-		return data, mime
-	}
-	return nil, ""
 }

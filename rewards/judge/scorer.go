@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -16,10 +15,10 @@ import (
 // scorer is a reward made of answers. It holds no state of samples and may be used
 // by any number of goroutines.
 type scorer struct {
-	client   Chatter
-	asking   Asking
-	sampling Sampling
-	pictures Pictures
+	client   chat.Chatter
+	asking   chat.Asking
+	sampling chat.Sampling
+	pictures chat.Pictures
 	// top is how many log probabilities each answer comes with; 0: none.
 	top    int
 	format *chat.Schema
@@ -93,7 +92,7 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	groups := [][]int{nil}
 	var v *view
 	if inq.shows != (choice{}) {
-		if v, err = sc.pictures.look(ctx, s); err != nil {
+		if v, err = look(ctx, sc.pictures, s); err != nil {
 			return rewards.Score{}, err
 		}
 		if groups, err = inq.shows.groups(v.count()); err != nil {
@@ -110,15 +109,11 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxCallsAtOnce)
 	for i, c := range calls {
-		g.Go(func() (err error) {
-			// On a goroutine of its own nobody else would catch it.
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
-				}
-			}()
-			results[i], err = sc.call(ctx, inq.system, c, v)
-			return err
+		g.Go(func() error {
+			return rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
+				results[i], err = sc.call(ctx, inq.system, c, v)
+				return err
+			})
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -140,67 +135,21 @@ func (sc *scorer) call(ctx context.Context, system string, c call, v *view) (res
 			return result{}, err
 		}
 	}
-	var messages []chat.Message
-	if system != "" {
-		messages = append(messages, chat.Message{Role: chat.System, Parts: []chat.Part{chat.Text(system)}})
-	}
-	messages = append(messages, chat.Message{Role: chat.User, Parts: append(parts, chat.Text(c.text))})
-	r, err := sc.ask(ctx, chat.Request{
-		Model: sc.asking.Model, Messages: messages,
-		Temperature: sc.sampling.Temperature, TopP: sc.sampling.TopP, MaxTokens: sc.sampling.MaxTokens, Seed: sc.sampling.Seed,
-		Logprobs: sc.top > 0, TopLogprobs: sc.top, ResponseFormat: sc.format, Extra: sc.asking.ExtraBody,
-	}, c.read)
+	r := chat.Question(sc.asking, sc.sampling, system, parts, c.text)
+	r.Logprobs, r.TopLogprobs, r.ResponseFormat = sc.top > 0, sc.top, sc.format
+	var got reading
+	reply, tries, err := chat.Ask(ctx, sc.client, r, sc.asking.AnswerRetries, func(reply chat.Reply) (err error) {
+		got, err = readFinite(c.read, reply)
+		return err
+	})
 	if err != nil && c.label != "" {
 		return result{}, fmt.Errorf("%s: %w", c.label, err)
 	}
-	return r, err
+	return result{got, reply, tries}, err // it names endpoint and class
 }
-
-// ask asks until the answer can be read, at most answer_retries times more.
-func (sc *scorer) ask(ctx context.Context, r chat.Request, read func(chat.Reply) (reading, error)) (result, error) {
-	var unreadable error
-	for try := range sc.asking.AnswerRetries + 1 {
-		r.Attempt = try
-		if s := sc.sampling.Seed; s != nil {
-			seed := *s + int64(try) // the same seed would draw the same answer
-			r.Seed = &seed
-		}
-		var got reading
-		var refused error // what read says; other errors are the engine's
-		r.Accept = func(reply chat.Reply) error {
-			if got, refused = readFinite(read, reply); refused != nil {
-				refused = fmt.Errorf("%w; the answer begins with %s", refused, chat.Excerpt(reply.Text))
-			}
-			return refused
-		}
-		reply, err := sc.client.Chat(ctx, &r)
-		switch {
-		case err == nil:
-			return result{got, reply, try + 1}, nil
-		case refused == nil && rewards.ClassOf(err) != rewards.InvalidScore:
-			return result{}, err //nolint:wrapcheck // it names endpoint and class
-		}
-		unreadable = err
-	}
-	return result{}, fmt.Errorf("%w: no answer can be read, after %s: %w",
-		rewards.InvalidScore, times(sc.asking.AnswerRetries+1), unreadable)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "asking once"
-	}
-	return "asking " + strconv.Itoa(n) + " times"
-}
-
-// maxAnswer bounds the answers that are read, in bytes: patterns run over all of it.
-const maxAnswer = 1 << 20
 
 // readFinite reads an answer and refuses NaN and infinities.
 func readFinite(read func(chat.Reply) (reading, error), reply chat.Reply) (reading, error) {
-	if n := len(reply.Text); n > maxAnswer {
-		return reading{}, fmt.Errorf("the answer has %d bytes, at most %d are read", n, maxAnswer)
-	}
 	got, err := read(reply)
 	if err != nil {
 		return reading{}, err
@@ -255,8 +204,8 @@ const (
 	maxDetailText    = 4096
 )
 
-// Answer is what the details hold of a call.
-type Answer struct {
+// answer is what the details hold of a call.
+type answer struct {
 	// Label is the rubric's name, where there are several.
 	Label string `json:"label,omitempty"`
 	// Frames are those that were shown.
@@ -273,9 +222,9 @@ type Answer struct {
 
 func details(inq *inquiry, calls []call, results []result) map[string]any {
 	n := min(len(results), maxDetailAnswers)
-	answers := make([]Answer, 0, n)
+	answers := make([]answer, 0, n)
 	for i, r := range results[:n] {
-		answers = append(answers, Answer{
+		answers = append(answers, answer{
 			Label: calls[i].label, Frames: calls[i].frames, Value: r.value, Text: clip(r.reply.Text),
 			Reasoning: clip(r.reply.Reasoning), Tries: r.tries, Cached: r.reply.Cached,
 		})

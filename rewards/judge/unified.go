@@ -74,9 +74,9 @@ const (
 )
 
 type unifiedOptions struct {
-	Asking
-	Sampling
-	Pictures
+	chat.Asking
+	chat.Sampling
+	chat.Pictures
 	Version       string `json:"version"`
 	Parse         string `json:"parse"`
 	Video         string `json:"video"`
@@ -86,7 +86,7 @@ type unifiedOptions struct {
 
 func (o *unifiedOptions) validate() error {
 	errs := []error{
-		o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(),
+		o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures),
 		oneOf("version", o.Version, version15, version20),
 		oneOf("parse", o.Parse, parseVerlOmni, parseStrict),
 		oneOf("video", o.Video, videoClip, videoFrames),
@@ -99,7 +99,7 @@ func (o *unifiedOptions) validate() error {
 }
 
 func unifiedSpec(d Deps) rewards.Spec {
-	docs := append(askingDocs(), samplingDocs("0", "1 (1.5: the engine's)", "512 (1.5: the engine's)")...)
+	docs := append(chat.AskingDocs(), chat.SamplingDocs("0", "1 (1.5: the engine's)", "512 (1.5: the engine's)")...)
 	docs = append(docs, pictureDocs("0 (1.5: 512)")...)
 	docs = append(
 		docs,
@@ -130,13 +130,13 @@ func unifiedSpec(d Deps) rewards.Spec {
 
 func unifiedDefaults(version string) *unifiedOptions {
 	o := &unifiedOptions{
-		Asking: defaultAsking(), Sampling: greedy(512), Pictures: defaultPictures(),
+		Asking: chat.DefaultAsking(), Sampling: chat.Greedy(512), Pictures: defaultPictures(),
 		Version: version20, Parse: parseVerlOmni, Video: videoClip, Frames: 16, FrameInterval: 1,
 	}
 	topP := 1.0
 	o.TopP = &topP
 	if version == version15 {
-		o.Sampling, o.Resize = greedy(0), 512
+		o.Sampling, o.Resize = chat.Greedy(0), 512
 	}
 	return o
 }
@@ -146,7 +146,7 @@ func newUnified(o *unifiedOptions) (*scorer, error) {
 	if o.Version == version15 {
 		sc.fields = numbers("raw_score")
 		sc.prepare = func(s *rewards.Sample) (*inquiry, error) {
-			c, err := caption(s, true)
+			c, err := captionOrTruth(s)
 			if err != nil {
 				return nil, err
 			}
@@ -156,7 +156,7 @@ func newUnified(o *unifiedOptions) (*scorer, error) {
 	}
 	sc.fields = numbers("raw_score", "alignment", "coherence", "physics", "style")
 	sc.prepare = func(s *rewards.Sample) (*inquiry, error) {
-		c, err := caption(s, true)
+		c, err := captionOrTruth(s)
 		if err != nil {
 			return nil, err
 		}

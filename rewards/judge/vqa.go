@@ -32,21 +32,21 @@ const (
 
 // likelihoodOptions are those of the scorers that read probabilities, not text.
 type likelihoodOptions struct {
-	Asking
-	Pictures
+	chat.Asking
+	chat.Pictures
 	FrameInterval int `json:"frame_interval"`
 }
 
 func defaultLikelihood() likelihoodOptions {
-	return likelihoodOptions{Asking: defaultAsking(), Pictures: defaultPictures(), FrameInterval: 4}
+	return likelihoodOptions{Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4}
 }
 
 func (o *likelihoodOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
 }
 
 func likelihoodDocs(more ...rewards.Option) []rewards.Option {
-	docs := append(askingDocs(), pictureDocs("0")...)
+	docs := append(chat.AskingDocs(), pictureDocs("0")...)
 	return append(append(docs, frameIntervalDoc()), more...)
 }
 
@@ -57,9 +57,9 @@ func (o *likelihoodOptions) scorer(text string, fields []rewards.Field, read fun
 		return nil, err
 	}
 	return &scorer{
-		asking: o.Asking, pictures: o.Pictures, sampling: greedy(1), top: topTokens, fields: fields,
+		asking: o.Asking, pictures: o.Pictures, sampling: chat.Greedy(1), top: topTokens, fields: fields,
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
-			q, err := t.fill(s)
+			q, err := t.Fill(s)
 			if err != nil {
 				return nil, err
 			}

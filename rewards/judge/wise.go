@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -35,19 +36,19 @@ EXPLANATION: "%s"`
 var wiseScore = regexp.MustCompile(`(?i)\*{0,2}(Consistency|Realism|Aesthetic Quality)\*{0,2}` + space + `[:：]?` + space + `([0-9])`)
 
 type wiseOptions struct {
-	Asking
-	Sampling
-	Pictures
+	chat.Asking
+	chat.Sampling
+	chat.Pictures
 	FrameInterval int    `json:"frame_interval"`
 	Template      string `json:"template"`
 }
 
 func (o *wiseOptions) validate() error {
-	return errors.Join(o.Asking.validate(), o.Sampling.validate(), o.Pictures.validate(), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
 }
 
 func wiseSpec(d Deps) rewards.Spec {
-	docs := append(askingDocs(), samplingDocs("0.2", "the engine's", "2000")...)
+	docs := append(chat.AskingDocs(), chat.SamplingDocs("0.2", "the engine's", "2000")...)
 	docs = append(docs, pictureDocs("0")...)
 	return rewards.Spec{
 		AsksEngine: true,
@@ -58,8 +59,8 @@ func wiseSpec(d Deps) rewards.Spec {
 		Build: build(d, func() *wiseOptions {
 			temperature := 0.2
 			return &wiseOptions{
-				Asking: defaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
-				Sampling: Sampling{Temperature: &temperature, MaxTokens: 2000},
+				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
+				Sampling: chat.Sampling{Temperature: &temperature, MaxTokens: 2000},
 			}
 		}, newWise),
 	}
@@ -72,7 +73,7 @@ func newWise(o *wiseOptions) (*scorer, error) {
 		if err != nil {
 			return nil, err
 		}
-		ask = t.fill
+		ask = t.Fill
 	}
 	return &scorer{
 		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures,
@@ -90,11 +91,11 @@ func newWise(o *wiseOptions) (*scorer, error) {
 // wiseQuestion takes the explanation from extra_info ("explanation", or
 // "Explanation" as in WISE's own files), else from a ground truth that is a string.
 func wiseQuestion(s *rewards.Sample) (string, error) {
-	c, err := caption(s, false)
+	c, err := prompt.Of(s, prompt.Prompt)
 	if err != nil {
 		return "", err
 	}
-	info := extraInfo(s)
+	info := prompt.ExtraInfo(s)
 	explanation := text(info["explanation"])
 	if explanation == "" {
 		explanation = text(info["Explanation"])
@@ -105,7 +106,7 @@ func wiseQuestion(s *rewards.Sample) (string, error) {
 	if explanation == "" {
 		return "", fmt.Errorf("%w: sample %q says nowhere what its prompt is about: extra_info.explanation, or a ground_truth that is a string", rewards.BadInput, s.ID)
 	}
-	return fmt.Sprintf(wisePrompt, c, explanation), bounded(s, "explanation", explanation)
+	return fmt.Sprintf(wisePrompt, c, explanation), prompt.Bounded(s, "explanation", explanation)
 }
 
 // readWise is WiScore: (0.7·consistency + 0.2·realism + 0.1·aesthetic quality)/2, of

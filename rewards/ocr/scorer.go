@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -173,18 +172,14 @@ func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFramesAtOnce)
 	for i, frame := range frames {
-		g.Go(func() (err error) {
-			// On a goroutine of its own nobody else would catch it.
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("%w: frame %d: %v\n%s", rewards.Panicked, frame, p, debug.Stack())
-				}
-			}()
-			lines, err := s.reader.ReadText(ctx, px, frame)
+		g.Go(func() error {
+			err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
+				read[i], err = s.reader.ReadText(ctx, px, frame)
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("frame %d: %w", frame, err)
 			}
-			read[i] = lines
 			return nil
 		})
 	}

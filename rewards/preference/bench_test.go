@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -23,7 +24,7 @@ func BenchmarkOwnWork(b *testing.B) {
 
 // BenchmarkTinyModel is a sample through the pool and a child process.
 func BenchmarkTinyModel(b *testing.B) {
-	s := scorer(b, runtime(b, ort.Process), "pickscore", object(folder(b, "tiny-clip"), ""))
+	s := scorer(b, onnx.CPU(b, ort.Process), "pickscore", object(folder(b, "tiny-clip"), ""))
 	px := &rewards.Pixels{Width: 512, Height: 512, Count: 1, RGB: make([]byte, 512*512*3)}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -9,7 +9,7 @@
 //     says how a picture becomes a tensor and a text tokens (sidecar.go). Making a scorer
 //     reads the sidecar alone; scorers with one folder and device share a model
 //     (models.go).
-//  2. Warm loads the graphs and the tokenizer, once however many ask (flight.go), binds
+//  2. Warm loads the graphs and the tokenizer, once however many ask, binds
 //     what each graph declares to what the sidecar feeds (graph.go), and asks each graph
 //     once (load.go), so that a wrong export fails by name before the first sample. Then
 //     the answers to selftest.json are held against those that PyTorch gave
@@ -18,7 +18,7 @@
 //     bytes, one item each; frames of a video go at the same time (visual.go). The pool
 //     batches items across samples and runs.
 //  4. A prompt's embedding is computed once for all samples that ask for it, goes on as
-//     long as one of them waits, and is kept (flight.go, cache.go). A group of 16 pictures
+//     long as one of them waits, and is kept (internal/localmodel). A group of 16 pictures
 //     with one prompt runs the text tower once.
 //  5. The cosine of both, in float64, becomes the score by the scorer's formula
 //     (pair.go, specs.go). Graphs that answer with a score have it transformed as the

@@ -11,6 +11,18 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
+// embedding is what a tower makes of a picture or a text.
+type embedding struct {
+	values []float32
+	// norm is its length, above 0 and finite.
+	norm float64
+	// truncated says that the text was longer than the tower reads.
+	truncated bool
+}
+
+// bytes are what its numbers take.
+func (e embedding) bytes() int { return 4 * len(e.values) }
+
 // errNorm is wrapped where an embedding has no direction.
 var errNorm = errors.New("an embedding without length")
 

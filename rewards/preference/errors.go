@@ -3,39 +3,32 @@ package preference
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// classify gives an error of the models its class, and keeps the one it has.
-func classify(ctx context.Context, err error) error {
-	class := rewards.Internal
-	var has rewards.Class
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &has):
-		return err
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return err
-	case errors.Is(err, infer.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		class = rewards.Timeout
-	case errors.Is(err, infer.ErrCrashed):
-		class = rewards.Crashed
-	case errors.Is(err, infer.ErrUnavailable), errors.Is(err, infer.ErrMemory), errors.Is(err, infer.ErrFault):
-		// Another replica, or a moment later, may do.
-		class = rewards.Unavailable
+// lasting is how long a failure that another try would only repeat is answered from
+// memory.
+const lasting = 5 * time.Second
+
+// remember says how long others are told of a failure to load.
+func remember(err error) time.Duration {
+	switch rewards.ClassOf(localmodel.Classify(context.Background(), err)) {
+	case rewards.Internal, rewards.BadInput, rewards.InvalidScore, rewards.Panicked:
+		return lasting
 	}
-	return fmt.Errorf("%w: %w", class, err)
+	return 0
 }
 
-// lasting tells whether another try would only meet the same error.
-func lasting(err error) bool {
-	switch rewards.ClassOf(classify(context.Background(), err)) {
-	case rewards.Internal, rewards.BadInput, rewards.InvalidScore, rewards.Panicked:
-		return true
+// passing tells whether an error says nothing about the graph.
+func passing(err error) bool {
+	for _, e := range []error{context.Canceled, context.DeadlineExceeded, infer.ErrTimeout, infer.ErrUnavailable, infer.ErrMemory, infer.ErrCrashed} {
+		if errors.Is(err, e) {
+			return true
+		}
 	}
 	return false
 }

@@ -74,34 +74,6 @@ func ParseSelfTest(data []byte, side *Sidecar) (int, error) {
 	return len(c), err
 }
 
-// Cache is a group with a cache of embeddings.
-type Cache struct{ g *group[string, embedding] }
-
-// NewCache makes one with these bounds.
-func NewCache(entries, bytes int) Cache {
-	return Cache{newGroup[string, embedding](newLRU(entries, bytes))}
-}
-
-// Get returns the first number of what is kept for k, or of what work makes of it.
-func (c Cache) Get(ctx context.Context, k string, work func(ctx context.Context) ([]float32, error)) (float32, error) {
-	v, err := c.g.do(ctx, k, func(ctx context.Context) (embedding, error) {
-		values, err := work(ctx)
-		return embedding{values: values, norm: 1}, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return v.values[0], nil
-}
-
-// Size is what the cache holds: entries and bytes.
-func (c Cache) Size() (entries, bytes int) {
-	c.g.mu.Lock()
-	defer c.g.mu.Unlock()
-	l, _ := c.g.kept.(*lru)
-	return l.order.Len(), l.size
-}
-
 // MaxFrames is the bound on the frames of a video.
 const MaxFrames = maxFrames
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/preference"
@@ -64,7 +65,7 @@ func inBoth(t *testing.T, test func(t *testing.T, nets infer.Nets)) {
 	for _, isolation := range []ort.Isolation{ort.Inline, ort.Process} {
 		t.Run(string(isolation), func(t *testing.T) {
 			t.Parallel()
-			test(t, runtime(t, isolation))
+			test(t, onnx.CPU(t, isolation))
 		})
 	}
 }
@@ -115,7 +116,7 @@ func TestGoldenEmbeddings(t *testing.T) {
 
 func TestGoldenPicturesAndTokens(t *testing.T) {
 	t.Parallel()
-	nets := runtime(t, ort.Inline)
+	nets := onnx.CPU(t, ort.Inline)
 	for _, name := range append([]string{"tiny-graph", "tiny-aesthetic"}, embedders...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +202,7 @@ func object(dir, more string) string {
 
 func TestGoldenImageSimilarity(t *testing.T) {
 	t.Parallel()
-	nets := runtime(t, ort.Process)
+	nets := onnx.CPU(t, ort.Process)
 	for _, model := range []string{"tiny-clip", "tiny-clip-combined"} {
 		dir := folder(t, model)
 		r := read(t, dir)

@@ -124,16 +124,6 @@ func (e *engine) probe(ctx context.Context) error {
 		infer.ErrModel, e.reader().file, e.side.Files.names().Tokenizer, size, size-1, err.Error())
 }
 
-// passing tells whether an error says nothing about the graph.
-func passing(err error) bool {
-	for _, e := range []error{context.Canceled, context.DeadlineExceeded, infer.ErrTimeout, infer.ErrUnavailable, infer.ErrMemory, infer.ErrCrashed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // grey is a picture to probe with; nil where the model looks at none.
 func (e *engine) grey() (*infer.Tensor, error) {
 	if e.side.Image == nil {

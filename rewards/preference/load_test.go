@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/preference"
@@ -19,7 +20,7 @@ import (
 
 func TestAModelThatDoesNotFitIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	nets := runtime(t, ort.Process)
+	nets := onnx.CPU(t, ort.Process)
 	for model, says := range map[string][]string{
 		"exotic-clip/extra_input":      {"vision_model.onnx", "is fed by nobody"},
 		"exotic-clip/named_tokens":     {"text_model.onnx", `input "input_ids" (ids) is missing`, "is fed by nobody"},

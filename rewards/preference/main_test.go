@@ -2,7 +2,6 @@ package preference_test
 
 import (
 	"context"
-	"image"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -10,23 +9,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
-	"github.com/rewardloop/rewardloop/pool"
-	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/preference"
 )
 
-// TestMain makes the test binary its own child process.
-func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], ort.Kinds()...); child {
-		os.Exit(code)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { onnx.Main(m) }
 
 // root is the repository's, seen from here.
 var root = filepath.Join("..", "..")
@@ -39,47 +30,6 @@ func folder(tb testing.TB, name string) string {
 		tb.Skipf("SKIPPED: no tiny model: %v; models/export/tiny_preference.py makes it", err)
 	}
 	return dir
-}
-
-// library finds ONNX Runtime. Without it the test is skipped, or fails where REQUIRE_ORT=1
-// says that it has to be there.
-func library(tb testing.TB) ort.Library {
-	tb.Helper()
-	configured := ""
-	if os.Getenv(ort.LibraryEnv) == "" {
-		if dir := filepath.Join(root, ".cache", "ort", "1.29.0"); exists(dir) { // the clone's own copy
-			configured = dir
-		}
-	}
-	lib, err := ort.Find(configured)
-	if err != nil && os.Getenv("REQUIRE_ORT") == "1" {
-		tb.Fatalf("REQUIRE_ORT=1: %v", err)
-	}
-	if err != nil {
-		tb.Skipf("SKIPPED: %v", err)
-	}
-	return lib
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// pooled are the models of a pool.
-type pooled struct{ *pool.Pool }
-
-func (p pooled) Net(m infer.Model) (infer.Net, error) { return p.Model(m, pool.ModelOptions{}) }
-
-// runtime opens a pool on the CPU with ONNX Runtime.
-func runtime(tb testing.TB, isolation ort.Isolation) pooled {
-	tb.Helper()
-	opener, err := ort.NewOpener(ort.Config{Library: library(tb).Path, Slots: 1, Isolation: isolation})
-	require.NoError(tb, err)
-	p, err := pool.New(pool.Config{}, opener)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, p.Close(context.Background())) })
-	return pooled{p}
 }
 
 // decoded hands out pixels that are there already.
@@ -117,8 +67,8 @@ func golden(tb testing.TB, name string) *rewards.Pixels {
 		dir = d
 	}
 	path := filepath.Join(dir, "images", name)
-	if !exists(path) {
-		tb.Skipf("SKIPPED: no golden pictures: %s is not there", path)
+	if _, err := os.Stat(path); err != nil {
+		tb.Skipf("SKIPPED: no golden pictures: %v", err)
 	}
 	once, _ := pictures.LoadOrStore(path, sync.OnceValues(func() (*rewards.Pixels, error) { return decode(path) }))
 	px, err := once.(func() (*rewards.Pixels, error))()
@@ -139,19 +89,7 @@ func decode(path string) (*rewards.Pixels, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pixels(img), nil
-}
-
-func pixels(img image.Image) *rewards.Pixels {
-	b := img.Bounds()
-	px := &rewards.Pixels{Width: b.Dx(), Height: b.Dy(), Count: 1, RGB: make([]byte, 0, b.Dx()*b.Dy()*3)}
-	for y := b.Min.Y; y < b.Max.Y; y++ {
-		for x := b.Min.X; x < b.Max.X; x++ {
-			r, g, bl, _ := img.At(x, y).RGBA()
-			px.RGB = append(px.RGB, byte(r>>8), byte(g>>8), byte(bl>>8))
-		}
-	}
-	return px
+	return media.ToRGB(img), nil
 }
 
 func sample(prompt string, px ...*rewards.Pixels) *rewards.Sample {

@@ -2,6 +2,7 @@ package preference
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -26,6 +28,12 @@ type Deps struct {
 	// and of reference pictures; defaults 4,096 and 64 MiB.
 	CacheEntries, CacheBytes int
 }
+
+// The bounds of a model's cache of embeddings, unless Deps says otherwise.
+const (
+	defaultEntries = 4096
+	defaultBytes   = 64 << 20
+)
 
 // shelf holds every model that scorers use, once for each folder and device.
 type shelf struct {
@@ -44,9 +52,9 @@ type model struct {
 	written        [sha256.Size]byte // of the sidecar
 
 	nets   infer.Nets
-	loaded *group[struct{}, *engine]
-	tested *group[struct{}, struct{}]
-	texts  *group[string, embedding]
+	loaded *localmodel.Once[*engine]
+	tested *localmodel.Once[struct{}]
+	texts  *localmodel.Cache[embedding]
 }
 
 // model finds or makes the model that options name; it reads the sidecar and loads
@@ -96,16 +104,11 @@ func (s *shelf) find(at place, sidecar []byte) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, size := s.deps.CacheEntries, s.deps.CacheBytes
-	if entries == 0 {
-		entries = defaultEntries
-	}
-	if size == 0 {
-		size = defaultBytes
-	}
+	entries, size := cmp.Or(s.deps.CacheEntries, defaultEntries), cmp.Or(s.deps.CacheBytes, defaultBytes)
 	m := &model{
 		folder: at.folder, device: at.device, side: side, written: written, nets: s.deps.Nets,
-		loaded: newOnce[*engine](), tested: newOnce[struct{}](), texts: newGroup[string, embedding](newLRU(entries, size)),
+		loaded: localmodel.NewOnce[*engine](remember), tested: localmodel.NewOnce[struct{}](remember),
+		texts: localmodel.NewCache(entries, size, embedding.bytes),
 	}
 	s.models[at] = m
 	return m, nil
@@ -113,7 +116,7 @@ func (s *shelf) find(at place, sidecar []byte) (*model, error) {
 
 // engine loads the model if nobody did before, and with test holds it to its self-test.
 func (m *model) engine(ctx context.Context, test bool) (*engine, error) {
-	e, err := m.loaded.do(ctx, struct{}{}, func(ctx context.Context) (*engine, error) {
+	e, err := m.loaded.Get(ctx, func(ctx context.Context) (*engine, error) {
 		return load(ctx, m.nets, m.folder, m.device, m.side)
 	})
 	if err != nil {
@@ -122,7 +125,7 @@ func (m *model) engine(ctx context.Context, test bool) (*engine, error) {
 	if !test {
 		return e, nil
 	}
-	_, err = m.tested.do(ctx, struct{}{}, func(ctx context.Context) (struct{}, error) {
+	_, err = m.tested.Get(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, e.selfTest(ctx, m.folder)
 	})
 	return e, m.named(err)
@@ -141,7 +144,7 @@ func (m *model) sentence(ctx context.Context, e *engine, item, prompt string) (e
 	const of = "text "
 	key := of + prompt // a copy: the work may go on for others when the sample is done
 	item = strings.Clone(item)
-	return m.texts.do(ctx, key, func(ctx context.Context) (embedding, error) {
+	return m.texts.Get(ctx, key, func(ctx context.Context) (embedding, error) {
 		t, err := e.words.encode("", key[len(of):], "")
 		if err != nil {
 			return embedding{}, err
@@ -159,7 +162,7 @@ func (m *model) reference(ctx context.Context, e *engine, item string, px *rewar
 	}
 	sum := sha256.Sum256(in.U8)
 	item = strings.Clone(item)
-	return m.texts.do(ctx, "picture "+string(sum[:])+fmt.Sprint(in.Shape), func(ctx context.Context) (embedding, error) {
+	return m.texts.Get(ctx, "picture "+string(sum[:])+fmt.Sprint(in.Shape), func(ctx context.Context) (embedding, error) {
 		return e.pictureOf(ctx, item, in, t)
 	})
 }

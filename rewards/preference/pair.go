@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -30,7 +31,7 @@ var (
 // Warm loads the model and holds it to its self-test.
 func (s *pairScorer) Warm(ctx context.Context) error {
 	_, err := s.model.engine(ctx, s.test)
-	return classify(ctx, err)
+	return localmodel.Classify(ctx, err)
 }
 
 // ExtraFields declares cosine (−1 to 1) and logit, the means over the frames of a video,
@@ -54,7 +55,7 @@ func flag(b bool) int64 {
 // Score scores the sample's first image or video against its prompt.
 func (s *pairScorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	score, err := s.score(ctx, sample)
-	return score, classify(ctx, err)
+	return score, localmodel.Classify(ctx, err)
 }
 
 func (s *pairScorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
@@ -89,7 +90,7 @@ func (s *pairScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sam
 	images := make([]embedding, len(v.frames))
 	g, all := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return guarded(func() (err error) {
+		return rewards.Guard(func() (err error) {
 			text, err = s.model.sentence(all, e, sample.ID, sample.Prompt)
 			return err
 		})

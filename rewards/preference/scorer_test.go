@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/preference"
@@ -23,7 +24,7 @@ import (
 
 func TestAGroupOfOnePromptRunsTheTextTowerOnce(t *testing.T) {
 	t.Parallel()
-	c := count(runtime(t, ort.Process))
+	c := count(onnx.CPU(t, ort.Process))
 	dir := folder(t, "tiny-clip")
 	specs := preference.Specs(preference.Deps{Nets: c})
 	var scorers []rewards.Scorer
@@ -63,7 +64,7 @@ func TestAGroupOfEditsEncodesItsSourceOnce(t *testing.T) {
 
 func TestOneBadSampleHurtsOnlyItself(t *testing.T) {
 	t.Parallel()
-	s := scorer(t, runtime(t, ort.Process), "pickscore", object(folder(t, "tiny-clip"), ""))
+	s := scorer(t, onnx.CPU(t, ort.Process), "pickscore", object(folder(t, "tiny-clip"), ""))
 	narrow := &rewards.Pixels{Width: 1, Height: 5000, Count: 1, RGB: make([]byte, 15000)}
 	undecodable := sample("a")
 	m := &rewards.Media{Kind: rewards.Image}
@@ -257,7 +258,7 @@ func TestCutTextsAreSaid(t *testing.T) {
 
 func TestEveryDeclaredFieldIsReturned(t *testing.T) {
 	t.Parallel()
-	nets := runtime(t, ort.Inline)
+	nets := onnx.CPU(t, ort.Inline)
 	for name, model := range map[string]string{
 		"pickscore": "tiny-clip", "clipscore": "tiny-clip-combined", "hpsv2": "tiny-hpsv2", "aesthetic": "tiny-aesthetic",
 		"siglip": "tiny-siglip", "image_similarity": "tiny-clip", "text_rm": "tiny-textrm-bert", "onnx": "tiny-graph",
@@ -294,7 +295,7 @@ func TestAnEditNeedsItsReference(t *testing.T) {
 func TestATextRewardModelNeedsItsTexts(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "tiny-textrm-bert")
-	nets := runtime(t, ort.Inline)
+	nets := onnx.CPU(t, ort.Inline)
 	s := scorer(t, nets, "text_rm", object(dir, `"template": "{prompt} and {response}"`))
 	for name, bad := range map[string]*rewards.Sample{
 		"nothing":   {ID: "s1"},

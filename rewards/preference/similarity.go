@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -31,7 +32,7 @@ var (
 // Warm loads the model and holds it to its self-test.
 func (s *similarityScorer) Warm(ctx context.Context) error {
 	_, err := s.model.engine(ctx, s.test)
-	return classify(ctx, err)
+	return localmodel.Classify(ctx, err)
 }
 
 // ExtraFields declares that there are none: the cosine is the score.
@@ -40,7 +41,7 @@ func (s *similarityScorer) ExtraFields() []rewards.Field { return nil }
 // Score compares the sample's result with its reference.
 func (s *similarityScorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	score, err := s.score(ctx, sample)
-	return score, classify(ctx, err)
+	return score, localmodel.Classify(ctx, err)
 }
 
 func (s *similarityScorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {

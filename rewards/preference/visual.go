@@ -50,7 +50,7 @@ func (o sampling) look(ctx context.Context, s *rewards.Sample, m *rewards.Media)
 // failure ends the others: a video is scored whole or not at all.
 func (v visual) each(ctx context.Context, do func(ctx context.Context, i, frame int) error) error {
 	if len(v.frames) == 1 {
-		return guarded(func() error { return do(ctx, 0, v.frames[0]) })
+		return rewards.Guard(func() error { return do(ctx, 0, v.frames[0]) })
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(abreast)
@@ -58,7 +58,7 @@ func (v visual) each(ctx context.Context, do func(ctx context.Context, i, frame 
 		g.Go(func() error {
 			err := ctx.Err()
 			if err == nil {
-				err = guarded(func() error { return do(ctx, i, frame) })
+				err = rewards.Guard(func() error { return do(ctx, i, frame) })
 			}
 			if err != nil {
 				return fmt.Errorf("frame %d: %w", frame, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -27,7 +28,7 @@ var (
 // Warm loads the model and holds it to its self-test.
 func (s *wholeScorer) Warm(ctx context.Context) error {
 	_, err := s.model.engine(ctx, s.test)
-	return classify(ctx, err)
+	return localmodel.Classify(ctx, err)
 }
 
 // ExtraFields declares output, the graph's number before any transform and scale, the mean
@@ -44,7 +45,7 @@ func (s *wholeScorer) ExtraFields() []rewards.Field {
 // Score asks the graph about the sample's first image or video, its texts, or both.
 func (s *wholeScorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	score, err := s.score(ctx, sample)
-	return score, classify(ctx, err)
+	return score, localmodel.Classify(ctx, err)
 }
 
 func (s *wholeScorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {

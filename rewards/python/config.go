@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,29 +53,16 @@ type Config struct {
 // WithDefaults fills what is not set, except Hosts, whose default depends on the
 // function.
 func (c Config) WithDefaults() Config {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	if c.Interpreter == "" {
-		c.Interpreter = "python3"
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
-	if c.FileBytes == 0 {
-		c.FileBytes = 1 << 30
-	}
-	if c.Files == 0 {
-		c.Files = 1024
-	}
-	def(&c.StartTimeout, 2*time.Minute)
-	def(&c.CallTimeout, rewards.DefaultTermTimeout)
-	def(&c.CancelGrace, 2*time.Second)
-	def(&c.StallTimeout, 10*time.Second)
-	def(&c.BackoffMin, 100*time.Millisecond)
-	def(&c.BackoffMax, 5*time.Second)
+	c.Interpreter = cmp.Or(c.Interpreter, "python3")
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.FileBytes = cmp.Or(c.FileBytes, 1<<30)
+	c.Files = cmp.Or(c.Files, 1024)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 2*time.Minute)
+	c.CallTimeout = cmp.Or(c.CallTimeout, rewards.DefaultTermTimeout)
+	c.CancelGrace = cmp.Or(c.CancelGrace, 2*time.Second)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 10*time.Second)
+	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
 	return c
 }
 
@@ -120,12 +108,8 @@ const functionName = "compute_score"
 
 // WithDefaults fills what is not set.
 func (o Options) WithDefaults() Options {
-	if o.Name == "" {
-		o.Name = functionName
-	}
-	if o.Pixels == "" {
-		o.Pixels = "auto"
-	}
+	o.Name = cmp.Or(o.Name, functionName)
+	o.Pixels = cmp.Or(o.Pixels, "auto")
 	return o
 }
 

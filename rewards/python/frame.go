@@ -86,8 +86,8 @@ func encodeFrame(header any, body int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes of text and %d of tensors, the limits are %d and %d", rewards.TooLarge, len(js), body, maxCallHeader, maxBody)
 	}
 	buf := make([]byte, 8, 8+len(js))
-	binary.LittleEndian.PutUint32(buf, uint32(len(js)))  //nolint:gosec // bounded above
-	binary.LittleEndian.PutUint32(buf[4:], uint32(body)) //nolint:gosec // bounded above
+	binary.LittleEndian.PutUint32(buf, uint32(len(js)))  // bounded above
+	binary.LittleEndian.PutUint32(buf[4:], uint32(body)) // bounded above
 	return append(buf, js...), nil
 }
 

@@ -220,7 +220,7 @@ func (p *pool) start() (*conn, error) {
 		if refused := (*refusedError)(nil); errors.As(err, &refused) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("starting a host with %s: %w (%s)%s", p.cfg.Interpreter, err, how, proc.output.words())
+		return nil, fmt.Errorf("starting a host with %s: %w (%s)%s", p.cfg.Interpreter, err, how, proc.lastWords())
 	}
 	c := &conn{
 		proc: proc, label: p.opts.label(), async: r.Async, capacity: 1,
@@ -236,6 +236,14 @@ func (p *pool) start() (*conn, error) {
 type refusedError struct{ message string }
 
 func (e *refusedError) Error() string { return e.message }
+
+// lastWords are those of the host, behind a colon; "" for silence.
+func (p *process) lastWords() string {
+	if said := p.output.LastWords(); said != "" {
+		return "; its last words: " + said
+	}
+	return ""
+}
 
 func (p *pool) handshake(proc *process) (reply, error) {
 	limits := map[string]int64{"FSIZE": p.cfg.FileBytes, "NOFILE": int64(p.cfg.Files)}
@@ -273,9 +281,9 @@ func (p *pool) serve(c *conn) {
 	} else {
 		err = nil
 	}
-	how := fmt.Errorf("the host ended (%s)%s", c.proc.wait(), c.proc.output.words())
+	how := fmt.Errorf("the host ended (%s)%s", c.proc.wait(), c.proc.lastWords())
 	if err != nil {
-		how = fmt.Errorf("the host was killed: %w%s", err, c.proc.output.words())
+		how = fmt.Errorf("the host was killed: %w%s", err, c.proc.lastWords())
 	}
 	p.dismiss(c.proc)
 	p.down(c)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
 )
 
 //go:embed host.py
@@ -22,7 +24,7 @@ var hostSource []byte
 type process struct {
 	cmd    *exec.Cmd
 	conn   net.Conn
-	output *tail
+	output *slot.Output
 
 	mu     sync.Mutex
 	reaped bool // guarded by mu: the pid may belong to another process now
@@ -42,8 +44,8 @@ func spawn(interpreter string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
 	}
-	p := &process{conn: conn, output: &tail{}}
-	p.cmd = exec.Command(interpreter, "-u", "-") //nolint:gosec,noctx // the configuration names it; kill ends it
+	p := &process{conn: conn, output: &slot.Output{}}
+	p.cmd = exec.Command(interpreter, "-u", "-") //nolint:noctx // the configuration names it; kill ends it
 	p.cmd.Stdin = bytes.NewReader(hostSource)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.ExtraFiles = []*os.File{theirs}

@@ -5,11 +5,13 @@ package python
 import (
 	"errors"
 	"net"
+
+	"github.com/rewardloop/rewardloop/internal/slot"
 )
 
 type process struct {
 	conn   net.Conn
-	output *tail
+	output *slot.Output
 }
 
 func spawn(string) (*process, error) {

@@ -127,6 +127,16 @@ func reason(d *pickle.Dict) string {
 	return service.Quote(appendJSON(nil, d))
 }
 
+// decodeList decodes an answer that has a list with one element per sample under a key.
+func decodeList(decode decoder, body []byte, key string, n int) (*pickle.Dict, []pickle.Value, error) {
+	d, err := decodeDict(decode, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := listOf(d, key, n)
+	return d, list, err
+}
+
 // listOf finds the list under a key: it must have n elements, one per sample. A
 // list of another length says nothing about any of them.
 func listOf(d *pickle.Dict, key string, n int) ([]pickle.Value, error) {
@@ -156,6 +166,28 @@ func names(d *pickle.Dict) string {
 		return "no keys"
 	}
 	return service.Plain(strings.Join(out, ", "))
+}
+
+// readOne reads the answer for a single sample: the number at a path, and the
+// columns at theirs.
+func readOne(body []byte, at path, extras []column) ([]verdict, error) {
+	v, err := decodeJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := reported(v); err != nil {
+		return nil, err
+	}
+	found, ok := at.look(v)
+	if !ok {
+		return nil, fmt.Errorf("%w: the answer has nothing at %q: %s", rewards.InvalidScore, at, service.Quote(body))
+	}
+	var out verdict
+	if out.score.Value, err = number(found); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, service.Quote(body))
+	}
+	columnsOf(v, extras, &out.score)
+	return []verdict{out}, nil
 }
 
 // verdict is what an answer says of one sample: a score, or why there is none.

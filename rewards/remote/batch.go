@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -133,7 +132,11 @@ func (b *batcher) send(ctx context.Context, members []*member) {
 	for i, m := range members {
 		its[i] = m.item
 	}
-	out, err := b.guarded(ctx, its)
+	var out []verdict
+	err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
+		out, err = b.ask(ctx, its)
+		return err
+	})
 	for i, m := range members {
 		if err != nil {
 			m.done <- batchVerdict{verdict: verdict{err: err}, whole: len(members) > 1}
@@ -141,17 +144,6 @@ func (b *batcher) send(ctx context.Context, members []*member) {
 		}
 		m.done <- batchVerdict{verdict: out[i]}
 	}
-}
-
-// guarded asks, and turns a panic into an error: on a goroutine of its own nobody
-// else would catch it.
-func (b *batcher) guarded(ctx context.Context, its []item) (out []verdict, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
-		}
-	}()
-	return b.ask(ctx, its)
 }
 
 // leave takes a member out. A batch that nobody waits for is given up.

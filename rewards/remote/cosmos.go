@@ -33,7 +33,7 @@ const (
 // and the result asked for until it is there. The service says neither that a
 // result was lost nor that it never will be, so that the term's deadline decides.
 type cosmosProtocol struct {
-	prompt source
+	prompt service.Source
 	video  string
 	reward string
 	keys   []string // of the scores that are added; none: the only one
@@ -41,9 +41,9 @@ type cosmosProtocol struct {
 	header http.Header
 }
 
-func newCosmos(o *Options) *cosmosProtocol {
+func newCosmos(o *options) *cosmosProtocol {
 	c := &cosmosProtocol{reward: o.Reward, video: o.Video, extras: columns(o.Extras), header: o.RequestHeader("")}
-	c.prompt, _ = parseSource(o.Prompt) // validate has read it
+	c.prompt, _ = service.ParseSource(o.Prompt) // validate has read it
 	if o.ScoreKey != "" {
 		c.keys = strings.Split(o.ScoreKey, "+")
 	}
@@ -52,7 +52,7 @@ func newCosmos(o *Options) *cosmosProtocol {
 
 // item makes the body: a line of JSON and the picture as NPY, uint8 [1,H,W,3].
 func (c *cosmosProtocol) item(ctx context.Context, s *rewards.Sample) (item, error) {
-	prompt, err := c.prompt.text(s)
+	prompt, err := textOf(c.prompt, s)
 	if err != nil {
 		return item{}, err
 	}

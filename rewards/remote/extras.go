@@ -13,7 +13,7 @@ type column struct {
 	at    path
 }
 
-func columns(extras []Extra) []column {
+func columns(extras []extra) []column {
 	out := make([]column, len(extras))
 	for i, e := range extras {
 		if e.Kind == "" {

@@ -17,7 +17,7 @@ type anyJSON struct {
 	header   http.Header
 }
 
-func newAnyJSON(o *Options) *anyJSON {
+func newAnyJSON(o *options) *anyJSON {
 	a := &anyJSON{pictures: newPictures(o), extras: columns(o.Extras), header: o.RequestHeader("application/json")}
 	a.template, _ = parseTemplate(o.Request) // validate has read both
 	a.at, _ = parsePath(o.ScorePath)

@@ -26,7 +26,7 @@ type drm struct {
 	header     http.Header
 }
 
-func newDRM(o *Options) *drm {
+func newDRM(o *options) *drm {
 	d := &drm{noiseLevel: float32(o.NoiseLevel), seed: o.NoiseSeed, header: o.RequestHeader("application/octet-stream")}
 	d.header.Set("X-Drm-Protocol-Version", drmVersion)
 	return d

@@ -32,9 +32,9 @@ func protocols() []string {
 	return []string{deepgen, verlOmni, deepgenGenEval, deqa, genEval, unifiedReward, latent, uniRL, flowFactory, slime, openRLHF, cosmos, generic}
 }
 
-// Options are those of the scorer http. Which protocol takes which, and the
+// options are those of the scorer http. Which protocol takes which, and the
 // defaults that depend on it, stand in the README.
-type Options struct {
+type options struct {
 	Protocol string `json:"protocol"`
 	service.Addresses
 	// Scale and Bias make the value of what the scorer says: raw·scale + bias.
@@ -45,7 +45,7 @@ type Options struct {
 	Batch     int              `json:"batch"`
 	BatchWait service.Duration `json:"batch_wait"`
 	// Extras are fields of the answer that become columns.
-	Extras []Extra `json:"extras"`
+	Extras []extra `json:"extras"`
 
 	Prompt      string `json:"prompt"`
 	Metadata    string `json:"metadata"`
@@ -71,8 +71,8 @@ type Options struct {
 	ScorePath string          `json:"score_path"`
 }
 
-// Extra declares a field of the answer as a column.
-type Extra struct {
+// extra declares a field of the answer as a column.
+type extra struct {
 	Name string `json:"name"`
 	// Path is where it stands; empty: under its name.
 	Path string            `json:"path"`
@@ -80,7 +80,7 @@ type Extra struct {
 }
 
 // parseOptions reads the options of http over the defaults of their protocol.
-func parseOptions(raw json.RawMessage) (Options, error) {
+func parseOptions(raw json.RawMessage) (options, error) {
 	var head struct {
 		Protocol string `json:"protocol"`
 	}
@@ -101,9 +101,9 @@ func parseOptions(raw json.RawMessage) (Options, error) {
 }
 
 // defaults are what the clients that the protocol is known from send.
-func defaults(protocol string) Options {
+func defaults(protocol string) options {
 	zero := int64(0)
-	o := Options{
+	o := options{
 		Scale: 1, Batch: 16, Prompt: "prompt", ImageFormat: "jpeg", Quality: 75, Video: "refuse",
 		GenEvalValue: "scores", NoiseLevel: 0.4, NoiseSeed: &zero, Reduce: "first",
 	}

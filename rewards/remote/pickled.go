@@ -8,6 +8,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -16,23 +17,23 @@ import (
 type pickled struct {
 	dialect  string
 	pictures pictures
-	prompt   source
-	metadata source // the zero value: none
-	strict   bool   // GenEval's only_strict
-	value    string // which list is the value
+	prompt   service.Source
+	metadata service.Source // the zero value: none
+	strict   bool           // GenEval's only_strict
+	value    string         // which list is the value
 	extras   []column
 	header   http.Header
 }
 
-func newPickled(o *Options) *pickled {
+func newPickled(o *options) *pickled {
 	p := &pickled{
 		dialect: o.Protocol, pictures: newPictures(o), strict: o.OnlyStrict, extras: columns(o.Extras),
 		// The clients send none, and requests none at all; the services look at the body.
 		header: o.RequestHeader("application/octet-stream"),
 	}
-	p.prompt, _ = parseSource(o.Prompt) // validate has read them
+	p.prompt, _ = service.ParseSource(o.Prompt) // validate has read them
 	if o.Metadata != "" {
-		p.metadata, _ = parseSource(o.Metadata)
+		p.metadata, _ = service.ParseSource(o.Metadata)
 	}
 	switch o.Protocol {
 	case deqa, unifiedReward:
@@ -53,12 +54,12 @@ func (p *pickled) item(ctx context.Context, s *rewards.Sample) (item, error) {
 	var it item
 	var err error
 	if p.dialect != deqa && p.dialect != genEval {
-		if it.prompt, err = p.prompt.text(s); err != nil {
+		if it.prompt, err = textOf(p.prompt, s); err != nil {
 			return it, err
 		}
 	}
-	if p.metadata.field != "" {
-		d, err := p.metadata.object(s)
+	if p.metadata.Field != "" {
+		d, err := objectOf(p.metadata, s)
 		if err != nil {
 			return it, err
 		}
@@ -104,11 +105,7 @@ func (p *pickled) call(its []item) (*outbound.Call, error) {
 }
 
 func (p *pickled) read(body []byte, its []item) ([]verdict, error) {
-	d, err := decodeDict(decodePickle, body)
-	if err != nil {
-		return nil, err
-	}
-	list, err := listOf(d, p.value, len(its))
+	d, list, err := decodeList(decodePickle, body, p.value, len(its))
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type pictures struct {
 	source  int    // place of an edit's source; 0: no edit
 }
 
-func newPictures(o *Options) pictures {
+func newPictures(o *options) pictures {
 	return pictures{format: rewards.Encoding(o.ImageFormat), quality: o.Quality, video: o.Video, source: o.SourceImage}
 }
 
@@ -128,7 +128,7 @@ func (p pictures) fits(data []byte) bool {
 
 func (p pictures) encode(px *rewards.Pixels, frame int) ([]byte, error) {
 	if p.format == rewards.JPEG {
-		return media.EncodeJPEG(px, frame, p.quality) //nolint:wrapcheck // says what and carries its class
+		return media.EncodeJPEG(px, frame, p.quality) // says what and carries its class
 	}
-	return media.EncodePNG(px, frame) //nolint:wrapcheck // says what and carries its class
+	return media.EncodePNG(px, frame) // says what and carries its class
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// SandboxOptions are those of the scorer sandbox_fusion.
-type SandboxOptions struct {
+// sandboxOptions are those of the scorer sandbox_fusion.
+type sandboxOptions struct {
 	service.Addresses
 	// MaxConcurrent is the most cases that run at a time, over all samples.
 	MaxConcurrent int `json:"max_concurrent"`
@@ -40,8 +39,8 @@ type SandboxOptions struct {
 }
 
 // sandboxDefaults are verl's (SandboxFusionConfig, default_compute_score).
-func sandboxDefaults() SandboxOptions {
-	return SandboxOptions{
+func sandboxDefaults() sandboxOptions {
+	return sandboxOptions{
 		MaxConcurrent: 64, MemoryLimitMB: 1024, Timeout: service.Duration(10 * time.Second), Continuous: true, Language: "python",
 		SandboxError: "fail", TestCases: "ground_truth", MaxCases: 1000, MaxCaseBytes: 1 << 20, MaxCodeBytes: 256 << 10,
 	}
@@ -66,7 +65,7 @@ func sandboxDocumentation() []rewards.Option {
 	)
 }
 
-func parseSandboxOptions(raw json.RawMessage) (SandboxOptions, error) {
+func parseSandboxOptions(raw json.RawMessage) (sandboxOptions, error) {
 	o := sandboxDefaults()
 	known := sandboxDocumentation()
 	err := service.Decode(raw, &o, func(name string) error {
@@ -82,7 +81,7 @@ func parseSandboxOptions(raw json.RawMessage) (SandboxOptions, error) {
 	return o, errors.Join(err, o.validate())
 }
 
-func (o *SandboxOptions) validate() error {
+func (o *sandboxOptions) validate() error {
 	var f service.Faults
 	o.Validate(&f)
 	between := func(name string, n, most int) { f.Add(n < 1 || n > most, name, "is %d, want 1 to %d", n, most) }
@@ -94,7 +93,7 @@ func (o *SandboxOptions) validate() error {
 	f.Add(time.Duration(o.Timeout) < time.Second || time.Duration(o.Timeout) > time.Hour, "run_timeout", "is %v, want 1s to 1h", time.Duration(o.Timeout))
 	f.OneOf("language", o.Language, languages()...)
 	f.OneOf("sandbox_error", o.SandboxError, "fail", "not_passed")
-	_, err := parseSource(o.TestCases)
+	_, err := service.ParseSource(o.TestCases)
 	f.Check("test_cases", err)
 	return f.Err()
 }
@@ -107,18 +106,18 @@ func languages() []string {
 	}
 }
 
-// Sandbox runs the code of a response against test cases on a SandboxFusion server.
+// sandbox runs the code of a response against test cases on a SandboxFusion server.
 // It is safe for concurrent use.
-type Sandbox struct {
-	options SandboxOptions
-	cases   source
+type sandbox struct {
+	options sandboxOptions
+	cases   service.Source
 	doer    outbound.Doer
 	slots   chan struct{} // one per case that runs
 }
 
 var (
-	_ rewards.Scorer       = (*Sandbox)(nil)
-	_ rewards.ExtraFielder = (*Sandbox)(nil)
+	_ rewards.Scorer       = (*sandbox)(nil)
+	_ rewards.ExtraFielder = (*sandbox)(nil)
 )
 
 func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
@@ -131,14 +130,14 @@ func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{options: o, doer: doer, slots: make(chan struct{}, o.MaxConcurrent)}
-	s.cases, _ = parseSource(o.TestCases) // validate has read it
+	s := &sandbox{options: o, doer: doer, slots: make(chan struct{}, o.MaxConcurrent)}
+	s.cases, _ = service.ParseSource(o.TestCases) // validate has read it
 	return s, nil
 }
 
 // ExtraFields declares passed and cases, how many of how many, and status, what
 // became of the first case that did not pass ("success": all did).
-func (s *Sandbox) ExtraFields() []rewards.Field {
+func (s *sandbox) ExtraFields() []rewards.Field {
 	return []rewards.Field{{Name: "passed", Kind: rewards.Number}, {Name: "cases", Kind: rewards.Number}, {Name: "status", Kind: rewards.String}}
 }
 
@@ -147,7 +146,7 @@ const firstCases = 10
 
 // Score returns the share of the cases that the code passes, 0 to 1. A response
 // without a code block is 0, as in verl; cases that cannot be read are BadInput.
-func (s *Sandbox) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+func (s *sandbox) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	score, err := s.score(ctx, sample)
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
@@ -155,7 +154,7 @@ func (s *Sandbox) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 	return score, nil
 }
 
-func (s *Sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+func (s *sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	cs, err := s.testCases(sample)
 	if err != nil {
 		return rewards.Score{}, err
@@ -176,33 +175,31 @@ func (s *Sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 
 // runAll runs the cases, as many at a time as there are slots. The first that the
 // server could not judge ends the others, if that fails the sample.
-func (s *Sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]caseResult, error) {
+func (s *sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]caseResult, error) {
 	results := make([]caseResult, len(cs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(s.options.MaxConcurrent, 32)) // verl's threads per sample
 	for i, c := range cs {
-		g.Go(func() (err error) {
-			defer func() {
-				if p := recover(); p != nil { // on a goroutine of its own nobody else would catch it
-					err = fmt.Errorf("%w: case %d: %v\n%s", rewards.Panicked, i, p, debug.Stack())
-				}
-			}()
-			results[i], err = s.run(ctx, code, c)
+		g.Go(func() error {
+			err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
+				results[i], err = s.run(ctx, code, c)
+				return err
+			})
 			if err != nil {
-				err = fmt.Errorf("case %d: %w", i, err)
+				return fmt.Errorf("case %d: %w", i, err)
 			}
-			return err
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // names its case
+		return nil, err // names its case
 	}
 	spreadCompileError(results)
 	return results, nil
 }
 
 // run runs one case.
-func (s *Sandbox) run(ctx context.Context, code string, c testCase) (caseResult, error) {
+func (s *sandbox) run(ctx context.Context, code string, c testCase) (caseResult, error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()

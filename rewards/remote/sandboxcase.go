@@ -45,8 +45,8 @@ const (
 
 // testCases reads {"inputs": […], "outputs": […], "fn_name": …}, or {"assert_case":
 // […]} with or without the two, as an object or as text that holds one.
-func (s *Sandbox) testCases(sample *rewards.Sample) ([]testCase, error) {
-	d, err := s.cases.object(sample)
+func (s *sandbox) testCases(sample *rewards.Sample) ([]testCase, error) {
+	d, err := objectOf(s.cases, sample)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func functionName(d *pickle.Dict) (string, error) {
 	return name, nil
 }
 
-func (s *Sandbox) testCase(lists map[string][]pickle.Value, i int) (testCase, error) {
+func (s *sandbox) testCase(lists map[string][]pickle.Value, i int) (testCase, error) {
 	c := testCase{stdin: ""} // what verl gives a case that is an assertion alone
 	size := 0
 	if l := lists["inputs"]; l != nil {
@@ -153,7 +153,7 @@ func asText(v pickle.Value) (*string, error) {
 	var text string
 	switch v := v.(type) {
 	case nil:
-		return nil, nil //nolint:nilnil // None is a value here
+		return nil, nil // None is a value here
 	case string:
 		text = v
 	case bool:

@@ -44,8 +44,8 @@ type exchanger interface {
 	exchange(ctx context.Context, doer outbound.Doer, its []item) ([]verdict, *outbound.Answer, error)
 }
 
-// Scorer asks a reward service over HTTP. It is safe for concurrent use.
-type Scorer struct {
+// scorer asks a reward service over HTTP. It is safe for concurrent use.
+type scorer struct {
 	protocol    protocol
 	doer        outbound.Doer
 	path        string // follows the address
@@ -54,13 +54,13 @@ type Scorer struct {
 }
 
 var (
-	_ rewards.Scorer       = (*Scorer)(nil)
-	_ rewards.ExtraFielder = (*Scorer)(nil)
-	_ rewards.Closer       = (*Scorer)(nil)
+	_ rewards.Scorer       = (*scorer)(nil)
+	_ rewards.ExtraFielder = (*scorer)(nil)
+	_ rewards.Closer       = (*scorer)(nil)
 )
 
-func newScorer(o *Options, p protocol, doer outbound.Doer) *Scorer {
-	s := &Scorer{protocol: p, doer: doer, path: pathOf(o.Protocol), scale: o.Scale, bias: o.Bias}
+func newScorer(o *options, p protocol, doer outbound.Doer) *scorer {
+	s := &scorer{protocol: p, doer: doer, path: pathOf(o.Protocol), scale: o.Scale, bias: o.Bias}
 	if o.BatchWait > 0 && o.Batch > 1 {
 		s.batcher = newBatcher(o.Batch, time.Duration(o.BatchWait), s.ask)
 	}
@@ -68,10 +68,10 @@ func newScorer(o *Options, p protocol, doer outbound.Doer) *Scorer {
 }
 
 // ExtraFields declares the columns.
-func (s *Scorer) ExtraFields() []rewards.Field { return s.protocol.fields() }
+func (s *scorer) ExtraFields() []rewards.Field { return s.protocol.fields() }
 
 // Close ends the batches that are under way; their samples fail as Unavailable.
-func (s *Scorer) Close() error {
+func (s *scorer) Close() error {
 	if s.batcher != nil {
 		s.batcher.close()
 	}
@@ -81,7 +81,7 @@ func (s *Scorer) Close() error {
 // Score sends the sample, alone or with others, and returns what the service says
 // of it, times score_scale plus score_bias. What fails, and how, stands in the
 // README.
-func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	score, err := s.score(ctx, sample)
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
@@ -93,7 +93,7 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	return score, nil
 }
 
-func (s *Scorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+func (s *scorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	it, err := s.protocol.item(ctx, sample)
 	if err != nil {
 		return rewards.Score{}, err
@@ -112,7 +112,7 @@ func (s *Scorer) score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 }
 
 // ask sends one request and returns a verdict per item, or the error of the whole.
-func (s *Scorer) ask(ctx context.Context, its []item) ([]verdict, error) {
+func (s *scorer) ask(ctx context.Context, its []item) ([]verdict, error) {
 	out, a, err := s.exchange(ctx, its)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Scorer) ask(ctx context.Context, its []item) ([]verdict, error) {
 	return out, nil
 }
 
-func (s *Scorer) exchange(ctx context.Context, its []item) ([]verdict, *outbound.Answer, error) {
+func (s *scorer) exchange(ctx context.Context, its []item) ([]verdict, *outbound.Answer, error) {
 	if e, ok := s.protocol.(exchanger); ok {
 		return e.exchange(ctx, s.doer, its)
 	}
@@ -159,7 +159,7 @@ func do(ctx context.Context, doer outbound.Doer, call *outbound.Call, read func(
 	call.MaxBytes, call.Statuses, call.Check = maxAnswer, explained, check
 	a, err := doer.Do(ctx, call)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names endpoint, status and cause, and carries its class
+		return nil, err // it names endpoint, status and cause, and carries its class
 	}
 	if a.Status/100 != 2 {
 		return nil, refusal(a)

@@ -4,87 +4,33 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// source names where something stands in a sample: prompt, response, data_source,
-// id, ground_truth or extra_info, and of the last two also a path below them, such
-// as extra_info.caption. The zero value names nothing.
-type source struct {
-	field string
-	below path
-}
-
-// sourceFields are the fields a source may name, those with JSON in them last.
-func sourceFields() []string {
-	return []string{"prompt", "response", "data_source", "id", "ground_truth", "extra_info"}
-}
-
-func parseSource(text string) (source, error) {
-	field, rest, deeper := strings.Cut(text, ".")
-	if !slices.Contains(sourceFields(), field) {
-		return source{}, fmt.Errorf("%q is no field of a sample: want one of %s, or a path below the last two, such as extra_info.caption",
-			text, strings.Join(sourceFields(), ", "))
-	}
-	if !deeper {
-		return source{field: field}, nil
-	}
-	if field != "ground_truth" && field != "extra_info" {
-		return source{}, fmt.Errorf("%q: %s is text and has nothing below it", text, field)
-	}
-	below, err := parsePath(rest)
-	if err == nil && len(below) == 0 {
-		err = fmt.Errorf("%q ends with a dot", text)
-	}
-	return source{field: field, below: below}, err
-}
-
-func (src source) String() string {
-	if len(src.below) == 0 {
-		return src.field
-	}
-	return src.field + "." + src.below.String()
-}
-
-// value finds the value in a sample; what is not there is BadInput.
-func (src source) value(s *rewards.Sample) (pickle.Value, error) {
-	var raw json.RawMessage
-	switch src.field {
-	case "prompt":
-		return s.Prompt, nil
-	case "response":
-		return s.Response, nil
-	case "data_source":
-		return s.DataSource, nil
-	case "id":
-		return s.ID, nil
-	case "ground_truth":
-		raw = s.GroundTruth
-	default:
-		raw = s.ExtraInfo
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, fmt.Errorf("%w: the sample has no %s", rewards.BadInput, src.field)
+// valueOf finds what a source names in a sample; what is not there is BadInput.
+func valueOf(src service.Source, s *rewards.Sample) (pickle.Value, error) {
+	text, raw, err := src.Find(s)
+	if err != nil || raw == nil {
+		return text, err
 	}
 	root, err := parseJSON(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is %w", rewards.BadInput, src.field, err)
+		return nil, fmt.Errorf("%w: %s is %w", rewards.BadInput, src.Field, err)
 	}
-	v, ok := src.below.look(root)
+	v, ok := path(src.Below).look(root)
 	if !ok {
-		return nil, fmt.Errorf("%w: the sample has no %s", rewards.BadInput, src)
+		return nil, src.Missing()
 	}
 	return v, nil
 }
 
-// text finds a text.
-func (src source) text(s *rewards.Sample) (string, error) {
-	v, err := src.value(s)
+// textOf finds a text.
+func textOf(src service.Source, s *rewards.Sample) (string, error) {
+	v, err := valueOf(src, s)
 	if err != nil {
 		return "", err
 	}
@@ -95,10 +41,10 @@ func (src source) text(s *rewards.Sample) (string, error) {
 	return t, nil
 }
 
-// object finds a JSON object, or text that holds one, as data sets in parquet have
+// objectOf finds a JSON object, or text that holds one, as data sets in parquet have
 // it.
-func (src source) object(s *rewards.Sample) (*pickle.Dict, error) {
-	v, err := src.value(s)
+func objectOf(src service.Source, s *rewards.Sample) (*pickle.Dict, error) {
+	v, err := valueOf(src, s)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func build(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
 	return newScorer(&o, protocolOf(&o), doer), nil
 }
 
-func protocolOf(o *Options) protocol {
+func protocolOf(o *options) protocol {
 	switch o.Protocol {
 	case latent:
 		return newDRM(o)
@@ -72,7 +72,7 @@ func protocolOf(o *Options) protocol {
 }
 
 // fixedFields are the columns that the protocol has without extras.
-func (o *Options) fixedFields() []rewards.Field {
+func (o *options) fixedFields() []rewards.Field {
 	switch o.Protocol {
 	case latent:
 		return (&drm{}).fields()

@@ -29,7 +29,7 @@ type text struct{ pieces []piece }
 type piece struct {
 	literal string
 	picture string
-	source  source
+	source  service.Source
 }
 
 // pictureNames are the placeholders that are not sources.
@@ -80,33 +80,19 @@ func (t *template) compile(v pickle.Value, faults *[]error) pickle.Value {
 
 // parse cuts a string at its placeholders.
 func (t *template) parse(s string) (*text, error) {
-	out, literal := &text{}, ""
-	for s != "" {
-		i := strings.IndexAny(s, "{}")
-		if i < 0 {
-			literal += s
-			break
-		}
-		literal, s = literal+s[:i], s[i:]
-		if strings.HasPrefix(s, "{{") || strings.HasPrefix(s, "}}") {
-			literal, s = literal+s[:1], s[2:]
-			continue
-		}
-		end := strings.IndexByte(s, '}')
-		if s[0] == '}' || end < 0 {
-			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", service.Clip(s, 40))
-		}
-		p, err := t.placeholder(s[1:end])
-		if err != nil {
-			return nil, err
-		}
-		if literal != "" {
-			out.pieces = append(out.pieces, piece{literal: literal})
-		}
-		out.pieces, literal, s = append(out.pieces, p), "", s[end+1:]
+	cut, err := service.Cut(s)
+	if err != nil {
+		return nil, err
 	}
-	if literal != "" || len(out.pieces) == 0 {
-		out.pieces = append(out.pieces, piece{literal: literal})
+	out := &text{}
+	for _, c := range cut {
+		p := piece{literal: c.Text}
+		if c.Placeholder {
+			if p, err = t.placeholder(c.Text); err != nil {
+				return nil, err
+			}
+		}
+		out.pieces = append(out.pieces, p)
 	}
 	if len(out.pieces) > 1 && slices.ContainsFunc(out.pieces, func(p piece) bool { return p.picture == "frames_b64" }) {
 		return nil, errors.New("{frames_b64} is a list; give it a text of its own")
@@ -120,7 +106,7 @@ func (t *template) placeholder(name string) (piece, error) {
 		t.pictures = t.pictures || name != "frames_b64"
 		return piece{picture: name}, nil
 	}
-	src, err := parseSource(name)
+	src, err := service.ParseSource(name)
 	if err != nil {
 		return piece{}, fmt.Errorf("the placeholder {%s}: %w, or one of %s; write {{ for a brace", service.Clip(name, 40), err, strings.Join(pictureNames(), ", "))
 	}
@@ -142,8 +128,8 @@ func (t *template) render(s *rewards.Sample, it *item, mime string) (pickle.Valu
 			}
 			return l, nil
 		}
-		if p.source.field != "" {
-			return p.source.value(s)
+		if p.source.Field != "" {
+			return valueOf(p.source, s)
 		}
 		return p.literal, nil
 	})

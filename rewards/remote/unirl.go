@@ -15,22 +15,22 @@ import (
 // an edit is scored, whose last is rated.
 type uni struct {
 	pictures pictures
-	prompt   source
-	metadata source // the zero value: none
+	prompt   service.Source
+	metadata service.Source // the zero value: none
 	reward   string
 	reduce   string // first, mean or max
 	extras   []column
 	header   http.Header
 }
 
-func newUni(o *Options) *uni {
+func newUni(o *options) *uni {
 	u := &uni{
 		pictures: newPictures(o), reward: o.Reward, reduce: o.Reduce, extras: columns(o.Extras),
 		header: o.RequestHeader("application/json"),
 	}
-	u.prompt, _ = parseSource(o.Prompt) // validate has read them
+	u.prompt, _ = service.ParseSource(o.Prompt) // validate has read them
 	if o.Metadata != "" {
-		u.metadata, _ = parseSource(o.Metadata)
+		u.metadata, _ = service.ParseSource(o.Metadata)
 	}
 	return u
 }
@@ -38,11 +38,11 @@ func newUni(o *Options) *uni {
 func (u *uni) item(ctx context.Context, s *rewards.Sample) (item, error) {
 	var it item
 	var err error
-	if it.prompt, err = u.prompt.text(s); err != nil {
+	if it.prompt, err = textOf(u.prompt, s); err != nil {
 		return it, err
 	}
-	if u.metadata.field != "" {
-		d, err := u.metadata.object(s)
+	if u.metadata.Field != "" {
+		d, err := objectOf(u.metadata, s)
 		if err != nil {
 			return it, err
 		}
@@ -63,11 +63,7 @@ func (u *uni) call(its []item) (*outbound.Call, error) {
 }
 
 func (u *uni) read(body []byte, its []item) ([]verdict, error) {
-	d, err := decodeDict(decodeJSON, body)
-	if err != nil {
-		return nil, err
-	}
-	results, err := listOf(d, "results", len(its))
+	d, results, err := decodeList(decodeJSON, body, "results", len(its))
 	if err != nil {
 		return nil, err
 	}

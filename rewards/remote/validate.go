@@ -18,7 +18,7 @@ const (
 
 // validate names everything that is wrong with options over their defaults.
 // Options that the protocol does not take have their defaults, which are right.
-func (o *Options) validate() error {
+func (o *options) validate() error {
 	var f service.Faults
 	f.OneOf("protocol", o.Protocol, protocols()...)
 	o.Validate(&f)
@@ -34,11 +34,11 @@ func (o *Options) validate() error {
 	return f.Err()
 }
 
-func (o *Options) validateInput(f *service.Faults) {
-	_, err := parseSource(o.Prompt)
+func (o *options) validateInput(f *service.Faults) {
+	_, err := service.ParseSource(o.Prompt)
 	f.Check("prompt", err)
 	if o.Metadata != "" {
-		_, err := parseSource(o.Metadata)
+		_, err := service.ParseSource(o.Metadata)
 		f.Check("metadata", err)
 	}
 	f.OneOf("image_format", o.ImageFormat, "jpeg", "png")
@@ -52,7 +52,7 @@ func (o *Options) validateInput(f *service.Faults) {
 	f.Add(o.SourceImage < 0 || o.SourceImage > maxSource, "source_image", "is %d, want 1 to %d; 0 is the result itself", o.SourceImage, maxSource)
 }
 
-func (o *Options) validateProtocol(f *service.Faults) {
+func (o *options) validateProtocol(f *service.Faults) {
 	f.OneOf("geneval_value", o.GenEvalValue, genEvalLists()...)
 	f.Add(o.OnlyStrict && o.GenEvalValue == "rewards", "geneval_value", "with only_strict the server does not work rewards out; want scores or strict_rewards")
 	f.Add(!(o.NoiseLevel >= 0 && o.NoiseLevel <= 1), "noise_level", "is %v, want 0 to 1", o.NoiseLevel)
@@ -69,7 +69,7 @@ func (o *Options) validateProtocol(f *service.Faults) {
 	}
 }
 
-func (o *Options) validateExtras(f *service.Faults) {
+func (o *options) validateExtras(f *service.Faults) {
 	f.Add(len(o.Extras) > maxExtras, "extras", "are %d, at most %d", len(o.Extras), maxExtras)
 	seen := map[string]bool{}
 	for _, field := range o.fixedFields() {

@@ -37,16 +37,6 @@ type Deps struct {
 	VLM *vlm.Judges
 }
 
-// comparing gives the scorers of groups the clients that the judges have.
-func comparing(d judge.Deps) compare.Clients {
-	if d.Clients == nil {
-		return nil
-	}
-	return compare.ClientsFunc(func(engine, model string) (compare.Chatter, error) {
-		return d.Clients.Client(judge.Endpoint{Engine: engine, Model: model})
-	})
-}
-
 // Register adds every scorer that ships to reg. It panics if one of the names is
 // taken, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
@@ -58,7 +48,7 @@ func Register(reg *rewards.Registry, deps Deps) {
 	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) {
 		return verify.New(kind, raw, deps.Groups)
 	}
-	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(comparing(deps.Judges)), remote.Specs(deps.Groups), preference.Specs(deps.Preference), vlm.Specs(deps.VLM)) {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(deps.Judges.Clients), remote.Specs(deps.Groups), preference.Specs(deps.Preference), vlm.Specs(deps.VLM)) {
 		reg.Register(s)
 	}
 }

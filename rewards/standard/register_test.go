@@ -120,9 +120,9 @@ func (silent) Do(context.Context, *outbound.Call) (*outbound.Answer, error) {
 	return nil, rewards.Unavailable
 }
 
-func (silent) Client(judge.Endpoint) (judge.Chatter, error) { return silent{}, nil }
+func (silent) Client(chat.Endpoint) (chat.Chatter, error) { return silent{}, nil }
 
-func (silent) Engine(judge.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
+func (silent) Engine(chat.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
 
 func (silent) Group([]string, remote.GroupOptions) (outbound.Doer, error) { return silent{}, nil }
 

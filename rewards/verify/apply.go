@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/service"
@@ -21,7 +20,7 @@ type Named struct {
 	Required bool
 	// Timeout bounds it; at most rewards.MaxTermTimeout. Defaults to DefaultTimeout.
 	Timeout  time.Duration
-	Verifier Verifier
+	Verifier rewards.Verifier
 }
 
 // DefaultTimeout bounds a verifier that names no time of its own.
@@ -217,20 +216,23 @@ func (r *round) run(caller context.Context, s *rewards.Sample) error {
 func (n *Named) ask(ctx context.Context, s *rewards.Sample) (result json.RawMessage, failed *failure) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			result, failed = nil, n.failure(fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack()))
-		}
-	}()
 	own := *s // what one does to its sample no other sees
-	result, err := n.Verifier.Verify(ctx, &own)
-	if err == nil {
-		result, err = checked(result)
-	}
+	err := rewards.Guard(func() error {
+		found, err := n.Verifier.Verify(ctx, &own)
+		if err == nil {
+			found, err = checked(found)
+		}
+		if err != nil {
+			failed = n.failure(err)
+			return nil
+		}
+		result = found
+		return nil
+	})
 	if err != nil {
 		return nil, n.failure(err)
 	}
-	return result, nil
+	return result, failed
 }
 
 // next is when the first of those that have not answered is overdue.

@@ -84,7 +84,7 @@ func TestAnExtraInfoThatIsNoObjectIsABadInput(t *testing.T) {
 func TestAnOptionalFailureStandsInTheResultsAndARequiredOneIsTheSamples(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		verifier verify.Verifier
+		verifier rewards.Verifier
 		class    rewards.Class
 		says     string
 	}{

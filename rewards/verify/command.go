@@ -19,8 +19,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// CommandOptions are those of the kind command.
-type CommandOptions struct {
+// commandOptions are those of the kind command.
+type commandOptions struct {
 	// Argv is the program and its arguments. No shell reads them.
 	Argv []string `json:"argv"`
 	// Output says what stdout holds: json, or text, which becomes a JSON string.
@@ -40,8 +40,8 @@ type CommandOptions struct {
 	Processes  int `json:"processes"`
 }
 
-func commandDefaults() CommandOptions {
-	return CommandOptions{
+func commandDefaults() commandOptions {
+	return commandOptions{
 		Output: "json", Env: []string{"PATH"}, RunTimeout: service.Duration(DefaultTimeout), MaxConcurrent: runtime.NumCPU(),
 		MemoryMB: 4096, Files: 256, FileMB: 64, Processes: 256,
 	}
@@ -63,7 +63,7 @@ func commandDocumentation() []rewards.Option {
 }
 
 // parseCommandOptions reads the options and finds the program.
-func parseCommandOptions(raw json.RawMessage) (o CommandOptions, program string, err error) {
+func parseCommandOptions(raw json.RawMessage) (o commandOptions, program string, err error) {
 	o = commandDefaults()
 	err = decode(raw, &o, commandDocumentation())
 	var f service.Faults
@@ -115,13 +115,13 @@ func findProgram(name string) (string, error) {
 
 // commandVerifier runs a program.
 type commandVerifier struct {
-	options CommandOptions
+	options commandOptions
 	program string
 	env     []string
 	slots   chan struct{} // one place per run
 }
 
-func newCommand(raw json.RawMessage) (Verifier, error) {
+func newCommand(raw json.RawMessage) (rewards.Verifier, error) {
 	o, program, err := parseCommandOptions(raw)
 	if err = errors.Join(errNoProcesses, err); err != nil {
 		return nil, err
@@ -205,11 +205,11 @@ func removeAll(folder string) error {
 	}
 	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) //nolint:gosec // a folder must be entered to be emptied
+			_ = os.Chmod(path, 0o700) // a folder must be entered to be emptied
 		}
 		return nil
 	})
-	return os.RemoveAll(folder) //nolint:wrapcheck // names the path
+	return os.RemoveAll(folder) // names the path
 }
 
 // ending is how a run ended.

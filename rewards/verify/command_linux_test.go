@@ -25,7 +25,7 @@ import (
 )
 
 // shell makes a verifier whose program is a shell script; the sample is on its stdin.
-func shell(tb testing.TB, o options, script string, args ...string) verify.Verifier {
+func shell(tb testing.TB, o options, script string, args ...string) rewards.Verifier {
 	tb.Helper()
 	all := options{"argv": append([]string{"sh", "-c", script, "sh"}, args...)}
 	maps.Copy(all, o)
@@ -419,7 +419,7 @@ func TestCommandOptionsThatAreWrongAreAllNamed(t *testing.T) {
 func TestAProgramThatCannotStartIsAFailure(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tool")
-	require.NoError(t, os.WriteFile(path, []byte("neither a program nor a script"), 0o700)) //nolint:gosec // it must look like a program
+	require.NoError(t, os.WriteFile(path, []byte("neither a program nor a script"), 0o700)) // it must look like a program
 	v, err := verify.New("command", options{"argv": []string{path}}.raw(t), nil)
 	require.NoError(t, err)
 	result, err := v.Verify(t.Context(), sample())

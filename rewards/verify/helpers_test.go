@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
@@ -34,7 +35,7 @@ func (o options) raw(tb testing.TB) json.RawMessage {
 // network is what the program hands in: groups of package outbound.
 type network struct{ transport *outbound.Transport }
 
-func (n network) Group(urls []string, o verify.GroupOptions) (outbound.Doer, error) {
+func (n network) Group(urls []string, o service.GroupOptions) (outbound.Doer, error) {
 	return n.transport.Group(outbound.GroupConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
 		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond,
@@ -49,16 +50,16 @@ func overNetwork(t *testing.T) network {
 	return network{transport}
 }
 
-// service keeps what it was sent and answers with what answer gives.
-type service struct {
+// server keeps what it was sent and answers with what answer gives.
+type server struct {
 	*httptest.Server
 	mu   sync.Mutex
 	sent []map[string]any
 }
 
-func serve(t *testing.T, answer func(n int) (status int, body string)) *service {
+func serve(t *testing.T, answer func(n int) (status int, body string)) *server {
 	t.Helper()
-	s := &service{}
+	s := &server{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
@@ -76,18 +77,18 @@ func serve(t *testing.T, answer func(n int) (status int, body string)) *service 
 	return s
 }
 
-func says(t *testing.T, status int, body string) *service {
+func says(t *testing.T, status int, body string) *server {
 	t.Helper()
 	return serve(t, func(int) (int, string) { return status, body })
 }
 
-func (s *service) requests() []map[string]any {
+func (s *server) requests() []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]map[string]any(nil), s.sent...)
 }
 
-func (s *service) only(t *testing.T) map[string]any {
+func (s *server) only(t *testing.T) map[string]any {
 	t.Helper()
 	sent := s.requests()
 	require.Len(t, sent, 1)
@@ -95,7 +96,7 @@ func (s *service) only(t *testing.T) map[string]any {
 }
 
 // asking makes a verifier that asks a service.
-func asking(t *testing.T, kind string, s *service, o options) verify.Verifier {
+func asking(t *testing.T, kind string, s *server, o options) rewards.Verifier {
 	t.Helper()
 	all := options{"url": s.URL}
 	maps.Copy(all, o)
@@ -154,17 +155,17 @@ func (f verifierFunc) Verify(ctx context.Context, s *rewards.Sample) (json.RawMe
 }
 
 // finds is a verifier that always finds the same.
-func finds(result string) verify.Verifier {
+func finds(result string) rewards.Verifier {
 	return verifierFunc(func(context.Context, *rewards.Sample) (json.RawMessage, error) { return json.RawMessage(result), nil })
 }
 
 // failsWith is one that always fails.
-func failsWith(err error) verify.Verifier {
+func failsWith(err error) rewards.Verifier {
 	return verifierFunc(func(context.Context, *rewards.Sample) (json.RawMessage, error) { return nil, err })
 }
 
 // waits is one that heeds its context.
-func waits() verify.Verifier {
+func waits() rewards.Verifier {
 	return verifierFunc(func(ctx context.Context, _ *rewards.Sample) (json.RawMessage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()

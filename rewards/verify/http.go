@@ -13,8 +13,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// HTTPOptions are those of the kind http.
-type HTTPOptions struct {
+// httpOptions are those of the kind http.
+type httpOptions struct {
 	service.Addresses
 	// Request is an object with placeholders in its texts.
 	Request json.RawMessage `json:"request"`
@@ -34,8 +34,8 @@ type httpVerifier struct {
 	template *template
 }
 
-func newHTTP(raw json.RawMessage, groups Groups) (Verifier, error) {
-	var o HTTPOptions
+func newHTTP(raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
+	var o httpOptions
 	err := decode(raw, &o, httpDocumentation())
 	var f service.Faults
 	o.Validate(&f)
@@ -61,16 +61,18 @@ func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawM
 		return nil, err
 	}
 	a, err := h.doer.Do(ctx, &outbound.Call{
-		Header: h.header, Body: body, MaxBytes: MaxResult,
-		Check: func(a *outbound.Answer) error {
-			if !json.Valid(a.Body) {
-				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
-			}
-			return nil
-		},
+		Header: h.header, Body: body, MaxBytes: MaxResult, Check: checkJSON,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names endpoint, status and cause, and carries its class
+		return nil, err // it names endpoint, status and cause, and carries its class
 	}
 	return bytes.TrimSpace(a.Body), nil
+}
+
+// checkJSON refuses an answer that is not JSON: it may come whole another time.
+func checkJSON(a *outbound.Answer) error {
+	if !json.Valid(a.Body) {
+		return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/service"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
@@ -99,7 +100,7 @@ func TestAServiceThatHangsIsATimeout(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(srv.Close)
 	t.Cleanup(func() { close(release) })
-	v := asking(t, "http", &service{Server: srv}, options{"request": options{"x": "{id}"}})
+	v := asking(t, "http", &server{Server: srv}, options{"request": options{"x": "{id}"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	result, err := v.Verify(ctx, sample())
@@ -114,7 +115,7 @@ func TestRequestsBesideEachOtherKeepTheirSamples(t *testing.T) {
 		assert.NoError(t, json.NewEncoder(w).Encode(got.ID))
 	}))
 	t.Cleanup(srv.Close)
-	v := asking(t, "http", &service{Server: srv}, options{"request": options{"id": "{id}"}})
+	v := asking(t, "http", &server{Server: srv}, options{"request": options{"id": "{id}"}})
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
@@ -131,10 +132,10 @@ func TestRequestsBesideEachOtherKeepTheirSamples(t *testing.T) {
 // noted keeps what a group was asked for.
 type noted struct {
 	urls    []string
-	options verify.GroupOptions
+	options service.GroupOptions
 }
 
-func (n *noted) Group(urls []string, o verify.GroupOptions) (outbound.Doer, error) {
+func (n *noted) Group(urls []string, o service.GroupOptions) (outbound.Doer, error) {
 	n.urls, n.options = urls, o
 	return nil, nil
 }
@@ -146,10 +147,10 @@ func TestAddressesReachTheGroup(t *testing.T) {
 		"concurrency": 4, "rpm": 60, "request": {}}`), &n)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"http://a", "http://b/x"}, n.urls)
-	assert.Equal(t, verify.GroupOptions{KeyFile: "/k", Concurrency: 4, RPM: 60, Timeout: 5 * time.Second, Attempts: 3}, n.options)
+	assert.Equal(t, service.GroupOptions{KeyFile: "/k", Concurrency: 4, RPM: 60, Timeout: 5 * time.Second, Attempts: 3}, n.options)
 	_, err = verify.New("sandbox_fusion", json.RawMessage(`{"url": "http://a", "run_timeout": 3}`), &n)
 	require.NoError(t, err)
-	assert.Equal(t, verify.GroupOptions{Timeout: 16 * time.Second}, n.options, "twice the time of a run, and ten seconds for the way")
+	assert.Equal(t, service.GroupOptions{Timeout: 16 * time.Second}, n.options, "twice the time of a run, and ten seconds for the way")
 }
 
 func TestOptionsThatAreWrongAreAllNamed(t *testing.T) {

@@ -18,9 +18,9 @@ type limit struct {
 }
 
 // limits are those of one run.
-func (o *CommandOptions) limits() []limit {
+func (o *commandOptions) limits() []limit {
 	both := func(resource int, name string, n, unit int) limit {
-		most := uint64(n) * uint64(unit) //nolint:gosec // the options have been checked: none is negative
+		most := uint64(n) * uint64(unit) // the options have been checked: none is negative
 		return limit{resource, name, most, most}
 	}
 	cpu := both(unix.RLIMIT_CPU, "cpu_seconds", o.CPUSeconds, 1)
@@ -43,11 +43,11 @@ func (o *CommandOptions) limits() []limit {
 func tasks() (int, error) {
 	text, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206
 	if err != nil {
-		return 0, err //nolint:wrapcheck // names the file
+		return 0, err // names the file
 	}
 	if fields := bytes.Fields(text); len(fields) > 3 {
 		_, total, _ := bytes.Cut(fields[3], []byte("/"))
-		return strconv.Atoi(string(total)) //nolint:wrapcheck // the caller asks only whether
+		return strconv.Atoi(string(total)) // the caller asks only whether
 	}
 	return 0, errors.New("/proc/loadavg has no count of tasks")
 }

@@ -17,7 +17,7 @@ func decode(raw json.RawMessage, into any, known []rewards.Option) error {
 	for _, k := range known {
 		all = append(all, k.Name)
 	}
-	return service.Decode(raw, into, func(name string) error { //nolint:wrapcheck // names the options
+	return service.Decode(raw, into, func(name string) error { // names the options
 		if !slices.Contains(all, name) {
 			return fmt.Errorf("there is no such option; want one of %s", strings.Join(all, ", "))
 		}

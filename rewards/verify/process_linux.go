@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -48,7 +49,7 @@ func (p *process) run(ctx context.Context) ending {
 	}
 	mark := marker + "=" + rand.Text()
 	gate := &gate{make(chan struct{}), bytes.NewReader(p.input)}
-	stdout, stderr := &bounded{over: make(chan struct{})}, &ends{}
+	stdout, stderr := &bounded{over: make(chan struct{})}, &slot.Output{}
 	cmd := &exec.Cmd{
 		Path: p.program, Args: p.argv, Dir: p.folder, Env: append([]string{mark}, p.env...),
 		Stdin: gate, Stdout: stdout, Stderr: stderr,
@@ -161,5 +162,5 @@ type gate struct {
 // Read waits for the gate.
 func (g *gate) Read(p []byte) (int, error) {
 	<-g.open
-	return g.input.Read(p) //nolint:wrapcheck // io.EOF must stay what it is
+	return g.input.Read(p) // io.EOF must stay what it is
 }

@@ -16,7 +16,7 @@ const (
 
 type limit struct{}
 
-func (*CommandOptions) limits() []limit { return nil }
+func (*commandOptions) limits() []limit { return nil }
 
 type process struct {
 	program, folder string

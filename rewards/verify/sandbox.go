@@ -15,8 +15,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// SandboxOptions are those of the kind sandbox_fusion.
-type SandboxOptions struct {
+// sandboxOptions are those of the kind sandbox_fusion.
+type sandboxOptions struct {
 	service.Addresses
 	Language string `json:"language"`
 	// RunTimeout is that of compiling and of running, each.
@@ -26,8 +26,8 @@ type SandboxOptions struct {
 }
 
 // sandboxDefaults are those of the scorer sandbox_fusion.
-func sandboxDefaults() SandboxOptions {
-	return SandboxOptions{Language: "python", RunTimeout: service.Duration(10 * time.Second), MemoryLimitMB: 1024, MaxCodeBytes: 256 << 10}
+func sandboxDefaults() sandboxOptions {
+	return sandboxOptions{Language: "python", RunTimeout: service.Duration(10 * time.Second), MemoryLimitMB: 1024, MaxCodeBytes: 256 << 10}
 }
 
 func sandboxDocumentation() []rewards.Option {
@@ -52,10 +52,10 @@ const transferTime = 10 * time.Second
 type sandboxVerifier struct {
 	doer    outbound.Doer
 	header  http.Header
-	options SandboxOptions
+	options sandboxOptions
 }
 
-func newSandbox(raw json.RawMessage, groups Groups) (Verifier, error) {
+func newSandbox(raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
 	o := sandboxDefaults()
 	err := decode(raw, &o, sandboxDocumentation())
 	var f service.Faults
@@ -110,16 +110,10 @@ func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		return nil, fmt.Errorf("%w: the request: %w", rewards.Internal, err)
 	}
 	a, err := v.doer.Do(ctx, &outbound.Call{
-		Header: v.header, Body: body, MaxBytes: maxSandboxAnswer,
-		Check: func(a *outbound.Answer) error {
-			if !json.Valid(a.Body) {
-				return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
-			}
-			return nil
-		},
+		Header: v.header, Body: body, MaxBytes: maxSandboxAnswer, Check: checkJSON,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names endpoint, status and cause, and carries its class
+		return nil, err // it names endpoint, status and cause, and carries its class
 	}
 	run, err := readRun(a.Body)
 	if err != nil {

@@ -23,7 +23,7 @@ type text []piece
 // piece is a literal, or a placeholder.
 type piece struct {
 	literal string
-	source  source
+	source  service.Source // the zero value: it is none
 }
 
 // maxTemplate bounds a request's template, in bytes.
@@ -68,34 +68,21 @@ func compile(v any, faults *[]error) any {
 
 // parseText cuts a string at its placeholders.
 func parseText(s string) (text, error) {
+	pieces, err := service.Cut(s)
+	if err != nil {
+		return nil, err
+	}
 	var out text
-	literal := ""
-	for s != "" {
-		i := strings.IndexAny(s, "{}")
-		if i < 0 {
-			literal += s
-			break
-		}
-		literal, s = literal+s[:i], s[i:]
-		if strings.HasPrefix(s, "{{") || strings.HasPrefix(s, "}}") {
-			literal, s = literal+s[:1], s[2:]
+	for _, p := range pieces {
+		if !p.Placeholder {
+			out = append(out, piece{literal: p.Text})
 			continue
 		}
-		end := strings.IndexByte(s, '}')
-		if s[0] == '}' || end < 0 {
-			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", service.Clip(s, 40))
-		}
-		src, err := parseSource(s[1:end])
+		src, err := service.ParseSource(p.Text)
 		if err != nil {
-			return nil, fmt.Errorf("the placeholder %s: %w; write {{ for a brace", service.Clip(s[:end+1], 40), err)
+			return nil, fmt.Errorf("the placeholder {%s}: %w; write {{ for a brace", service.Clip(p.Text, 40), err)
 		}
-		if literal != "" {
-			out = append(out, piece{literal: literal})
-		}
-		out, literal, s = append(out, piece{source: src}), "", s[end+1:]
-	}
-	if literal != "" || len(out) == 0 {
-		out = append(out, piece{literal: literal})
+		out = append(out, piece{source: src})
 	}
 	return out, nil
 }
@@ -139,16 +126,16 @@ func render(v any, s *rewards.Sample) (any, error) {
 }
 
 func (t text) render(s *rewards.Sample) (any, error) {
-	if len(t) == 1 && t[0].source.field != "" {
-		return t[0].source.value(s)
+	if len(t) == 1 && t[0].source.Field != "" {
+		return valueOf(t[0].source, s)
 	}
 	var b strings.Builder
 	for _, p := range t {
 		b.WriteString(p.literal)
-		if p.source.field == "" {
+		if p.source.Field == "" {
 			continue
 		}
-		raw, err := p.source.value(s)
+		raw, err := valueOf(p.source, s)
 		if err != nil {
 			return nil, err
 		}

@@ -10,24 +10,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Verifier looks at a sample before it is scored.
-//
-// Verify returns what it found: one JSON value of at most MaxResult bytes, or an error
-// that wraps a rewards.Class. It must return soon after ctx ends, must not keep s, and
-// must be safe for concurrent use. The sample has no media.
-type Verifier interface {
-	Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error)
-}
-
 // MaxResult is the most bytes of one result: results travel with every call of a
 // scorer, an HTTP request or a frame to a Python host.
 const MaxResult = 64 << 10
-
-// Groups gives the endpoints behind addresses.
-type Groups = service.Groups
-
-// GroupOptions are what options say of the endpoints.
-type GroupOptions = service.GroupOptions
 
 // The kinds of verifiers.
 const (
@@ -54,8 +39,8 @@ func Specs() []Spec {
 // New makes a verifier of a kind from its options, a JSON object or nil. It names
 // every fault of the options and neither connects nor starts anything. Nil groups
 // serve a configuration that asks nobody over HTTP.
-func New(kind string, raw json.RawMessage, groups Groups) (Verifier, error) {
-	var v Verifier
+func New(kind string, raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
+	var v rewards.Verifier
 	var err error
 	switch kind {
 	case kindHTTP:

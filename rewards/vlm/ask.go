@@ -13,12 +13,15 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// prompt is a question as the language model takes it.
-type prompt struct {
+// encoded is a question as the language model takes it.
+type encoded struct {
 	ids       []int64
 	positions *infer.Tensor // nil: the usual ones
 	views     int
 }
+
+// bytes are what the ids take, and the positions of three axes.
+func (p encoded) bytes() int { return 32 * len(p.ids) }
 
 // picture is a frame as the language model takes it.
 type picture struct {
@@ -32,7 +35,7 @@ const maxText = 1 << 20
 
 // prompt renders a conversation, forces the answer to begin with prefix, and makes
 // tokens of it. The turns have one picture for each view.
-func (m *model) prompt(l *loaded, turns []Turn, prefix string, views []*View) (prompt, error) {
+func (m *model) prompt(ctx context.Context, l *loaded, turns []Turn, prefix string, views []*View) (encoded, error) {
 	clean := make([]Turn, len(turns))
 	size := 0
 	for i, t := range turns {
@@ -43,30 +46,30 @@ func (m *model) prompt(l *loaded, turns []Turn, prefix string, views []*View) (p
 		}
 	}
 	if size > maxText {
-		return prompt{}, fmt.Errorf("%w: the question has %d bytes of text, a judge is shown at most %d", rewards.BadInput, size, maxText)
+		return encoded{}, fmt.Errorf("%w: the question has %d bytes of text, a judge is shown at most %d", rewards.BadInput, size, maxText)
 	}
 	text, err := l.render(clean)
 	if err != nil {
-		return prompt{}, fmt.Errorf("%w: the chat template: %w", rewards.BadInput, err)
+		return encoded{}, fmt.Errorf("%w: the chat template: %w", rewards.BadInput, err)
 	}
 	text += prefix
 	if n := strings.Count(text, l.family.ImageToken()); n != len(views) {
-		return prompt{}, fmt.Errorf("%w: the prompt has %d places for %d pictures", rewards.Internal, n, len(views))
+		return encoded{}, fmt.Errorf("%w: the prompt has %d places for %d pictures", rewards.Internal, n, len(views))
 	}
 	var key strings.Builder
 	for _, v := range views {
 		fmt.Fprintf(&key, "%d×%d:%d ", v.Grid[0], v.Grid[1], v.Tokens)
 	}
 	key.WriteString("|" + text)
-	return m.prompts.get(key.String(), func() (prompt, int, error) { return l.tokens(text, views) })
+	return m.prompts.Get(ctx, key.String(), func(context.Context) (encoded, error) { return l.tokens(text, views) })
 }
 
 // tokens makes tokens of a rendered prompt.
-func (l *loaded) tokens(text string, views []*View) (prompt, int, error) {
+func (l *loaded) tokens(text string, views []*View) (encoded, error) {
 	special := l.bos == "" || !strings.HasPrefix(text, l.bos) // as transformers' processors do
 	ids, err := l.tokenizer.Encode(l.family.Expand(text, views), special)
 	if err != nil {
-		return prompt{}, 0, fmt.Errorf("%w: the prompt: %w", rewards.BadInput, err)
+		return encoded{}, fmt.Errorf("%w: the prompt: %w", rewards.BadInput, err)
 	}
 	want, got := 0, 0
 	for _, v := range views {
@@ -78,13 +81,13 @@ func (l *loaded) tokens(text string, views []*View) (prompt, int, error) {
 		}
 	}
 	if got != want {
-		return prompt{}, 0, fmt.Errorf("%w: the prompt has %d tokens of pictures, and the pictures take %d", rewards.Internal, got, want)
+		return encoded{}, fmt.Errorf("%w: the prompt has %d tokens of pictures, and the pictures take %d", rewards.Internal, got, want)
 	}
-	p := prompt{ids: ids, views: len(views)}
+	p := encoded{ids: ids, views: len(views)}
 	if p.positions, err = l.family.Positions(ids, l.image, views); err != nil {
-		return prompt{}, 0, err
+		return encoded{}, err
 	}
-	return p, 32 * len(ids), nil
+	return p, nil
 }
 
 // with adds a view to others, as long as the model has room for all of them: their tiles
@@ -102,7 +105,7 @@ func (l *loaded) with(views []*View, v *View) ([]*View, error) {
 }
 
 // fits checks that a prompt and its answer are within the model's context.
-func (l *loaded) fits(p prompt, more int) error {
+func (l *loaded) fits(p encoded, more int) error {
 	if n := len(p.ids) + more; n > l.context {
 		return fmt.Errorf("%w: the question takes %d tokens and its answer up to %d, the model has a context of %d; show fewer frames, no tiles (split), or a shorter text",
 			rewards.BadInput, len(p.ids), more, l.context)
@@ -140,7 +143,7 @@ func (l *loaded) see(ctx context.Context, views []*View) ([]picture, error) {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(maxItemsAtOnce)
 		for _, p := range parts {
-			g.Go(func() error { return guarded(func() error { return one(ctx, p) }) })
+			g.Go(func() error { return rewards.Guard(func() error { return one(ctx, p) }) })
 		}
 		if err := g.Wait(); err != nil {
 			return nil, err //nolint:wrapcheck // one says where
@@ -186,7 +189,7 @@ func join(v *View, items []infer.Tensor) (picture, error) {
 
 // run has the language model do something with a prompt, about pictures, with some of
 // the answer said already.
-func (l *loaded) run(ctx context.Context, name string, p prompt, seen []picture, said []int64, g infer.Generate) ([]infer.Tensor, error) {
+func (l *loaded) run(ctx context.Context, name string, p encoded, seen []picture, said []int64, g infer.Generate) ([]infer.Tensor, error) {
 	if err := l.fits(p, len(said)+g.MaxNew); err != nil {
 		return nil, err
 	}
@@ -252,7 +255,7 @@ func lengthened(t *infer.Tensor, more int) infer.Tensor {
 // pick asks how likely some tokens are to come next, after what was said: at as many of
 // the last places as keep says. The ids must be sorted, so that equal questions share
 // batches.
-func (l *loaded) pick(ctx context.Context, name string, p prompt, seen []picture, said []int64, keep int, ids []int64) ([]logits, error) {
+func (l *loaded) pick(ctx context.Context, name string, p encoded, seen []picture, said []int64, keep int, ids []int64) ([]logits, error) {
 	out, err := l.run(ctx, name, p, seen, said, infer.Generate{Keep: keep, Pick: ids})
 	if err != nil {
 		return nil, err
@@ -294,7 +297,7 @@ type alternative struct {
 }
 
 // say has the model answer, greedily.
-func (l *loaded) say(ctx context.Context, name string, p prompt, seen []picture, most, top int) (answer, error) {
+func (l *loaded) say(ctx context.Context, name string, p encoded, seen []picture, most, top int) (answer, error) {
 	out, err := l.run(ctx, name, p, seen, nil, infer.Generate{MaxNew: most, Stop: l.stops, Top: top})
 	if err != nil {
 		return answer{}, err

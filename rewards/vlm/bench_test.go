@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
@@ -28,7 +29,7 @@ func BenchmarkQuestion(b *testing.B) {
 
 // BenchmarkRuntime is a question to the tiny model with its networks.
 func BenchmarkRuntime(b *testing.B) {
-	registry := judges(b, runtime(b, ort.Inline))
+	registry := judges(b, onnx.CPU(b, ort.Inline))
 	sc := scorer(b, registry, map[string]any{"model": tiny(b, "tiny-idefics3")})
 	s := sample(grey(64, 64, 1))
 	for b.Loop() {

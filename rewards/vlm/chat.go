@@ -13,6 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -25,14 +26,11 @@ const (
 	// maxPictures bounds the pictures of one request: the most frames that the scorers
 	// of rewards/judge show at once.
 	maxPictures = 384
-	// refusedEntries and refusedCost (bytes) bound the replies remembered for those who
-	// ask again.
+	// refusedEntries and refusedBytes bound the replies remembered for those who ask
+	// again.
 	refusedEntries = 64
-	refusedCost    = 4 << 20
+	refusedBytes   = 4 << 20
 )
-
-// replied is a reply of before.
-type replied struct{ reply chat.Reply }
 
 // Chat answers a request as an engine would, so that the scorers of rewards/judge may
 // ask it. It always takes the likeliest token: a Temperature above 0 is refused, and
@@ -51,23 +49,18 @@ func (j *Judge) Chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) 
 	}
 	key := digest(r)
 	if r.Attempt > 0 {
-		if again, err := j.refused.get(key, forgotten); err == nil {
-			reply := again.reply
+		if reply, ok := j.refused.Peek(key); ok {
 			reply.Cached = true
 			return j.accepted(r, &reply, key)
 		}
 	}
 	var reply *chat.Reply
-	err := guarded(func() (err error) { reply, err = j.chat(ctx, r); return err })
+	err := rewards.Guard(func() (err error) { reply, err = j.chat(ctx, r); return err })
 	if err != nil {
-		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, classify(ctx, err))
+		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, localmodel.Classify(ctx, err))
 	}
 	return j.accepted(r, reply, key)
 }
-
-var errForgotten = errors.New("nothing is remembered")
-
-func forgotten() (*replied, int, error) { return nil, 0, errForgotten }
 
 // accepted asks the caller whether the reply is right, and remembers one that is not.
 func (j *Judge) accepted(r *chat.Request, reply *chat.Reply, key string) (*chat.Reply, error) {
@@ -75,9 +68,8 @@ func (j *Judge) accepted(r *chat.Request, reply *chat.Reply, key string) (*chat.
 		return reply, nil
 	}
 	if err := r.Accept(*reply); err != nil {
-		keep := &replied{*reply}
-		_, _ = j.refused.get(key, func() (*replied, int, error) { return keep, 1024 + len(reply.Text), nil }) // it cannot fail
-		return nil, err                                                                                       //nolint:wrapcheck // the caller's own
+		j.refused.Put(key, *reply)
+		return nil, err //nolint:wrapcheck // the caller's own
 	}
 	return reply, nil
 }
@@ -187,7 +179,7 @@ func (j *Judge) decode(ctx context.Context, l *loaded, p chat.Part) (*View, erro
 }
 
 // reply is an answer as an engine gives it.
-func (l *loaded) reply(r *chat.Request, p prompt, a answer) (*chat.Reply, error) {
+func (l *loaded) reply(r *chat.Request, p encoded, a answer) (*chat.Reply, error) {
 	reply := &chat.Reply{
 		Text: a.text, FinishReason: "length",
 		Usage: chat.Usage{PromptTokens: int64(len(p.ids)), CompletionTokens: int64(len(a.tokens))},

@@ -16,6 +16,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/hftok"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
@@ -23,7 +24,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-var _ judge.Chatter = (*vlm.Judge)(nil)
+var _ chat.Chatter = (*vlm.Judge)(nil)
 
 // saying is tiny-idefics3 with networks that say a text to every prompt.
 func saying(tb testing.TB, text string) (*vlm.Judge, *scripted) {
@@ -53,7 +54,7 @@ func TestGoldenAChatIsAnsweredAsTransformersGenerates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder, folders := tiny(t, name), settings{}
-			registry := judges(t, runtime(t, ort.Inline))
+			registry := judges(t, onnx.CPU(t, ort.Inline))
 			for _, c := range readGolden(t, folder).Cases {
 				j, err := registry.Judge(folders.asked(t, c, folder))
 				require.NoError(t, err)
@@ -213,7 +214,7 @@ func TestAReplyThatWasRefusedIsNotComputedAgain(t *testing.T) {
 
 // deps wires the scorers of rewards/judge to a judge.
 func deps(j *vlm.Judge) judge.Deps {
-	return judge.Deps{Clients: judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) { return j, nil })}
+	return judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return j, nil })}
 }
 
 func judged(tb testing.TB, j *vlm.Judge, name, options string, s *rewards.Sample) (rewards.Score, error) {
@@ -267,7 +268,7 @@ func TestTheScorersThatAskEnginesWorkThroughALocalJudge(t *testing.T) {
 func TestGoldenTheScorersThatAskEnginesWorkWithARealModel(t *testing.T) {
 	t.Parallel()
 	folder := tiny(t, "tiny-idefics3")
-	j := judgeOf(t, runtime(t, ort.Inline), folder)
+	j := judgeOf(t, onnx.CPU(t, ort.Inline), folder)
 	s := sample(decoded(t, "img_05_301x200.png"))
 	_, err := judged(t, j, "unified_reward", `{"max_tokens": 8, "answer_retries": 2}`, s)
 	require.Equal(t, rewards.InvalidScore, rewards.ClassOf(err))
@@ -334,28 +335,4 @@ func TestNobodyWaitsForAJudgeLongerThanItsCallerDoes(t *testing.T) {
 	nets.before = func(context.Context, infer.Model, infer.Request) error { panic("a bug") }
 	_, err = j.Chat(t.Context(), request("x", dot(t, 1), dot(t, 2)))
 	require.Equal(t, rewards.Panicked, rewards.ClassOf(err))
-}
-
-func TestErrorsOfTheNetworksHaveAClass(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		err  error
-		want rewards.Class
-	}{
-		{infer.ErrModel, rewards.Internal},
-		{infer.ErrInput, rewards.Internal},
-		{infer.ErrTimeout, rewards.Timeout},
-		{context.DeadlineExceeded, rewards.Timeout},
-		{infer.ErrCrashed, rewards.Crashed},
-		{infer.ErrUnavailable, rewards.Unavailable},
-		{infer.ErrMemory, rewards.Unavailable},
-		{infer.ErrFault, rewards.Unavailable},
-		{rewards.BadInput, rewards.BadInput},
-		{context.Canceled, rewards.Internal}, // nobody here cancelled it
-	} {
-		got := vlm.Classify(t.Context(), fmt.Errorf("a cause: %w", tt.err))
-		require.Equal(t, tt.want, rewards.ClassOf(got), tt.err)
-		require.ErrorIs(t, got, tt.err)
-	}
-	require.NoError(t, vlm.Classify(t.Context(), nil))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -98,16 +97,14 @@ func (c counted) Encode(text string, special bool) ([]int64, error) {
 	return c.tokenizer.Encode(text, special)
 }
 
-// Age makes the last failure to load as old as d.
-func (j *Judge) Age(d time.Duration) {
-	<-j.model.loading
-	j.model.at = j.model.at.Add(-d)
-	j.model.loading <- struct{}{}
+// Words are the ids that end an answer, and those of yes and no.
+func (j *Judge) Words(ctx context.Context) (stops, yes, no []int64, err error) {
+	l, err := j.ready(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return l.stops, l.words.yes, l.words.no, nil
 }
-
-// Stops are the ids that end an answer, and Words those of yes and no.
-func (j *Judge) Stops() []int64           { return j.model.loaded.Load().stops }
-func (j *Judge) Words() (yes, no []int64) { w := j.model.loaded.Load().words; return w.yes, w.no }
 
 // Own says whether the family's own renderer is in use, and Rendered renders.
 func Own(family Family, source string, bos string) (bool, error) {
@@ -194,18 +191,6 @@ func (talker) Infer(_ context.Context, r infer.Request) ([]infer.Tensor, error) 
 	}, nil
 }
 
-// Memory is the memory of the package, of strings.
-type Memory struct{ m memory[string] }
-
-// NewMemory bounds entries and cost.
-func NewMemory(entries, cost int) *Memory {
-	return &Memory{memory[string]{entries: entries, cost: cost}}
-}
-
-func (m *Memory) Get(key string, create func() (string, int, error)) (string, error) {
-	return m.m.get(key, create)
-}
-
 // Shares, AddLog and Yes are the arithmetic of scores.
 func Shares(logs []float64) (shares []float64, total float64) { return softmax(logs) }
 func Yes(yes, no float64) float64                             { return share(yes, no) }
@@ -213,6 +198,3 @@ func AddLog(a, b float64) float64                             { return addLog(a,
 
 // Harmless makes a text mean nothing but text.
 func Harmless(special []string, text string) string { return harmless(special).Replace(text) }
-
-// Classify gives an error its class.
-func Classify(ctx context.Context, err error) error { return classify(ctx, err) }

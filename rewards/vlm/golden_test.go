@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/vlm"
@@ -194,18 +195,19 @@ func TestGoldenEverythingOnTheWayFromAConversationToItsAnswersIsAsTransformersMa
 			t.Parallel()
 			folder, folders := tiny(t, name), settings{}
 			g := readGolden(t, folder)
-			registry := judges(t, runtime(t, ort.Inline))
+			registry := judges(t, onnx.CPU(t, ort.Inline))
 			for _, c := range g.Cases {
 				j, err := registry.Judge(folders.asked(t, c, folder))
 				require.NoError(t, err)
 				got, err := j.Inspect(t.Context(), c.turns(), c.pixels(t), c.candidates(), 16)
 				require.NoError(t, err, c.Name)
 				c.check(t, folder, got)
-				yes, no := j.Words()
+				stops, yes, no, err := j.Words(t.Context())
+				require.NoError(t, err)
 				require.Equal(t, g.Tokens.Yes, yes)
 				require.Equal(t, g.Tokens.No, no)
 				for _, id := range g.Tokens.Stop {
-					require.Contains(t, j.Stops(), id)
+					require.Contains(t, stops, id)
 				}
 			}
 		})
@@ -221,7 +223,7 @@ func TestGoldenQuestionsThatShareBatchesGetTheAnswersTheyGetAlone(t *testing.T) 
 			t.Parallel()
 			folder, folders := tiny(t, name), settings{}
 			g := readGolden(t, folder)
-			registry := judges(t, runtime(t, ort.Process))
+			registry := judges(t, onnx.CPU(t, ort.Process))
 			for _, batch := range g.Batches {
 				first := g.find(t, batch[0])
 				j, err := registry.Judge(folders.asked(t, first, folder))
@@ -255,7 +257,7 @@ func TestGoldenTheScorerGivesPYesTheDigitAndTheCandidates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder, folders := tiny(t, name), settings{}
-			registry := judges(t, runtime(t, ort.Inline))
+			registry := judges(t, onnx.CPU(t, ort.Inline))
 			for _, c := range readGolden(t, folder).Cases {
 				last := c.Messages[len(c.Messages)-1].Content
 				if len(c.Images) != 1 || len(last) != 2 {

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -123,8 +125,8 @@ func (j *Judges) Judge(o Options) (*Judge, error) {
 	}
 	k := judgeKey{key, split}
 	if j.judges[k] == nil {
-		j.judges[k] = &Judge{model: m, split: split, deps: j.deps}
-		j.judges[k].refused.entries, j.judges[k].refused.cost = refusedEntries, refusedCost
+		refused := localmodel.NewCache(refusedEntries, refusedBytes, func(r chat.Reply) int { return 1024 + len(r.Text) })
+		j.judges[k] = &Judge{model: m, split: split, deps: j.deps, refused: refused}
 	}
 	return j.judges[k], nil
 }
@@ -135,7 +137,7 @@ type Judge struct {
 	model   *model
 	split   bool
 	deps    Deps
-	refused memory[*replied] // replies that an Accept was not content with
+	refused *localmodel.Cache[chat.Reply] // what an Accept was not content with
 }
 
 var (
@@ -150,7 +152,7 @@ func (j *Judge) Name() string { return j.model.name }
 func (j *Judge) ready(ctx context.Context) (*loaded, error) {
 	l, err := j.model.load(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("vlm: %w", classify(ctx, err))
+		return nil, fmt.Errorf("vlm: %w", localmodel.Classify(ctx, err))
 	}
 	return l, nil
 }
@@ -172,7 +174,7 @@ func (j *Judge) Warm(ctx context.Context) error {
 		_, err = l.pick(ctx, q.name, v.prompt, v.seen, nil, 1, []int64{0})
 	}
 	if err != nil {
-		return fmt.Errorf("vlm: %s: a trial question fails: %w", j.model.name, classify(ctx, err))
+		return fmt.Errorf("vlm: %s: a trial question fails: %w", j.model.name, localmodel.Classify(ctx, err))
 	}
 	return nil
 }
@@ -199,7 +201,7 @@ func turnsOf(system, text string, pictures int) []Turn {
 
 // opened is a question with its frames, as the language model takes both.
 type opened struct {
-	prompt prompt
+	prompt encoded
 	seen   []picture
 }
 
@@ -236,7 +238,7 @@ func (j *Judge) look(l *loaded, px *rewards.Pixels, frame int) (*View, error) {
 
 // put makes the prompt for views, and runs the vision encoder on them.
 func (j *Judge) put(ctx context.Context, l *loaded, q inquiry, views []*View) (opened, error) {
-	p, err := j.model.prompt(l, q.turns(len(views)), q.prefix, views)
+	p, err := j.model.prompt(ctx, l, q.turns(len(views)), q.prefix, views)
 	if err != nil {
 		return opened{}, err
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/vlm"
@@ -39,7 +42,7 @@ func TestExportsInOtherFormsWorkOrAreRefusedByName(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &index))
 	require.NotEmpty(t, index.Files)
 	g := readGolden(t, folder)
-	registry := judges(t, runtime(t, ort.Inline))
+	registry := judges(t, onnx.CPU(t, ort.Inline))
 	for _, f := range index.Files {
 		model, err := os.ReadFile(filepath.Join(exotic, f.File))
 		require.NoError(t, err)
@@ -82,7 +85,7 @@ func TestATokenizerOfAnotherVocabularyIsRefused(t *testing.T) {
 	larger, err := json.Marshal(file)
 	require.NoError(t, err)
 
-	nets := runtime(t, ort.Inline)
+	nets := onnx.CPU(t, ort.Inline)
 	for _, tt := range []struct {
 		what  string
 		files map[string][]byte
@@ -262,30 +265,33 @@ func TestEqualOptionsAreOneJudgeThatIsLoadedOnce(t *testing.T) {
 // TestAFailureToLoadIsToldToOthersForAWhileAndThenTriedAgain counts what is read.
 func TestAFailureToLoadIsToldToOthersForAWhileAndThenTriedAgain(t *testing.T) {
 	t.Parallel()
-	nets := &scripted{vocabulary: 746, tokens: 16}
-	tries := 0
-	broken := errors.New("a cable is loose")
-	nets.before = func(_ context.Context, _ infer.Model, r infer.Request) error {
-		if r.Name == "vocabulary" {
-			tries++
+	folder := tiny(t, "tiny-idefics3")
+	synctest.Test(t, func(t *testing.T) {
+		nets := &scripted{vocabulary: 746, tokens: 16}
+		tries := 0
+		broken := errors.New("a cable is loose")
+		nets.before = func(_ context.Context, _ infer.Model, r infer.Request) error {
+			if r.Name == "vocabulary" {
+				tries++
+			}
+			if broken != nil {
+				return errors.Join(infer.ErrUnavailable, broken)
+			}
+			return nil
 		}
-		if broken != nil {
-			return errors.Join(infer.ErrUnavailable, broken)
+		j := judgeOf(t, nets, folder)
+		for range 5 {
+			err := j.Warm(t.Context())
+			require.ErrorContains(t, err, "a cable is loose")
+			require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
 		}
-		return nil
-	}
-	j := judgeOf(t, nets, tiny(t, "tiny-idefics3"))
-	for range 5 {
-		err := j.Warm(t.Context())
-		require.ErrorContains(t, err, "a cable is loose")
-		require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
-	}
-	require.Equal(t, 1, tries)
-	broken = nil
-	require.ErrorContains(t, j.Warm(t.Context()), "a cable is loose")
-	j.Age(time.Minute)
-	require.NoError(t, j.Warm(t.Context()))
-	require.Equal(t, 2, tries)
+		require.Equal(t, 1, tries)
+		broken = nil
+		require.ErrorContains(t, j.Warm(t.Context()), "a cable is loose")
+		time.Sleep(time.Minute) // of the bubble's time
+		require.NoError(t, j.Warm(t.Context()))
+		require.Equal(t, 2, tries)
+	})
 }
 
 func TestTheImpatienceOfOneCallerIsNotToldToOthers(t *testing.T) {
@@ -293,8 +299,9 @@ func TestTheImpatienceOfOneCallerIsNotToldToOthers(t *testing.T) {
 	nets := &scripted{vocabulary: 746, tokens: 16}
 	ctx, cancel := context.WithCancel(t.Context())
 	nets.before = func(within context.Context, _ infer.Model, _ infer.Request) error {
-		if within.Done() == ctx.Done() {
+		if ctx.Err() == nil {
 			cancel()
+			<-within.Done()
 			return within.Err()
 		}
 		return nil
@@ -304,4 +311,38 @@ func TestTheImpatienceOfOneCallerIsNotToldToOthers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, rewards.Cancelled, rewards.ClassOf(err))
 	require.NoError(t, j.Warm(t.Context()))
+}
+
+// TestALoadingGoesOnForThoseWhoStillWait has the one who began it leave.
+func TestALoadingGoesOnForThoseWhoStillWait(t *testing.T) {
+	t.Parallel()
+	folder := tiny(t, "tiny-idefics3")
+	synctest.Test(t, func(t *testing.T) {
+		nets := &scripted{vocabulary: 746, tokens: 16}
+		loads, goOn := 0, make(chan struct{})
+		nets.before = func(within context.Context, _ infer.Model, r infer.Request) error {
+			if r.Name != "vocabulary" {
+				return nil
+			}
+			loads++
+			select {
+			case <-goOn:
+				return nil
+			case <-within.Done():
+				return within.Err()
+			}
+		}
+		j := judgeOf(t, nets, folder)
+		first, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { assert.ErrorIs(t, j.Warm(first), context.Canceled) })
+		synctest.Wait()
+		all.Go(func() { assert.NoError(t, j.Warm(t.Context())) })
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(goOn)
+		all.Wait()
+		assert.Equal(t, 1, loads)
+	})
 }

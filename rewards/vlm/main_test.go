@@ -15,27 +15,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/media"
-	"github.com/rewardloop/rewardloop/pool"
-	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-// TestMain makes the test binary its own child process.
-func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], ort.Kinds()...); child {
-		os.Exit(code)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { onnx.Main(m) }
 
 // models is where the tiny models lie.
 func models() string { return filepath.Join("..", "..", "testdata", "models") }
@@ -56,50 +46,6 @@ func pictures() string {
 		return filepath.Join(dir, "images")
 	}
 	return filepath.Join("..", "..", "testdata", "golden", "images")
-}
-
-// library finds ONNX Runtime. Without it the test is skipped, or fails where
-// REQUIRE_ORT=1 says that it has to be there.
-func library(tb testing.TB) string {
-	tb.Helper()
-	if len(ort.Kinds()) == 0 {
-		tb.Skip("SKIPPED: built without cgo, which ONNX Runtime needs")
-	}
-	configured := ""
-	if os.Getenv(ort.LibraryEnv) == "" {
-		// The clone's own copy; go test runs in the package's folder.
-		dir := filepath.Join("..", "..", ".cache", "ort", "1.29.0")
-		if _, err := os.Stat(dir); err == nil {
-			configured = dir
-		}
-	}
-	lib, err := ort.Find(configured)
-	if err != nil && os.Getenv("REQUIRE_ORT") == "1" {
-		tb.Fatalf("REQUIRE_ORT=1: %v", err)
-	}
-	if err != nil {
-		tb.Skipf("SKIPPED: %v", err)
-	}
-	return lib.Path
-}
-
-// devices are a pool of one CPU with ONNX Runtime.
-type devices struct{ pool *pool.Pool }
-
-func (d devices) Net(m infer.Model) (infer.Net, error) { return d.pool.Model(m, pool.ModelOptions{}) }
-
-func runtime(tb testing.TB, isolation ort.Isolation) devices {
-	tb.Helper()
-	opener, err := ort.NewOpener(ort.Config{Library: library(tb), Slots: 1, Isolation: isolation})
-	require.NoError(tb, err)
-	p, err := pool.New(pool.Config{}, opener)
-	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		require.NoError(tb, p.Close(ctx))
-	})
-	return devices{p}
 }
 
 func decoder(tb testing.TB) rewards.Decoder {

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/hftok"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -19,10 +19,9 @@ import (
 const (
 	// maxTokenizer bounds tokenizer.json in bytes; those of 256,000 tokens have 35 MB.
 	maxTokenizer = 128 << 20
-	// promptEntries and promptCost bound the prompts whose tokens are remembered; the
-	// cost is in bytes.
+	// promptEntries and promptBytes bound the prompts whose tokens are remembered.
 	promptEntries = 4096
-	promptCost    = 64 << 20
+	promptBytes   = 64 << 20
 	// retryAfter is how long a failed loading is not tried again: a thousand samples do
 	// not read a broken folder a thousand times.
 	retryAfter = 10 * time.Second
@@ -38,12 +37,8 @@ type model struct {
 	nets   infer.Nets
 	folder *folder
 
-	prompts memory[prompt]
-
-	loading chan struct{} // capacity 1: who holds its element may load
-	loaded  atomic.Pointer[loaded]
-	failed  error     // of the last loading; guarded by loading
-	at      time.Time // of it; guarded by loading
+	prompts *localmodel.Cache[encoded]
+	loaded  *localmodel.Once[*loaded]
 }
 
 // loaded is what a model has once it is loaded. It does not change any more.
@@ -69,42 +64,27 @@ func newModel(name string, key modelKey, nets infer.Nets) (*model, error) {
 	if _, err := openFamily(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
-	m := &model{name: name, key: key, nets: nets, folder: f, loading: make(chan struct{}, 1)}
-	m.prompts.entries, m.prompts.cost = promptEntries, promptCost
-	m.loading <- struct{}{}
-	return m, nil
+	return &model{
+		name: name, key: key, nets: nets, folder: f,
+		prompts: localmodel.NewCache(promptEntries, promptBytes, encoded.bytes),
+		loaded:  localmodel.NewOnce[*loaded](func(error) time.Duration { return retryAfter }),
+	}, nil
 }
 
-// load returns the loaded model, and loads it if nobody did. A failure is what others
-// are told, too, for retryAfter.
+// errLoad is wrapped by what a judge says that cannot be loaded: trying again helps
+// only after the folder was put right.
+var errLoad = errors.New("the judge cannot be loaded")
+
+// load returns the loaded model, and loads it if nobody did, as long as anybody waits for
+// it. A failure is what others are told, too, for retryAfter.
 func (m *model) load(ctx context.Context) (*loaded, error) {
-	if l := m.loaded.Load(); l != nil {
-		return l, nil
-	}
-	select {
-	case <-m.loading:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the judge %s: %w", m.name, ctx.Err())
-	}
-	defer func() { m.loading <- struct{}{} }()
-	if l := m.loaded.Load(); l != nil {
-		return l, nil
-	}
-	if m.failed != nil && time.Since(m.at) < retryAfter {
-		return nil, m.failed
-	}
-	var l *loaded
-	err := guarded(func() (err error) { l, err = m.bringUp(ctx); return err })
-	if err != nil {
-		err = fmt.Errorf("%w: %s: %w", errLoad, m.key.folder, err)
-		m.failed, m.at = nil, time.Now()
-		if ctx.Err() == nil { // another caller may have the patience this one had not
-			m.failed = err
+	return m.loaded.Get(ctx, func(ctx context.Context) (*loaded, error) {
+		l, err := m.bringUp(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", errLoad, m.key.folder, err)
 		}
-		return nil, err
-	}
-	m.loaded.Store(l)
-	return l, nil
+		return l, nil
+	})
 }
 
 // bringUp loads everything, and looks whether it fits together.

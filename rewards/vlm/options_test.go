@@ -2,7 +2,6 @@ package vlm_test
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"strconv"
@@ -101,33 +100,4 @@ func TestSharesHoldWhereProbabilitiesAreTooSmallForAFloat(t *testing.T) {
 	assert.InDelta(t, -1000+math.Log(4), total, 1e-9)
 	assert.InDelta(t, math.Log(3), vlm.AddLog(0, math.Log(2)), 1e-12)
 	assert.InDelta(t, 7, vlm.AddLog(math.Inf(-1), 7), 1e-12)
-}
-
-func TestMemoryForgetsTheLeastRecentlyUsedAndWhatFailed(t *testing.T) {
-	t.Parallel()
-	m := vlm.NewMemory(2, 100)
-	made := []string{}
-	get := func(key string, cost int) {
-		got, err := m.Get(key, func() (string, int, error) { made = append(made, key); return "v" + key, cost, nil })
-		require.NoError(t, err)
-		require.Equal(t, "v"+key, got)
-	}
-	get("a", 1)
-	get("b", 1)
-	get("a", 1)
-	get("c", 1) // b goes
-	get("a", 1)
-	get("b", 1)
-	require.Equal(t, []string{"a", "b", "c", "b"}, made)
-	get("large", 1000) // more than there may be: it is made, and nothing is kept of it
-	get("large", 1000)
-	require.Equal(t, "large", made[len(made)-1])
-	require.Len(t, made, 6)
-	for range 2 {
-		_, err := m.Get("bad", func() (string, int, error) { made = append(made, "bad"); return "", 0, errors.New("no") })
-		require.EqualError(t, err, "no")
-	}
-	require.Len(t, made, 8)
-	_, err := m.Get("worse", func() (string, int, error) { panic("a bug") })
-	require.ErrorContains(t, err, "a bug")
 }

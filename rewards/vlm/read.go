@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -23,7 +24,7 @@ const (
 // it stands the model does not say: the box is the frame.
 func (j *Judge) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
 	var a answer
-	err := guarded(func() error {
+	err := rewards.Guard(func() error {
 		l, err := j.model.load(ctx)
 		if err != nil {
 			return err
@@ -39,7 +40,7 @@ func (j *Judge) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, classify(ctx, err))
+		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, localmodel.Classify(ctx, err))
 	}
 	var lines []ocr.Line
 	confidence := math.Min(math.Exp(a.mean()), 1)

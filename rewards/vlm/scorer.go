@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
+	"github.com/rewardloop/rewardloop/internal/prompt"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -43,9 +45,9 @@ type scorer struct {
 	options    *scorerOptions
 	read       reader
 	fields     []string
-	question   template
-	candidates []template
-	expected   template // without pieces: the first candidate
+	question   prompt.Template
+	candidates []prompt.Template
+	expected   prompt.Template // of options.Expected, if there is one; else it is the first candidate
 }
 
 var (
@@ -131,14 +133,14 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	g.SetLimit(maxQuestionsAtOnce)
 	for i, frames := range groups {
 		g.Go(func() error {
-			return guarded(func() (err error) {
+			return rewards.Guard(func() (err error) {
 				readings[i], err = s.one(within, l, a, px, frames)
 				return err
 			})
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return rewards.Score{}, fmt.Errorf("vlm: %s: sample %q: %w", s.judge.model.name, sample.ID, classify(ctx, err))
+		return rewards.Score{}, fmt.Errorf("vlm: %s: sample %q: %w", s.judge.model.name, sample.ID, localmodel.Classify(ctx, err))
 	}
 	return s.combine(a, groups, readings), nil
 }
@@ -147,11 +149,11 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 func (s *scorer) ask(sample *rewards.Sample) (asked, error) {
 	var a asked
 	var err error
-	if a.text, err = s.question.fill(sample); err != nil || len(s.candidates) == 0 {
+	if a.text, err = s.question.Fill(sample); err != nil || len(s.candidates) == 0 {
 		return a, err
 	}
 	for _, t := range s.candidates {
-		c, err := t.fill(sample)
+		c, err := t.Fill(sample)
 		if err != nil {
 			return a, err
 		}
@@ -160,8 +162,8 @@ func (s *scorer) ask(sample *rewards.Sample) (asked, error) {
 		}
 	}
 	right := a.candidates[0]
-	if len(s.expected.pieces) > 0 {
-		if right, err = s.expected.fill(sample); err != nil {
+	if s.options.Expected != "" {
+		if right, err = s.expected.Fill(sample); err != nil {
 			return a, err
 		}
 	}

@@ -150,10 +150,9 @@ func compile(source string) (j jinja, err error) {
 		if err != nil {
 			return err //nolint:wrapcheck // newRenderer names the file
 		}
-		context := exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables)
 		j.template, err = exec.NewTemplate(templateName, cfg, loader, &exec.Environment{
-			Context: context, Filters: builtins.Filters, Tests: builtins.Tests,
-			ControlStructures: builtins.ControlStructures, Methods: builtins.Methods,
+			Context: boundedGlobals().Update(builtins.GlobalVariables), Filters: builtins.Filters, Tests: builtins.Tests,
+			ControlStructures: boundedControls(), Methods: builtins.Methods,
 		})
 		return err //nolint:wrapcheck // newRenderer names the file
 	})
@@ -193,7 +192,7 @@ func quiet(do func() error) (err error) {
 const maxTemplateError = 400
 
 // render renders a conversation, open for the answer.
-func (j jinja) render(turns []Turn, c tokenizerConfig) (text string, err error) {
+func (j jinja) render(turns []Turn, c tokenizerConfig) (string, error) {
 	messages := make([]any, 0, len(turns))
 	for _, t := range turns {
 		content := make([]any, 0, len(t.Parts))
@@ -206,15 +205,16 @@ func (j jinja) render(turns []Turn, c tokenizerConfig) (text string, err error) 
 		}
 		messages = append(messages, map[string]any{"role": t.Role, "content": content})
 	}
-	err = quiet(func() (err error) {
-		text, err = j.template.ExecuteToString(exec.NewContext(map[string]any{
+	e := new(effort)
+	err := quiet(func() error {
+		return j.template.Execute(e, exec.NewContext(map[string]any{ //nolint:wrapcheck // the callers say whose template it is
 			"messages": messages, "add_generation_prompt": true,
 			"bos_token": c.BOS.text, "eos_token": c.EOS.text,
 			"raise_exception": raiseException, "strftime_now": strftimeNow,
+			effortName: e,
 		}))
-		return err //nolint:wrapcheck // the callers say whose template it is
 	})
-	return text, err
+	return e.text.String(), err
 }
 
 // raiseException is what templates call where a conversation is not theirs.

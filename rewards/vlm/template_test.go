@@ -139,6 +139,38 @@ func TestATemplateOfTheGreatestDepthIsAnErrorAndNotTheEndOfTheProcess(t *testing
 	require.Error(t, err)
 }
 
+// TestATemplateWithoutAnEndIsAnError lets templates loop, recurse and include themselves.
+func TestATemplateWithoutAnEndIsAnError(t *testing.T) {
+	t.Parallel()
+	loop, end := "{% for a in range(1000) %}", "{% endfor %}"
+	for source, want := range map[string]string{
+		"{% for a in range(1000000000000) %}{% endfor %}":                                 "steps",
+		strings.Repeat(loop, 9) + strings.Repeat(end, 9):                                  "steps",
+		strings.Repeat(loop, 9) + "x" + strings.Repeat(end, 9):                            "steps",
+		"{% for a in range(9) %}" + strings.Repeat(bigLoop, 20) + strings.Repeat(end, 21): "steps",
+		"{% for a in range(3000) %}" + strings.Repeat("x", 1000) + end:                    "bytes",
+		"{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}":                              "deep",
+		"{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}":                         "recursive",
+		"{% include '/chat_template' %}":                                                  "",
+		"{% extends '/chat_template' %}":                                                  "",
+		"{% import '/chat_template' as x %}":                                              "",
+		"{% from '/chat_template' import x %}":                                            "",
+		"{{ range(1, 2, 0) }}":                                                            "a step of 0",
+		"{{ range('a') }}":                                                                "no integer",
+	} {
+		_, err := vlm.Own(vlm.SmolVLM(), source, "")
+		require.ErrorContains(t, err, "chat_template.jinja", source)
+		require.ErrorContains(t, err, want, source)
+	}
+	got, err := vlm.Jinja("{% for a in range(3) %}{{ a }}{% endfor %},{% for a in range(5, 1, -2) %}{{ a }}{% endfor %},{{ range(4) | length }},"+
+		"{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(4) }}", nil)
+	require.NoError(t, err)
+	require.Equal(t, "012,53,4,4321", got)
+}
+
+// bigLoop is a loop over numbers that stand in the template.
+const bigLoop = "{% for a in [1, 2, 3, 4, 5, 6, 7, 8] %}"
+
 func TestATemplateMayTellTheDate(t *testing.T) {
 	t.Parallel()
 	got, err := vlm.Jinja("{{ bos_token }}{{ strftime_now('%Y-%m-%d %% %H:%M') }}{{ eos_token }}", nil)

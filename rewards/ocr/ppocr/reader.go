@@ -7,9 +7,10 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -58,8 +59,7 @@ type Reader struct {
 	lineTable *table
 	scratch   scratch
 
-	warm chan struct{} // capacity 1: who holds its element may load
-	dict atomic.Pointer[dictionary]
+	alphabet *localmodel.Once[dictionary] // made when the models are loaded
 
 	mu     sync.Mutex // guards closed, and adding to busy against it
 	closed bool
@@ -87,92 +87,11 @@ func New(cfg Config, models Models) (*Reader, error) {
 	r := &Reader{
 		cfg: cfg, constants: c, models: models,
 		detTable: c.detectorTable(), lineTable: lineTable(),
-		warm: make(chan struct{}, 1),
+		alphabet: localmodel.NewOnce[dictionary](nil),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	r.warm <- struct{}{}
 	return r, nil
 }
-
-// Warm loads the models, and fails if the recogniser has no alphabet or one that
-// does not fit it. It may be called again, and after a failure tries again.
-func (r *Reader) Warm(ctx context.Context) error {
-	if r.dict.Load() != nil {
-		return nil
-	}
-	ctx, end, err := r.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	select {
-	case <-r.warm:
-	case <-ctx.Done():
-		return r.classify(ctx, fmt.Errorf("waiting for the models: %w", ctx.Err()))
-	}
-	defer func() { r.warm <- struct{}{} }()
-	if r.dict.Load() != nil {
-		return nil
-	}
-	d, err := r.load(ctx)
-	if err != nil {
-		return r.classify(ctx, err)
-	}
-	r.dict.Store(&d)
-	return nil
-}
-
-func (r *Reader) load(ctx context.Context) (dictionary, error) {
-	if _, err := describe(ctx, r.models.Det); err != nil {
-		return nil, fmt.Errorf("detector: %w", err)
-	}
-	if r.models.Cls != nil {
-		if _, err := describe(ctx, r.models.Cls); err != nil {
-			return nil, fmt.Errorf("classifier: %w", err)
-		}
-	}
-	info, err := describe(ctx, r.models.Rec)
-	if err != nil {
-		return nil, fmt.Errorf("recogniser: %w", err)
-	}
-	d, err := loadDictionary(info, r.cfg.DictionaryPath)
-	if err != nil {
-		return nil, err
-	}
-	classes, err := r.classes(ctx, info)
-	if err != nil {
-		return nil, fmt.Errorf("recogniser: %w", err)
-	}
-	return d, d.fits(classes)
-}
-
-func describe(ctx context.Context, m Inferer) (infer.Info, error) {
-	if d, ok := m.(describer); ok {
-		return d.Info(ctx)
-	}
-	return infer.Info{}, nil
-}
-
-// classes is the last size of the recogniser's output: as the model says, or else
-// as an empty line shows.
-func (r *Reader) classes(ctx context.Context, info infer.Info) (int, error) {
-	if len(info.Outputs) > 0 {
-		if s := info.Outputs[0].Shape; len(s) > 0 && s[len(s)-1] > 0 {
-			return s[len(s)-1], nil
-		}
-	}
-	h, w := r.constants.recHeight, r.constants.recWidth
-	out, err := r.models.Rec.Infer(ctx, infer.Request{Name: "empty line", Inputs: []infer.Tensor{infer.Floats("", make([]float32, 3*h*w), 3, h, w)}})
-	if err != nil {
-		return 0, err
-	}
-	if len(out) == 0 || len(out[0].Shape) != 2 {
-		return 0, fmt.Errorf("%w: want an output of steps and classes", infer.ErrModel)
-	}
-	return out[0].Shape[1], nil
-}
-
-func (r *Reader) dictionary() dictionary { return *r.dict.Load() }
 
 // ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
 // MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,
@@ -215,7 +134,8 @@ func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Res
 	if n := width * height; n > r.cfg.MaxPixels {
 		return nil, fmt.Errorf("%w: a frame of %dx%d, ppocr reads at most %d pixels", rewards.BadInput, width, height, r.cfg.MaxPixels)
 	}
-	if err := r.Warm(ctx); err != nil {
+	alphabet, err := r.load(ctx)
+	if err != nil {
 		return nil, err
 	}
 	ctx, end, err := r.begin(ctx)
@@ -224,8 +144,8 @@ func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Res
 	}
 	defer end()
 	var out []Result
-	err = guarded(func() (err error) {
-		out, err = r.read(ctx, bitmap{W: width, H: height, Pix: rgb})
+	err = rewards.Guard(func() (err error) {
+		out, err = r.read(ctx, bitmap{W: width, H: height, Pix: rgb}, alphabet)
 		return err
 	})
 	if err != nil {
@@ -234,7 +154,7 @@ func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Res
 	return out, nil
 }
 
-func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
+func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]Result, error) {
 	t := startStopwatch()
 	begin := t.since
 	p, err := r.constants.prepare(src, r.cfg.MaxPixels)
@@ -245,7 +165,7 @@ func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	regions, lines, err := r.recognise(ctx, p, regions, t)
+	regions, lines, err := r.recognise(ctx, p, regions, alphabet, t)
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +185,10 @@ func (r *Reader) read(ctx context.Context, src bitmap) ([]Result, error) {
 	}
 	return out, nil
 }
+
+// isSpace is what Python's str.strip takes off: Unicode's white space and the
+// separators U+001C to U+001F.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
 
 // fast tells whether a page is read in fast mode.
 func (r *Reader) fast(p page) bool { return r.cfg.Mode == Fast && !long(p.W, p.H) }
@@ -290,12 +214,12 @@ func (r *Reader) begin(ctx context.Context) (context.Context, func(), error) {
 
 var errClosed = errors.New("the reader is closed")
 
-// classify is the function of that name, which the reader's end comes before.
+// classify gives an error of the models its class; the reader's end comes before it.
 func (r *Reader) classify(ctx context.Context, err error) error {
 	if r.ctx.Err() != nil {
 		return fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errors.Join(errClosed, err))
 	}
-	return classify(ctx, err)
+	return localmodel.Classify(ctx, fmt.Errorf("ppocr: %w", err))
 }
 
 // Close ends the readings that are under way and waits for them. The models stay

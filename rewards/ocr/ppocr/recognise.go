@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // reading is what the recogniser says of a crop.
@@ -18,7 +19,7 @@ type reading struct {
 // with those of which a crop is left, in their order, and what they say. The first
 // failure ends the others. Crops are cut out one by one, so that no more than
 // Concurrency are in memory: a thousand regions may overlap.
-func (r *Reader) recognise(ctx context.Context, p page, regions []region, t *stopwatch) ([]region, []reading, error) {
+func (r *Reader) recognise(ctx context.Context, p page, regions []region, alphabet dictionary, t *stopwatch) ([]region, []reading, error) {
 	kept, sizes := regions[:0], make([]cropSize, 0, len(regions))
 	for _, g := range regions {
 		if s := sizeOfCrop(p.bitmap, g.Quad); s.W > 0 {
@@ -35,7 +36,7 @@ func (r *Reader) recognise(ctx context.Context, p page, regions []region, t *sto
 				return err
 			}
 		}
-		out[i], err = r.readLine(ctx, crop, widths[i], t)
+		out[i], err = r.readLine(ctx, crop, widths[i], alphabet, t)
 		return err
 	})
 	return kept, out, err
@@ -76,7 +77,7 @@ func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx cont
 			if i >= n || stop {
 				break
 			}
-			if err := guarded(func() error { return do(ctx, i, own) }); err != nil {
+			if err := rewards.Guard(func() error { return do(ctx, i, own) }); err != nil {
 				mu.Lock()
 				if first == nil {
 					first = err
@@ -104,7 +105,7 @@ func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx cont
 }
 
 // readLine reads one crop, padded to the width.
-func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, t *stopwatch) (reading, error) {
+func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, alphabet dictionary, t *stopwatch) (reading, error) {
 	height := r.constants.recHeight
 	input := r.line(crop, width, height)
 	t.pause()
@@ -130,7 +131,7 @@ func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, t *stopwa
 	if classes == nil || probs == nil || len(classes.Shape) != 1 || len(classes.I32) == 0 {
 		return reading{}, fmt.Errorf("recogniser: %w: want the classes of each step and their probabilities, got %d outputs", infer.ErrFault, len(out))
 	}
-	text, confidence, err := r.dictionary().decode(classes.I32, probs.F32, r.constants.rounded)
+	text, confidence, err := alphabet.decode(classes.I32, probs.F32, r.constants.rounded)
 	if err != nil {
 		return reading{}, fmt.Errorf("recogniser: %w", err)
 	}

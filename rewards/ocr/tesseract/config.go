@@ -1,6 +1,7 @@
 package tesseract
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -59,33 +60,15 @@ const (
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
-	if c.Slots == 0 {
-		c.Slots = runtime.NumCPU()
-	}
-	if c.Isolation == "" {
-		c.Isolation = Process
-	}
-	if c.Language == "" {
-		c.Language = "eng"
-	}
-	if c.PSM == 0 {
-		c.PSM = 11
-	}
-	if c.Threshold == "" {
-		c.Threshold = sauvola
-	}
-	if c.SecondLook == 0 {
-		c.SecondLook = 0.8
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 30 * time.Second
-	}
-	if c.MaxPixels == 0 {
-		c.MaxPixels = 16 << 20
-	}
-	if c.Recycle == 0 {
-		c.Recycle = 20_000
-	}
+	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
+	c.Isolation = cmp.Or(c.Isolation, Process)
+	c.Language = cmp.Or(c.Language, "eng")
+	c.PSM = cmp.Or(c.PSM, 11)
+	c.Threshold = cmp.Or(c.Threshold, sauvola)
+	c.SecondLook = cmp.Or(c.SecondLook, 0.8)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MaxPixels = cmp.Or(c.MaxPixels, 16<<20)
+	c.Recycle = cmp.Or(c.Recycle, 20_000)
 	return c
 }
 

@@ -1,21 +1,17 @@
-package vlm
+package localmodel
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// errLoad is wrapped by what a judge says that cannot be loaded: trying again helps
-// only after the folder was put right.
-var errLoad = errors.New("the judge cannot be loaded")
-
-// classify gives an error of the networks its class, and keeps the one it has.
-func classify(ctx context.Context, err error) error {
+// Classify gives an error of a model its class, and keeps the one it has. The end of the
+// caller's own context, which ctx is, is no fault of the model and gets none.
+func Classify(ctx context.Context, err error) error {
 	class := rewards.Internal
 	var has rewards.Class
 	switch {
@@ -34,15 +30,4 @@ func classify(ctx context.Context, err error) error {
 		class = rewards.Unavailable
 	}
 	return fmt.Errorf("%w: %w", class, err)
-}
-
-// guarded calls do, and makes an error of a panic. It stands in each goroutine: a fault
-// of this package fails a picture, not the process.
-func guarded(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", rewards.Panicked, p, debug.Stack())
-		}
-	}()
-	return do()
 }

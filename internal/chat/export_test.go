@@ -1,0 +1,4 @@
+package chat
+
+// SeedOf is the seed of an id.
+var SeedOf = seedOf

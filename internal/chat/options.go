@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// What the scorers that chat have as options. They embed the structs, whose fields are
+// checked by Validate and described by the functions at the end.
+
+// Asking says who is asked, and how often.
+type Asking struct {
+	Endpoint
+	// AnswerRetries is how often an answer that cannot be read is asked for again. 1.
+	AnswerRetries int `json:"answer_retries"`
+	// ExtraBody is sent with every request, for what only some engines know.
+	ExtraBody map[string]any `json:"extra_body"`
+}
+
+// Sampling says how answers are drawn. Null leaves a parameter to the engine.
+type Sampling struct {
+	Temperature *float64 `json:"temperature"`
+	TopP        *float64 `json:"top_p"`
+	MaxTokens   int      `json:"max_tokens"`
+	// Seed makes draws repeatable, and their answers worth remembering. A further
+	// attempt at an answer adds 1 to it.
+	Seed *int64 `json:"seed"`
+}
+
+// maxAnswerRetries bounds an option: more is a slip of the keyboard.
+const maxAnswerRetries = 10
+
+// DefaultAsking asks for an unreadable answer once more.
+func DefaultAsking() Asking { return Asking{AnswerRetries: 1} }
+
+// Greedy takes the likeliest token, up to maxTokens of them; 0: as many as the engine
+// gives.
+func Greedy(maxTokens int) Sampling { return Sampling{Temperature: new(float64), MaxTokens: maxTokens} }
+
+// Validate says what is wrong.
+func (a *Asking) Validate() error {
+	if a.AnswerRetries < 0 || a.AnswerRetries > maxAnswerRetries {
+		return fmt.Errorf("answer_retries: %d, want 0 to %d", a.AnswerRetries, maxAnswerRetries)
+	}
+	return nil
+}
+
+// Validate names everything that is wrong.
+func (s *Sampling) Validate() error {
+	var errs []error
+	if t := s.Temperature; t != nil && !(*t >= 0 && *t <= 100) {
+		errs = append(errs, fmt.Errorf("temperature: %v, want 0 to 100", *t))
+	}
+	if p := s.TopP; p != nil && !(*p > 0 && *p <= 1) {
+		errs = append(errs, fmt.Errorf("top_p: %v, want above 0, at most 1", *p))
+	}
+	if s.MaxTokens < 0 {
+		errs = append(errs, fmt.Errorf("max_tokens: %d, want 0 (the engine's) or more", s.MaxTokens))
+	}
+	return errors.Join(errs...)
+}
+
+// Question is a request of these options: the system message, where it is not empty, and
+// one turn of the user's, pictures before text.
+func Question(a Asking, s Sampling, system string, pictures []Part, text string) Request {
+	r := Request{
+		Model: a.Model, Extra: a.ExtraBody,
+		Temperature: s.Temperature, TopP: s.TopP, MaxTokens: s.MaxTokens, Seed: s.Seed,
+	}
+	if system != "" {
+		r.Messages = append(r.Messages, Message{Role: System, Parts: []Part{Text(system)}})
+	}
+	r.Messages = append(r.Messages, Message{Role: User, Parts: append(slices.Clip(pictures), Text(text))})
+	return r
+}
+
+// EndpointDocs describes the options of Endpoint.
+func EndpointDocs() []rewards.Option {
+	return []rewards.Option{
+		{Name: "engine", Type: "string", Default: "the engines of reward_model", Doc: "who is asked: an entry of the configuration"},
+		{Name: "model", Type: "string", Default: "the engine's", Doc: "the model's name at the engine"},
+	}
+}
+
+// AskingDocs describes the options of Asking.
+func AskingDocs() []rewards.Option {
+	return append(EndpointDocs(),
+		rewards.Option{Name: "answer_retries", Type: "int", Default: "1", Doc: "how often an answer that cannot be read is asked for again, past the cache"},
+		rewards.Option{Name: "extra_body", Type: "object", Default: "none", Doc: `sent with every request: {"chat_template_kwargs": {"enable_thinking": false}}`})
+}
+
+// SamplingDocs describes the options of Sampling with a scorer's defaults.
+func SamplingDocs(temperature, topP, maxTokens string) []rewards.Option {
+	return []rewards.Option{
+		{Name: "temperature", Type: "number", Default: temperature, Doc: "null leaves it to the engine"},
+		{Name: "top_p", Type: "number", Default: topP, Doc: "null leaves it to the engine"},
+		{Name: "max_tokens", Type: "int", Default: maxTokens, Doc: "the longest answer; 0 leaves it to the engine"},
+		{Name: "seed", Type: "int", Default: "none", Doc: "makes a draw repeatable, and remembered"},
+	}
+}

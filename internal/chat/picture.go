@@ -1,0 +1,118 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Pictures says how frames are sent: options of the scorers that show some.
+type Pictures struct {
+	// ImageFormat is one of the words below; which of them a scorer takes, and which is
+	// its default, is the scorer's.
+	ImageFormat string `json:"image_format"`
+	// JPEGQuality is 1 to 100; 95.
+	JPEGQuality int `json:"jpeg_quality"`
+	// Resize makes every frame a square of this side in pixels, bicubic; 0: no change.
+	Resize int `json:"resize"`
+}
+
+// The values of image_format.
+const (
+	FormatPNG  = "png"
+	FormatJPEG = "jpeg"
+	// FormatAsIs sends the bytes the picture came in, where it came as PNG, JPEG or
+	// WebP, and PNG where not.
+	FormatAsIs = "as_is"
+	// FormatAuto is PNG, and JPEG for several frames in one message, which as PNG would
+	// be tens of megabytes. Encode knows nothing of messages and takes it for PNG.
+	FormatAuto = "auto"
+)
+
+// maxSide bounds an option: more is a slip of the keyboard.
+const maxSide = 8192
+
+// DefaultPictures are of a format, in the size they have.
+func DefaultPictures(format string) Pictures { return Pictures{ImageFormat: format, JPEGQuality: 95} }
+
+// Validate names everything that is wrong; formats are the words that the scorer takes.
+func (p *Pictures) Validate(formats ...string) error {
+	var errs []error
+	if !slices.Contains(formats, p.ImageFormat) {
+		errs = append(errs, fmt.Errorf("image_format: %q is unknown, want one of %q", p.ImageFormat, formats))
+	}
+	if p.JPEGQuality < 1 || p.JPEGQuality > 100 {
+		errs = append(errs, fmt.Errorf("jpeg_quality: %d, want 1 to 100", p.JPEGQuality))
+	}
+	if p.Resize < 0 || p.Resize > maxSide {
+		errs = append(errs, fmt.Errorf("resize: %d, want 0 (no change) to %d", p.Resize, maxSide))
+	}
+	if p.Resize > 0 && p.ImageFormat == FormatAsIs {
+		errs = append(errs, errors.New("resize: a picture sent as_is is not resized; choose one of the two"))
+	}
+	return errors.Join(errs...)
+}
+
+// PictureDocs describes the options of Pictures with a scorer's defaults.
+func PictureDocs(format, formatDoc, resize string) []rewards.Option {
+	return []rewards.Option{
+		{Name: "image_format", Type: "string", Default: format, Doc: formatDoc},
+		{Name: "jpeg_quality", Type: "int", Default: "95", Doc: "1 to 100"},
+		{Name: "resize", Type: "int", Default: resize, Doc: "make every frame a square of this side, bicubic; 0: no change"},
+	}
+}
+
+// EvenFrames are n frames of count, or all, at floor(i·count/n), each once: as
+// UnifiedReward's read_video_frames picks them.
+func EvenFrames(n, count int) []int {
+	var frames []int
+	n = min(n, count)
+	for i := range n {
+		frames = append(frames, i*count/n)
+	}
+	return frames
+}
+
+// Encode makes a part of a frame of m, which has been decoded to px. Format stands in
+// for ImageFormat.
+func (p *Pictures) Encode(m *rewards.Media, px *rewards.Pixels, frame int, format string) (Part, error) {
+	if format == FormatAsIs {
+		if data, mime := original(m, frame); mime != "" {
+			return Part{Image: data, MIME: mime}, nil
+		}
+	}
+	one := &rewards.Pixels{Width: px.Width, Height: px.Height, Count: 1, RGB: px.Frame(frame)}
+	if p.Resize > 0 {
+		one = media.Resize(one, p.Resize, p.Resize, media.Bicubic)
+	}
+	encode, mime := media.EncodePNG, "image/png"
+	if format == FormatJPEG {
+		mime = "image/jpeg"
+		encode = func(px *rewards.Pixels, frame int) ([]byte, error) { return media.EncodeJPEG(px, frame, p.JPEGQuality) }
+	}
+	data, err := encode(one, 0)
+	if err != nil {
+		return Part{}, fmt.Errorf("encoding frame %d: %w", frame, err)
+	}
+	return Part{Image: data, MIME: mime}, nil
+}
+
+// original is the frame in the bytes it came in, if it came encoded. It was decoded
+// before, so it is what it says.
+func original(m *rewards.Media, frame int) (data []byte, mime string) {
+	switch {
+	case m.Encoding == rewards.Frames && frame < len(m.Frames):
+		data = m.Frames[frame]
+	case m.Encoding != rewards.Raw && frame == 0:
+		data = m.Data
+	}
+	switch mime = http.DetectContentType(data); mime {
+	case "image/png", "image/jpeg", "image/webp":
+		return data, mime
+	}
+	return nil, ""
+}

@@ -1,0 +1,53 @@
+package localmodel
+
+import (
+	"context"
+	"time"
+)
+
+// Once makes one value, such as a loaded model, and keeps it for good. It is safe for
+// concurrent use.
+type Once[V any] struct{ group *group[V] }
+
+// NewOnce makes one that has made nothing yet. A failure is answered from memory for as
+// long as remember says of it, so that a wrong folder costs a reading every few seconds
+// and not one for each sample; 0, or a nil remember: whoever asks next tries again.
+func NewOnce[V any](remember func(err error) time.Duration) *Once[V] {
+	if remember == nil {
+		remember = func(error) time.Duration { return 0 }
+	}
+	return &Once[V]{newGroup(&single[V]{remember: remember})}
+}
+
+// Get returns the value, or what work makes of it. Work runs once for all who ask at the
+// same time: its context has the values of the first one's, and ends when nobody waits
+// any more. An error is work's, or wraps that of ctx; a panic is of class
+// rewards.Panicked.
+func (o *Once[V]) Get(ctx context.Context, work func(ctx context.Context) (V, error)) (V, error) {
+	return o.group.do(ctx, "", work)
+}
+
+// single is the store of a Once.
+type single[V any] struct {
+	remember func(err error) time.Duration
+
+	value V
+	have  bool
+	err   error
+	until time.Time // of err
+}
+
+func (s *single[V]) get(string) (V, error, bool) {
+	if s.err != nil && !time.Now().Before(s.until) {
+		s.err = nil
+	}
+	return s.value, s.err, s.have || s.err != nil
+}
+
+func (s *single[V]) put(_ string, v V, err error) {
+	if err == nil {
+		s.value, s.have = v, true
+		return
+	}
+	s.err, s.until = err, time.Now().Add(s.remember(err))
+}

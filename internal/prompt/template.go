@@ -1,0 +1,77 @@
+package prompt
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// MaxTemplate bounds a template in bytes: more is a slip of the keyboard.
+const MaxTemplate = 1 << 20
+
+// placeholder is a name in braces. JSON has none: its names are in quotes.
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// Template is a text with placeholders. The zero value is the empty text.
+type Template struct {
+	pieces []string // text, placeholder, text, …
+}
+
+// Parse cuts the text of an option at its placeholders. It names those that are none of
+// known, with their braces, and refuses a text without a word, and one beyond MaxTemplate.
+func Parse(option, text string, known ...string) (Template, error) {
+	if strings.TrimSpace(text) == "" {
+		return Template{}, fmt.Errorf("%s: is empty", option)
+	}
+	if len(text) > MaxTemplate {
+		return Template{}, fmt.Errorf("%s: has %d bytes, at most %d are taken", option, len(text), MaxTemplate)
+	}
+	var t Template
+	var errs []error
+	end := 0
+	for _, at := range placeholder.FindAllStringIndex(text, -1) {
+		p := text[at[0]:at[1]]
+		if !slices.Contains(known, p) {
+			errs = append(errs, fmt.Errorf("%s: %s is no placeholder; there are %s", option, p, strings.Join(slices.Sorted(slices.Values(known)), ", ")))
+		}
+		t.pieces = append(t.pieces, text[end:at[0]], p)
+		end = at[1]
+	}
+	t.pieces = append(t.pieces, text[end:])
+	return t, errors.Join(errs...)
+}
+
+// Has reports whether the placeholder occurs.
+func (t Template) Has(placeholder string) bool {
+	for i := 1; i < len(t.pieces); i += 2 {
+		if t.pieces[i] == placeholder {
+			return true
+		}
+	}
+	return false
+}
+
+// Fill puts in what the placeholders stand for in a sample (Of).
+func (t Template) Fill(s *rewards.Sample) (string, error) {
+	return t.FillWith(func(placeholder string) (string, error) { return Of(s, placeholder) })
+}
+
+// FillWith puts in what of says that the placeholders stand for. Its error is of's.
+func (t Template) FillWith(of func(placeholder string) (string, error)) (string, error) {
+	var b strings.Builder
+	for i, piece := range t.pieces {
+		if i%2 == 1 {
+			v, err := of(piece)
+			if err != nil {
+				return "", err
+			}
+			piece = v
+		}
+		b.WriteString(piece)
+	}
+	return b.String(), nil
+}

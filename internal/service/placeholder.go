@@ -1,0 +1,121 @@
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Piece is a part of a text with placeholders: what stands there as it is, or the name
+// of a placeholder.
+type Piece struct {
+	Text        string
+	Placeholder bool
+}
+
+// Cut cuts a text at its {placeholders}. {{ and }} are braces. The empty text is one
+// empty piece.
+func Cut(text string) ([]Piece, error) {
+	var out []Piece
+	literal := ""
+	for text != "" {
+		i := strings.IndexAny(text, "{}")
+		if i < 0 {
+			literal += text
+			break
+		}
+		literal, text = literal+text[:i], text[i:]
+		if strings.HasPrefix(text, "{{") || strings.HasPrefix(text, "}}") {
+			literal, text = literal+text[:1], text[2:]
+			continue
+		}
+		end := strings.IndexByte(text, '}')
+		if text[0] == '}' || end < 0 {
+			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", Clip(text, 40))
+		}
+		if literal != "" {
+			out = append(out, Piece{Text: literal})
+		}
+		out, literal, text = append(out, Piece{Text: text[1:end], Placeholder: true}), "", text[end+1:]
+	}
+	if literal != "" || len(out) == 0 {
+		out = append(out, Piece{Text: literal})
+	}
+	return out, nil
+}
+
+// Source names where something stands in a sample: prompt, response, data_source, id,
+// ground_truth or extra_info, and of the last two also a path of names and indices below
+// them, such as extra_info.tables.0. The zero value names nothing.
+type Source struct {
+	Field string
+	Below []string
+}
+
+// sourceFields are the fields a source may name, those with JSON in them last.
+func sourceFields() []string {
+	return []string{"prompt", "response", "data_source", "id", "ground_truth", "extra_info"}
+}
+
+// MaxSteps bounds a path: JSON is not nested deeper.
+const MaxSteps = 64
+
+// ParseSource reads "extra_info.caption".
+func ParseSource(text string) (Source, error) {
+	field, rest, deeper := strings.Cut(text, ".")
+	if !slices.Contains(sourceFields(), field) {
+		return Source{}, fmt.Errorf("%q is no field of a sample: want one of %s, or a path below the last two, such as extra_info.caption",
+			Clip(text, 40), strings.Join(sourceFields(), ", "))
+	}
+	if !deeper {
+		return Source{Field: field}, nil
+	}
+	if field != "ground_truth" && field != "extra_info" {
+		return Source{}, fmt.Errorf("%q: %s is text and has nothing below it", Clip(text, 40), field)
+	}
+	below := strings.Split(rest, ".")
+	if slices.Contains(below, "") {
+		return Source{}, fmt.Errorf("%q: two dots in a row, or one at the end", Clip(text, 40))
+	}
+	if len(below) > MaxSteps {
+		return Source{}, fmt.Errorf("%q: %d steps, at most %d", Clip(text, 40), len(below), MaxSteps)
+	}
+	return Source{Field: field, Below: below}, nil
+}
+
+// String is what ParseSource reads.
+func (src Source) String() string {
+	return strings.Join(append([]string{src.Field}, src.Below...), ".")
+}
+
+// Find returns the field of a sample: its text, or the JSON below which the path leads,
+// which is nil for a field that is text. An empty one of JSON is BadInput.
+func (src Source) Find(s *rewards.Sample) (text string, root json.RawMessage, err error) {
+	switch src.Field {
+	case "prompt":
+		return s.Prompt, nil, nil
+	case "response":
+		return s.Response, nil, nil
+	case "data_source":
+		return s.DataSource, nil, nil
+	case "id":
+		return s.ID, nil, nil
+	case "ground_truth":
+		root = s.GroundTruth
+	case "extra_info":
+		root = s.ExtraInfo
+	}
+	if root = bytes.TrimSpace(root); len(root) == 0 {
+		return "", nil, fmt.Errorf("%w: the sample has no %s", rewards.BadInput, src.Field)
+	}
+	return "", root, nil
+}
+
+// Missing is the failure of a sample in which the path leads nowhere.
+func (src Source) Missing() error {
+	return fmt.Errorf("%w: the sample has no %s", rewards.BadInput, src)
+}
