@@ -80,6 +80,7 @@ new_venv() {
 	say "making $1 with $("$PYTHON" --version)"
 	mkdir -p "$(dirname "$1")"
 	"$PYTHON" -m venv "$1" || die "$PYTHON -m venv failed: on Debian it is in python3-venv; $2"
+	# shellcheck disable=SC2034 # read by the scripts that source this
 	VENV_PIP=("$1/bin/python" -m pip install --quiet --no-input --disable-pip-version-check)
 }
 
