@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
@@ -158,7 +159,7 @@ func TestAKilledWorkerMayCostADetectionAndAService(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, 11, f.Value, 1e-9)
 	assert.True(t, f.Held)
-	assert.Equal(t, &Bound{Value: 18.25, Most: true, Note: "a lease of 15 s and the longest service of 3.25 s"}, f.Target)
+	assert.Equal(t, &report.Bound{Value: 18.25, Most: true, Note: "a lease of 15 s and the longest service of 3.25 s"}, f.Target)
 	delete(r, "kill-half lease_s")
 	f, err = figure("dispatch8", row, []Readings{r}, nil)
 	require.NoError(t, err)
@@ -182,10 +183,10 @@ func TestPromisedDispatchRowsHaveTheirLine(t *testing.T) {
 func TestTheDispatchPictureShowsEveryNumberOfWorkersAndPolicy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := Report{
-		Suite: "dispatch", Repetitions: 5, Date: "2031-02-03T04:05:06Z", Commit: "abc", Machine: Machine{CPU: "Chip", Cores: 2, OS: "os/arch", Go: "go1"},
-		Rows: []Figure{
-			{Row: "dispatch8/uniform-random", Value: 1.0012, Target: &Bound{Value: 1.01, Most: true}, Held: true, Beside: Readings{"scale": 10}},
+	r := report.Report{
+		Suite: "dispatch", Repetitions: 5, Date: "2031-02-03T04:05:06Z", Commit: "abc", Machine: report.Machine{CPU: "Chip", Cores: 2, OS: "os/arch", Go: "go1"},
+		Rows: []report.Figure{
+			{Row: "dispatch8/uniform-random", Value: 1.0012, Target: &report.Bound{Value: 1.01, Most: true}, Held: true, Beside: Readings{"scale": 10}},
 			{Row: "dispatch64/uniform-random_blind", Value: 1.367},
 			{Row: "dispatch8/kill-half", Value: 3, Unit: "s"},
 		},
@@ -215,7 +216,7 @@ func TestASuiteIsDrawnWhereItIsWritten(t *testing.T) {
 	s := place(t, "")
 	suites := fakeSuite(rates(100, 50))
 	drawn := ""
-	suites[0].Plots = func(r Report, folder string) error {
+	suites[0].Plots = func(r report.Report, folder string) error {
 		assert.Len(t, r.Rows, 2)
 		assert.FileExists(t, filepath.Join(folder, "fake.json"))
 		drawn = folder
@@ -224,7 +225,7 @@ func TestASuiteIsDrawnWhereItIsWritten(t *testing.T) {
 	_, err := measure(t.Context(), suites, s, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, s.out, drawn)
-	suites[0].Plots = func(Report, string) error { return errors.New("no ink") }
+	suites[0].Plots = func(report.Report, string) error { return errors.New("no ink") }
 	_, err = measure(t.Context(), suites, s, io.Discard)
 	require.ErrorContains(t, err, "no ink")
 	s.out = ""

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
@@ -231,7 +232,7 @@ func (t *dispatchTrial) readings(c scene, d drawn, got ran) (Readings, error) {
 	if err != nil {
 		return nil, err
 	}
-	rollout, end, ideal := slices.Max(got.sent), slices.Max(got.done), median(ends)
+	rollout, end, ideal := slices.Max(got.sent), slices.Max(got.done), report.Median(ends)
 	r := Readings{
 		"over_bound": (end + t.size.update) / (bound + t.size.update),
 		"over_ideal": (end + t.size.update) / (ideal + t.size.update),

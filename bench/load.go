@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rewardloop/rewardloop/bench/cputime"
 )
 
 // roundTrip sends one sample over the lane's connection and returns when its answer
@@ -41,6 +43,10 @@ func (o outcome) quantile(q float64) float64 {
 	return float64(o.latencies[i].Nanoseconds()) / 1e6
 }
 
+// othersCores is the reading that says how many cores other processes kept busy during a
+// repetition, at the worst.
+const othersCores = "others_cores"
+
 // others is how many cores other processes kept busy meanwhile.
 func (o outcome) others() float64 {
 	return max(0, (o.used.machine-o.used.cpu).Seconds()/o.took.Seconds())
@@ -56,7 +62,7 @@ type usage struct {
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{cpu: cpuTime(), machine: machineCPU(), bytes: m.TotalAlloc, allocs: m.Mallocs}
+	return usage{cpu: cputime.Own(), machine: cputime.Machine(), bytes: m.TotalAlloc, allocs: m.Mallocs}
 }
 
 func (u usage) since(from usage) usage {
@@ -113,13 +119,17 @@ func openLoop(ctx context.Context, do roundTrip, lanes int, rate float64, lastin
 	return finished(parts, start, before, errors.Join(errs...))
 }
 
-// arrivals are a Poisson process: exponential gaps.
+// arrivals are a Poisson process: exponential gaps. Where a short time at a low rate has none,
+// there is one at the end, because a load without a sample measures nothing.
 func arrivals(rate float64, lasting time.Duration, seed uint64) []time.Duration {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same arrivals for both sides
 	var out []time.Duration
 	for at := 0.0; ; {
 		at += rng.ExpFloat64() / rate
 		if at > lasting.Seconds() {
+			if out == nil {
+				out = []time.Duration{lasting}
+			}
 			return out
 		}
 		out = append(out, time.Duration(at*float64(time.Second)))

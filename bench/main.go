@@ -10,8 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/bench/report"
 	nodes "github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/slot"
 )
@@ -84,7 +87,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if f.NArg() > 0 {
 		return s, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
-	s.Calm = calm
+	s.Calm = cputime.Calm
 	if s.Quick {
 		s.Repetitions, s.Lasting, s.Calm = 1, 50*time.Millisecond, nil
 	}
@@ -101,30 +104,13 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if s.rows, err = regexp.Compile(*rows); err != nil {
 		return s, fmt.Errorf("-rows: %w", err)
 	}
-	if s.root, err = repository(); err != nil {
+	if s.root, err = report.Repository(); err != nil {
 		return s, err
 	}
 	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" && (s.Scale == 0 || s.Scale == usualScale) {
 		s.out = filepath.Join(s.root, "docs", "results")
 	}
 	return s, nil
-}
-
-// repository returns the folder of go.mod, from the working folder upwards.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("no go.mod here or above: run it inside the repository")
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 func run(ctx context.Context, all []Suite, args []string, stdout, stderr io.Writer) int {
@@ -174,6 +160,12 @@ func names(all []Suite) []string {
 	return out
 }
 
+// readMisses reads the list of known misses, but for those of bench/ocr, which reads the same
+// list and judges its own.
+func readMisses(path string, rows []string) (map[string]report.Miss, error) {
+	return report.ReadMisses(path, func(row string) bool { return !strings.HasPrefix(row, "ocr/") }, rows)
+}
+
 // measure runs what was asked for and reports whether a row missed that is not
 // listed.
 func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed bool, err error) {
@@ -199,20 +191,20 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 		return false, fmt.Errorf("no row of suite %q matches %q; rows are listed by -list", s.only, s.rows)
 	}
 	if s.writeReference {
-		reference.Machine, reference.Date, reference.Load = thisMachine(), today(), loadAverage()
+		reference.Machine, reference.Date, reference.Load = report.ThisMachine(), report.Today(), report.LoadAverage()
 	}
 	for _, suite := range picked {
 		r, err := s.suite(ctx, suite, &reference, w)
 		if err != nil {
 			return false, err
 		}
-		unlisted, mended := verdicts(r.Rows, known)
+		unlisted, mended := report.Judge(r.Rows, known)
 		if !s.Quick && s.Scale <= usualScale { // a quick look measures nothing
-			tell(r.Rows, unlisted, mended, w)
+			report.Tell(r.Rows, unlisted, mended, w)
 			missed = missed || len(unlisted) > 0
 		}
 		if s.out != "" {
-			if err := r.write(s.out); err != nil {
+			if err := r.Write(s.out); err != nil {
 				return false, err
 			}
 			if suite.Plots != nil {
@@ -228,23 +220,18 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 		}
 	}
 	if s.out != "" {
-		if err := writeTable(s.out); err != nil {
+		if err := report.WriteTable(s.out); err != nil {
 			return false, err
 		}
 	}
 	return missed, writeAllocs(s.Profile)
 }
 
-func today() string { return time.Now().UTC().Format(time.RFC3339) }
-
 // suite measures one suite. With -write-reference its calibrations become the
 // references first, so that its own targets are judged by them.
-func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, w io.Writer) (Report, error) {
-	r := Report{
-		Suite: suite.Name, About: suite.About, Date: today(), Machine: thisMachine(), LoadBefore: loadAverage(),
-		Quick: s.Quick, Repetitions: s.Repetitions,
-	}
-	r.Commit, r.Dirty = commit(ctx, s.root)
+func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, w io.Writer) (report.Report, error) {
+	r := report.Begin(ctx, s.root, suite.Name, suite.About)
+	r.Quick, r.Repetitions = s.Quick, s.Repetitions
 	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
 	for _, e := range suite.Experiments {
 		readings, disturbed, err := e.repeat(ctx, s.Options)
@@ -260,11 +247,11 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 			if err != nil {
 				return r, err
 			}
-			fmt.Fprintln(w, f.line())
+			fmt.Fprintln(w, f.Line())
 			r.Rows = append(r.Rows, f)
 		}
 	}
-	r.LoadAfter = loadAverage()
+	r.End()
 	return r, nil
 }
 
@@ -297,7 +284,7 @@ func (e Experiment) repeat(ctx context.Context, o Options) (all []Readings, dist
 		if err != nil {
 			return nil, 0, fmt.Errorf("repetition %d: %w", len(all)+1, err)
 		}
-		if r[othersCores] > maxOthers && !o.Quick {
+		if r[othersCores] > cputime.MostOthers && !o.Quick {
 			if spare > 0 {
 				spare--
 				continue
@@ -307,19 +294,4 @@ func (e Experiment) repeat(ctx context.Context, o Options) (all []Readings, dist
 		all = append(all, r)
 	}
 	return all, disturbed, nil
-}
-
-// tell says what is to be done about misses.
-func tell(figures, unlisted, mended []Figure, w io.Writer) {
-	for _, f := range figures {
-		if f.Miss != nil {
-			fmt.Fprintf(w, "known miss: %s is %s, listed with %s: %s\n", f.Row, with(f.Value, f.Unit), with(*f.Miss.Measured, f.Unit), f.Miss.Reason)
-		}
-	}
-	for _, f := range mended {
-		fmt.Fprintf(w, "mended: %s is %s, target %s: take it out of bench/misses.yml\n", f.Row, with(f.Value, f.Unit), f.target())
-	}
-	for _, f := range unlisted {
-		fmt.Fprintf(w, "MISS: %s is %s, target %s (%s)\n", f.Row, with(f.Value, f.Unit), f.target(), f.Issue)
-	}
 }

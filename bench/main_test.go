@@ -17,6 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,22 +122,23 @@ func TestResultsAreWrittenWithTheTable(t *testing.T) {
 	s := place(t, listed)
 	_, err := measure(t.Context(), fakeSuite(rates(70, 50)), s, new(bytes.Buffer))
 	require.NoError(t, err)
-	reports, err := readReports(s.out)
+	reports, err := report.ReadReports(s.out)
 	require.NoError(t, err)
 	require.Len(t, reports, 1)
 	r := reports[0]
 	assert.Equal(t, "fake", r.Suite)
 	assert.NotEmpty(t, r.Date)
 	assert.Equal(t, "unknown", r.Commit, "the folder is no repository")
-	assert.Equal(t, thisMachine(), r.Machine)
+	assert.Equal(t, report.ThisMachine(), r.Machine)
 	require.Len(t, r.Rows, 2)
-	assert.Equal(t, Figure{
-		Row: "x/rate", Issue: "100/s", Unit: "/s", Value: 70, Values: []float64{70, 70, 70}, Target: &Bound{Value: 100},
-		Miss: &Miss{Row: "x/rate", Measured: new(80.0), Reason: "known"}, Beside: Readings{"bare_per_s": 50},
+	assert.Equal(t, report.Figure{
+		Row: "x/rate", Issue: "100/s", Unit: "/s", Value: 70, Values: []float64{70, 70, 70}, Target: &report.Bound{Value: 100},
+		Miss: &report.Miss{Row: "x/rate", Measured: new(80.0), Reason: "known"}, Beside: Readings{"bare_per_s": 50},
 	}, r.Rows[0])
 	page, err := os.ReadFile(filepath.Join(s.out, "README.md"))
 	require.NoError(t, err)
-	assert.Equal(t, table(reports, nil), string(page))
+	assert.Contains(t, string(page), "\n## fake\n\nNothing is measured.\n")
+	assert.Contains(t, string(page), "\n| x/rate | 70/s | ≥ 100/s | **no**: known | bare_per_s 50 |\n")
 }
 
 func TestCalibrationsBecomeTheReferenceWhenAskedFor(t *testing.T) {
@@ -147,7 +151,7 @@ func TestCalibrationsBecomeTheReferenceWhenAskedFor(t *testing.T) {
 	r, err := readReference(filepath.Join(s.root, "bench", "reference.json"))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Readings{"x": {"bare_per_s": 7}}, r.Calibrations)
-	assert.Equal(t, thisMachine(), r.Machine)
+	assert.Equal(t, report.ThisMachine(), r.Machine)
 }
 
 func TestWithoutAReferenceAScaledTargetSaysWhatToDo(t *testing.T) {
@@ -160,7 +164,7 @@ func TestWithoutAReferenceAScaledTargetSaysWhatToDo(t *testing.T) {
 
 func TestADisturbedRepetitionIsMeasuredAgain(t *testing.T) {
 	t.Parallel()
-	noisy, quiet := Readings{"v": 1, othersCores: 1}, Readings{"v": 2, othersCores: maxOthers}
+	noisy, quiet := Readings{"v": 1, othersCores: 1}, Readings{"v": 2, othersCores: cputime.MostOthers}
 	for name, tt := range map[string]struct {
 		readings  []Readings
 		want      []Readings
@@ -199,23 +203,6 @@ func TestARowWithoutItsReadingIsAnError(t *testing.T) {
 	t.Parallel()
 	_, err := measure(t.Context(), fakeSuite(&fake{readings: []Readings{{"bare_per_s": 1, "ms": 1}}}), place(t, ""), new(bytes.Buffer))
 	require.ErrorContains(t, err, "x/rate: its value is not a number")
-}
-
-func TestTheListOfMissesIsCheckedAsAWhole(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "misses.yml")
-	require.NoError(t, os.WriteFile(path, []byte("misses: [{row: a}, {row: a, measured: 0, reason: r}, {row: b, measured: 1, reason: r}]"), 0o600))
-	_, err := readMisses(path, []string{"a"})
-	for _, fault := range []string{`"a" needs the measured value`, `"a" needs a reason`, `"a" is listed twice`, `"b" is not measured`} {
-		require.ErrorContains(t, err, fault)
-	}
-	require.NoError(t, os.WriteFile(path, []byte("misses: [{row: ocr/any, measured: 1, reason: r}]"), 0o600))
-	misses, err := readMisses(path, []string{"a"})
-	require.NoError(t, err, "a row of bench/ocr is in the same list")
-	require.Empty(t, misses)
-	require.NoError(t, os.WriteFile(path, []byte("missed: []"), 0o600))
-	_, err = readMisses(path, nil)
-	require.ErrorContains(t, err, "missed")
 }
 
 func TestTheCommittedListsFitTheRows(t *testing.T) {
@@ -281,7 +268,7 @@ func TestAQuickRunOfRealRowsWorks(t *testing.T) {
 	require.Equal(t, exitHeld, code, stderr.String())
 	text, err := os.ReadFile(filepath.Join(dir, "transport.json"))
 	require.NoError(t, err)
-	var r Report
+	var r report.Report
 	require.NoError(t, json.Unmarshal(text, &r))
 	assert.True(t, r.Quick)
 	for _, f := range r.Rows {
@@ -297,7 +284,7 @@ func TestAQuickRunOfRealRowsWorks(t *testing.T) {
 // TestAQuickRunOfTheRowsInPythonWorks starts the client and the functions.
 func TestAQuickRunOfTheRowsInPythonWorks(t *testing.T) {
 	t.Parallel()
-	root, err := repository()
+	root, err := report.Repository()
 	require.NoError(t, err)
 	if err := exec.CommandContext(t.Context(), interpreter(root), "-c", "import websockets, numpy").Run(); err != nil || runtime.GOOS != "linux" {
 		t.Skipf("SKIPPED: %s has no websockets or NumPy (%v): the benchmarks in Python were not tried; make deps, or name one in REWARDLOOP_PYTHON", interpreter(root), err)
@@ -308,7 +295,7 @@ func TestAQuickRunOfTheRowsInPythonWorks(t *testing.T) {
 	require.Equal(t, exitHeld, code, stderr.String())
 	text, err := os.ReadFile(filepath.Join(dir, "python.json"))
 	require.NoError(t, err)
-	var r Report
+	var r report.Report
 	require.NoError(t, json.Unmarshal(text, &r))
 	assert.Len(t, r.Rows, len(names([]Suite{inPython()})))
 	for _, f := range r.Rows {

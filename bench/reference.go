@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 // Reference is what the calibrations reached on a quiet machine: where they reach
 // it again, absolute targets hold unscaled.
 type Reference struct {
-	Machine Machine `json:"machine"`
-	Date    string  `json:"date"`
-	Load    string  `json:"load"`
+	Machine report.Machine `json:"machine"`
+	Date    string         `json:"date"`
+	Load    string         `json:"load"`
 	// Calibrations are by experiment and reading.
 	Calibrations map[string]Readings `json:"calibrations"`
 }
@@ -35,12 +37,4 @@ func readReference(path string) (Reference, error) {
 }
 
 // write replaces the file.
-func (r Reference) write(path string) error { return writeJSON(path, r) }
-
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // results are for everybody
-}
+func (r Reference) write(path string) error { return report.WriteJSON(path, r) }

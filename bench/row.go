@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 // Suite is an area's experiments; its results are one JSON file.
@@ -21,7 +23,7 @@ type Suite struct {
 	Experiments []Experiment
 	// Plots draws the report into the folder where it is written; nil: there is nothing to
 	// draw. Rows may be missing.
-	Plots func(r Report, folder string) error
+	Plots func(r report.Report, folder string) error
 }
 
 // Experiment is one set-up whose repetitions give the readings of its rows.
@@ -80,49 +82,32 @@ type Row struct {
 
 // Target gives the bound a figure must keep: from the medians of the same
 // repetitions' readings and the experiment's committed calibrations.
-type Target func(now, reference Readings) (Bound, error)
-
-// Bound is what a figure must keep.
-type Bound struct {
-	// Most says that Value is the most the figure may be; otherwise it is the least.
-	Most  bool    `json:"most"`
-	Value float64 `json:"value"`
-	// Note says how the bound came about where it is not the issue's number.
-	Note string `json:"note,omitempty"`
-}
-
-// keeps reports whether a figure is within the bound. What is no number is not.
-func (b Bound) keeps(v float64) bool {
-	if b.Most {
-		return v <= b.Value
-	}
-	return v >= b.Value
-}
+type Target func(now, reference Readings) (report.Bound, error)
 
 func atLeast(v float64) Target {
-	return func(Readings, Readings) (Bound, error) { return Bound{Value: v}, nil }
+	return func(Readings, Readings) (report.Bound, error) { return report.Bound{Value: v}, nil }
 }
 
 func atMost(v float64) Target {
-	return func(Readings, Readings) (Bound, error) { return Bound{Value: v, Most: true}, nil }
+	return func(Readings, Readings) (report.Bound, error) { return report.Bound{Value: v, Most: true}, nil }
 }
 
 // rateScaled is an absolute rate that holds on a machine as fast as the reference:
 // where the calibration is slower, the rate shrinks by the same factor. It never
 // grows.
 func rateScaled(v float64, calibration string) Target {
-	return func(now, reference Readings) (Bound, error) {
+	return func(now, reference Readings) (report.Bound, error) {
 		f, note, err := slowness(now, reference, calibration)
-		return Bound{Value: v * f, Note: note}, err
+		return report.Bound{Value: v * f, Note: note}, err
 	}
 }
 
 // timeScaled is rateScaled for a time: it grows on a slower machine. The
 // calibration is a rate.
 func timeScaled(v float64, calibration string) Target {
-	return func(now, reference Readings) (Bound, error) {
+	return func(now, reference Readings) (report.Bound, error) {
 		f, note, err := slowness(now, reference, calibration)
-		return Bound{Value: v / f, Most: true, Note: note}, err
+		return report.Bound{Value: v / f, Most: true, Note: note}, err
 	}
 }
 
@@ -135,7 +120,7 @@ func slowness(now, reference Readings, calibration string) (float64, string, err
 	if got >= want {
 		return 1, "", nil
 	}
-	return got / want, fmt.Sprintf("scaled by %s: %s of %s", calibration, number(got), number(want)), nil
+	return got / want, fmt.Sprintf("scaled by %s: %s of %s", calibration, report.Number(got), report.Number(want)), nil
 }
 
 // reading is the Value of a row that is one of the readings.
@@ -174,23 +159,10 @@ func medians(all []Readings) Readings {
 			for _, r := range all {
 				values = append(values, lookup(r, name))
 			}
-			out[name] = median(values)
+			out[name] = report.Median(values)
 		}
 	}
 	return out
-}
-
-// median is the middle value, or the mean of the two in the middle. One that is no
-// number makes the median none.
-func median(values []float64) float64 {
-	if len(values) == 0 || slices.ContainsFunc(values, math.IsNaN) {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(values))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
 }
 
 // chosen returns the suites with the rows whose full name matches: of the suite

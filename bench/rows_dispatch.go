@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/bench/plot"
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 // The issue's lines.
@@ -96,17 +97,17 @@ func killRow(name, without string) Row {
 	own := func(what string) string { return name + " " + what }
 	return Row{
 		Name: name, Issue: lineKilled, Unit: "s", Value: difference(own("exposed_s"), without+" exposed_s"),
-		Target: func(now, _ Readings) (Bound, error) {
+		Target: func(now, _ Readings) (report.Bound, error) {
 			lease, service := lookup(now, own("lease_s")), lookup(now, own("service_s"))
-			return Bound{Value: lease + service, Most: true, Note: fmt.Sprintf("a lease of %s s and the longest service of %s s", number(lease), number(service))}, nil
+			return report.Bound{Value: lease + service, Most: true, Note: fmt.Sprintf("a lease of %s s and the longest service of %s s", report.Number(lease), report.Number(service))}, nil
 		},
 		Beside: []string{own("exposed_s"), own("noticed_s")},
 	}
 }
 
 // plotDispatch draws how far the steps are from the bound.
-func plotDispatch(r Report, folder string) error {
-	figures := map[string]Figure{}
+func plotDispatch(r report.Report, folder string) error {
+	figures := map[string]report.Figure{}
 	scale := math.NaN()
 	for _, f := range r.Rows {
 		figures[f.Row] = f
@@ -120,9 +121,9 @@ func plotDispatch(r Report, folder string) error {
 		Foot: "512 samples, a rollout of 200 s, an update of 160 s; the real loop, workers of one slot. ",
 	}
 	if scale > 1 {
-		d.Foot += fmt.Sprintf("Times 1:%s. ", number(scale))
+		d.Foot += fmt.Sprintf("Times 1:%s. ", report.Number(scale))
 	}
-	d.Foot += r.where()
+	d.Foot += where(r)
 	run := scenes()
 	for _, c := range run {
 		policy := c.policy.Policy
@@ -149,7 +150,7 @@ func plotDispatch(r Report, folder string) error {
 }
 
 // where is the line under a picture.
-func (r Report) where() string {
+func where(r report.Report) string {
 	day, _, _ := strings.Cut(r.Date, "T")
 	state := ""
 	if r.Dirty {

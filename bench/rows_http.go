@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -61,12 +62,12 @@ func overHTTP() Suite {
 
 // within is a share of a reading of the same run.
 func within(share float64, of string) Target {
-	return func(now, _ Readings) (Bound, error) {
+	return func(now, _ Readings) (report.Bound, error) {
 		v := share * lookup(now, of)
 		if !(v > 0) {
-			return Bound{}, fmt.Errorf("%s is %v, it must be above 0", of, now[of])
+			return report.Bound{}, fmt.Errorf("%s is %v, it must be above 0", of, now[of])
 		}
-		return Bound{Most: true, Value: v, Note: fmt.Sprintf("%v of %s", share, of)}, nil
+		return report.Bound{Most: true, Value: v, Note: fmt.Sprintf("%v of %s", share, of)}, nil
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -68,15 +70,15 @@ func inPython() Suite {
 
 // orShare is a rate, or a share of the calibration where that is less.
 func orShare(v, share float64, calibration string) Target {
-	return func(now, _ Readings) (Bound, error) {
+	return func(now, _ Readings) (report.Bound, error) {
 		least := share * lookup(now, calibration)
 		if !(least > 0) {
-			return Bound{}, fmt.Errorf("calibration %s is %v, it must be above 0", calibration, now[calibration])
+			return report.Bound{}, fmt.Errorf("calibration %s is %v, it must be above 0", calibration, now[calibration])
 		}
 		if least >= v {
-			return Bound{Value: v}, nil
+			return report.Bound{Value: v}, nil
 		}
-		return Bound{Value: least, Note: fmt.Sprintf("%v of %s, which is less than %v/s", share, calibration, v)}, nil
+		return report.Bound{Value: least, Note: fmt.Sprintf("%v of %s, which is less than %v/s", share, calibration, v)}, nil
 	}
 }
 
@@ -100,7 +102,7 @@ type clientTrial struct {
 
 func newClientTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	t := &clientTrial{lasting: o.Lasting}
-	if t.root, err = repository(); err != nil {
+	if t.root, err = report.Repository(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -179,7 +181,7 @@ type functionTrial struct {
 }
 
 func newFunctionTrial(ctx context.Context, o Options, function string, s *rewards.Sample) (Trial, error) {
-	root, err := repository()
+	root, err := report.Repository()
 	if err != nil {
 		return nil, err
 	}
@@ -228,29 +230,8 @@ func (t *functionTrial) hostsCPU() time.Duration {
 	var sum time.Duration
 	if s, ok := t.scorer.(interface{ Stats() python.Stats }); ok {
 		for _, pid := range s.Stats().PIDs {
-			sum += processCPU(pid)
+			sum += cputime.Process(pid)
 		}
-	}
-	return sum
-}
-
-// processCPU is what a process has computed so far, in user code and in the system; 0
-// where the system does not tell.
-func processCPU(pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The fields after the name, which is in brackets and may hold anything; utime and
-	// stime are the 14th and 15th of all, in hundredths of a second (proc_pid_stat(5)).
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	var sum time.Duration
-	for _, f := range fields[11:13] {
-		n, _ := strconv.ParseInt(f, 10, 64)
-		sum += time.Duration(n) * 10 * time.Millisecond
 	}
 	return sum
 }

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/bench/plot"
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/trainer"
 )
 
 // plotSteps draws the experiment: the modes at the recipe's concurrency beside what was
 // published, and what more concurrency gains.
-func plotSteps(r Report, folder string) error {
-	by := map[string]Figure{}
+func plotSteps(r report.Report, folder string) error {
+	by := map[string]report.Figure{}
 	for _, f := range r.Rows {
 		by[f.Row] = f
 	}
@@ -31,7 +32,7 @@ func plotSteps(r Report, folder string) error {
 		}
 		return v
 	}
-	foot := fmt.Sprintf("%s, %d cores; %s; times divided by %v and multiplied again", r.Machine.CPU, r.Machine.Cores, r.Date[:min(len(r.Date), 10)], number(beside("c256/batch", "scale")))
+	foot := fmt.Sprintf("%s, %d cores; %s; times divided by %v and multiplied again", r.Machine.CPU, r.Machine.Cores, r.Date[:min(len(r.Date), 10)], report.Number(beside("c256/batch", "scale")))
 	// A mode that is a step ahead is shown as in a long run, which the published one was.
 	told := func(c int, reading string) float64 { // by whichever row of the experiment
 		for _, f := range r.Rows {

@@ -80,7 +80,7 @@ func (noGroup) Group([]string, remote.GroupOptions) (outbound.Doer, error) { ret
 func shipped(r rater) *rewards.Registry {
 	var reg rewards.Registry
 	standard.Register(&reg, standard.Deps{
-		Judges: judge.Deps{Clients: judge.ClientsFunc(func(judge.Endpoint) (judge.Chatter, error) { return r, nil })},
+		Judges: judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return r, nil })},
 		Groups: noGroup{},
 	})
 	return &reg

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -266,19 +267,11 @@ func readPictures(v pickle.Value, most int) ([][]*rewards.Media, *fault) {
 // picture makes the media of an encoded picture by its first bytes; nil for one
 // that is none of those that can be decoded.
 func picture(data []byte) *rewards.Media {
-	m := &rewards.Media{Kind: rewards.Image, DType: "U8", Shape: []int{len(data)}, Data: data}
-	head := string(data[:min(len(data), 12)])
-	switch {
-	case strings.HasPrefix(head, "\xff\xd8\xff"):
-		m.Encoding = rewards.JPEG
-	case strings.HasPrefix(head, "\x89PNG\r\n\x1a\n"):
-		m.Encoding = rewards.PNG
-	case len(head) == 12 && head[:4] == "RIFF" && head[8:] == "WEBP":
-		m.Encoding = rewards.WebP
-	default:
+	encoding := media.Sniff(data)
+	if encoding == "" {
 		return nil
 	}
-	return m
+	return &rewards.Media{Kind: rewards.Image, Encoding: encoding, DType: "U8", Shape: []int{len(data)}, Data: data}
 }
 
 // readPrompts returns one prompt for each picture, or nil without any.

@@ -14,7 +14,7 @@
 //     order, on the same two cores, and timed (ours.go, throughput.go).
 //  5. The figures are held to their targets (rows.go) and written to docs/results:
 //     ocr.json, in the form of the other suites, and ocr.md with tables and every
-//     difference (report.go, markdown.go).
+//     difference (results.go, markdown.go).
 //
 // A miss that bench/misses.yml does not list ends the run with exit code 1.
 package main

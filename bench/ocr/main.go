@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool/ort"
@@ -90,7 +91,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, fmt.Errorf("-n is %d and -cores %d, both must be above 0", s.repetitions, s.cores)
 	}
 	var err error
-	if s.root, err = repository(); err != nil {
+	if s.root, err = report.Repository(); err != nil {
 		return s, err
 	}
 	if s.out == "" && !s.quick && s.model == ocr.DefaultModel {
@@ -125,23 +126,6 @@ func (s *settings) find() error {
 		}
 	}
 	return nil
-}
-
-// repository is the folder of go.mod, from the working folder upwards.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("no go.mod here or above: run it inside the repository")
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

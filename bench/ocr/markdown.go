@@ -5,10 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 // page is the report for people.
-func (r *report) page() string {
+func (r *results) page() string {
 	var b strings.Builder
 	quick := ""
 	if r.Quick {
@@ -30,7 +32,7 @@ func (r *report) page() string {
 		case !f.Held:
 			held = "**no**"
 		}
-		fmt.Fprintf(&b, "| %s | %.4g%s | %s | %s |\n", cell(f.Issue), f.Value, cell(beside(f.Beside)), f.Target, cell(held))
+		fmt.Fprintf(&b, "| %s | %.4g%s | %s | %s |\n", report.Cell(f.Issue), f.Value, report.Cell(beside(f.Beside)), f.TargetText(), report.Cell(held))
 	}
 
 	b.WriteString("\n## Rewards on the golden pictures\n\nMean absolute error of flow_grpo's reward against the reward of what is written on the picture, and the part that is exact.\n\n| reader | error | exact |\n|---|---:|---:|\n")
@@ -49,11 +51,11 @@ func (r *report) page() string {
 			return out
 		}
 		share := "–"
-		if o := median(column(func(t timing) float64 { return t.Own })); o > 0 {
+		if o := report.Median(column(func(t timing) float64 { return t.Own })); o > 0 {
 			share = fmt.Sprintf("%.1f ms", o)
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %.0f ms | %s | %.1f cores |\n", name, median(column(func(t timing) float64 { return t.Rate })),
-			median(column(func(t timing) float64 { return t.CPU })), share, slices.Max(column(func(t timing) float64 { return t.Others })))
+		fmt.Fprintf(&b, "| %s | %.2f | %.0f ms | %s | %.1f cores |\n", name, report.Median(column(func(t timing) float64 { return t.Rate })),
+			report.Median(column(func(t timing) float64 { return t.CPU })), share, slices.Max(column(func(t timing) float64 { return t.Others })))
 	}
 
 	b.WriteString("\n## Pictures\n\n")
@@ -73,7 +75,7 @@ func differences(b *strings.Builder, title string, all []difference) {
 	}
 	b.WriteString("| picture | kind | what | cause |\n|---|---|---|---|\n")
 	for _, d := range all {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", d.File, d.Kind, cell(d.What), cell(d.Cause))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", d.File, d.Kind, report.Cell(d.What), report.Cell(d.Cause))
 	}
 }
 
@@ -86,9 +88,4 @@ func beside(m map[string]float64) string {
 		return ""
 	}
 	return " (" + strings.Join(parts, ", ") + ")"
-}
-
-// cell keeps a text within its cell.
-func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\r", "", "\n", " ").Replace(s)
 }

@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
+	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/bench/report"
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
 )
 
@@ -37,12 +38,11 @@ func (s settings) measure(ctx context.Context, w io.Writer) (missed bool, err er
 	if err != nil {
 		return false, err
 	}
-	r := &report{
-		Suite: "ocr", About: about, Date: time.Now().UTC().Format(time.RFC3339), Machine: thisHost(), LoadBefore: loadAverage(),
-		Quick: s.quick, Repetitions: s.repetitions, Models: [2]string{filepath.Base(s.det), filepath.Base(s.rec)},
+	r := &results{
+		Report: report.Begin(ctx, s.root, "ocr", about), Models: [2]string{filepath.Base(s.det), filepath.Base(s.rec)},
 		Pictures: map[string]int{}, Errors: map[string]float64{}, Exact: map[string]float64{},
 	}
-	r.Commit, r.Dirty = commit(ctx, s.root)
+	r.Quick, r.Repetitions = s.quick, s.repetitions
 	b := &bench{}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if b.folder, err = os.MkdirTemp("", "rewardloop-ocr-"); err != nil {
@@ -63,15 +63,17 @@ func (s settings) measure(ctx context.Context, w io.Writer) (missed bool, err er
 	if err := s.fill(ctx, r, b, pictures, w); err != nil {
 		return false, err
 	}
-	r.LoadAfter = loadAverage()
+	r.End()
 	for _, f := range r.Rows {
-		fmt.Fprintf(w, "%-22s %10.4g  %-8s%s\n", f.Row, f.Value, f.Target, beside(f.Beside))
+		fmt.Fprintf(w, "%-22s %10.4g  %-8s%s\n", f.Row, f.Value, f.TargetText(), beside(f.Beside))
 	}
-	missed = judge(r.Rows, known, w) && !s.quick
+	unlisted, mended := report.Judge(r.Rows, known)
+	report.Tell(r.Rows, unlisted, mended, w)
+	missed = len(unlisted) > 0 && !s.quick
 	if s.out == "" {
 		return missed, nil
 	}
-	return missed, r.write(s.out)
+	return missed, r.Write(s.out)
 }
 
 // picturesIn draws the pictures, or takes those that were drawn before.
@@ -142,7 +144,7 @@ func (b *bench) close() error {
 }
 
 // fill compares, times, and makes the rows.
-func (s settings) fill(ctx context.Context, r *report, b *bench, pictures []picture, w io.Writer) error {
+func (s settings) fill(ctx context.Context, r *results, b *bench, pictures []picture, w io.Writer) error {
 	c, err := b.compare(ctx, pictures)
 	if err != nil {
 		return err
@@ -172,7 +174,7 @@ func (s settings) fill(ctx context.Context, r *report, b *bench, pictures []pict
 	r.Repetitions = reps
 	for _, t := range r.Timings {
 		for _, t := range t {
-			if t.Others > maxOthers {
+			if t.Others > cputime.MostOthers {
 				r.Disturbed++
 			}
 		}
@@ -241,8 +243,8 @@ func (b *bench) contenders() []contender {
 }
 
 // rows makes the figures.
-func rows(c *comparison, timings map[string][]timing, video []float64) ([]row, error) {
-	var out []row
+func rows(c *comparison, timings map[string][]timing, video []float64) ([]report.Figure, error) {
+	var out []report.Figure
 	var errs []error
 	add := func(name string, beside map[string]float64, values ...float64) {
 		r, err := figure(name, beside, values...)
@@ -267,7 +269,7 @@ func rows(c *comparison, timings map[string][]timing, video []float64) ([]row, e
 		paritySpeed = append(paritySpeed, timings[oursParity][i].Rate/better)
 		share = append(share, t.Own/t.CPU)
 	}
-	add("fast-speed", map[string]float64{"RapidOCR /s": median(best), "times less CPU": median(less)}, fastSpeed...)
+	add("fast-speed", map[string]float64{"RapidOCR /s": report.Median(best), "times less CPU": report.Median(less)}, fastSpeed...)
 	add("parity-speed", nil, paritySpeed...)
 	add("own-share", nil, share...)
 	add("video-frames", nil, video...)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/bench/report"
 )
 
 func at(text string, x, y float64) line {
@@ -127,7 +129,9 @@ func TestAMissFailsUnlessItIsListed(t *testing.T) {
 	all, err := rows(c, timings, []float64{10})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	assert.True(t, judge(all, nil, &out))
+	unlisted, mended := report.Judge(all, nil)
+	report.Tell(all, unlisted, mended, &out)
+	assert.Len(t, unlisted, 1)
 	assert.Contains(t, out.String(), "MISS: ocr/fast-rewards is 0.97, target ≥ 0.98")
 	list := filepath.Join(t.TempDir(), "misses.yml")
 	require.NoError(t, os.WriteFile(list, []byte("misses:\n  - {row: jpeg25k/throughput, measured: 1, reason: another suite's}\n"+
@@ -135,7 +139,9 @@ func TestAMissFailsUnlessItIsListed(t *testing.T) {
 	known, err := readMisses(list)
 	require.NoError(t, err)
 	out.Reset()
-	assert.False(t, judge(all, known, &out))
+	unlisted, mended = report.Judge(all, known)
+	report.Tell(all, unlisted, mended, &out)
+	assert.Empty(t, unlisted)
 	assert.Contains(t, out.String(), "known miss: ocr/fast-rewards")
 	assert.Contains(t, out.String(), "mended: ocr/exact")
 	require.NoError(t, os.WriteFile(list, []byte("misses:\n  - {row: ocr/nothing, measured: 0.97, reason: known}\n  - {row: ocr/exact}\n"), 0o600))
@@ -150,15 +156,15 @@ func TestAMissFailsUnlessItIsListed(t *testing.T) {
 func TestTheReportIsWrittenForMachinesAndPeople(t *testing.T) {
 	t.Parallel()
 	c, timings := measured()
-	r := &report{Suite: "ocr", About: about, Timings: timings, Pictures: map[string]int{"plain": 2}, Errors: map[string]float64{oursFast: .1}, Exact: map[string]float64{oursFast: .9}, Quick: true, Dirty: true}
+	r := &results{Report: report.Report{Suite: "ocr", About: about, Quick: true, Dirty: true}, Timings: timings, Pictures: map[string]int{"plain": 2}, Errors: map[string]float64{oursFast: .1}, Exact: map[string]float64{oursFast: .9}}
 	var err error
 	r.Rows, err = rows(c, timings, []float64{10})
 	require.NoError(t, err)
-	r.Rows[0].Miss, r.Rows[0].Held = &miss{Reason: "because | of it"}, false
+	r.Rows[0].Miss, r.Rows[0].Held = &report.Miss{Reason: "because | of it"}, false
 	r.Rows[1].Held = false
 	r.Parity = []difference{{"a.png", "plain", `only ours has "x|y"`, "cause"}}
 	dir := filepath.Join(t.TempDir(), "results")
-	require.NoError(t, r.write(dir))
+	require.NoError(t, r.Write(dir))
 	data, err := os.ReadFile(filepath.Join(dir, "ocr.json"))
 	require.NoError(t, err)
 	var back struct {
@@ -175,20 +181,6 @@ func TestTheReportIsWrittenForMachinesAndPeople(t *testing.T) {
 	for _, want := range []string{"Quick", "with changes", `because \| of it`, `x\|y`, "| ours, fast | 19.00 | 100 ms | 10.0 ms |", "Nowhere.", "- plain: 2", "**no**"} {
 		assert.Contains(t, string(page), want)
 	}
-}
-
-func TestProcessorTimeIsReadFromProc(t *testing.T) {
-	t.Parallel()
-	s, err := parseStat("1234 (a (b) c) S 99 1234 1234 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1 0 100")
-	require.NoError(t, err)
-	assert.Equal(t, stat{parent: 99, cpu: 3 * time.Second}, s)
-	for _, bad := range []string{"", "1 (x) S", "1 (x) S a b c d e f g h i j k l m n"} {
-		_, err := parseStat(bad)
-		require.Error(t, err, "%q", bad)
-	}
-	assert.GreaterOrEqual(t, machine(), time.Duration(0))
-	assert.GreaterOrEqual(t, children(), time.Duration(0))
-	assert.Positive(t, own())
 }
 
 func TestVisibleDarkIsLaidOverWhiteAndLightOverBlack(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/cputime"
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr"
 )
 
@@ -53,7 +54,7 @@ func inFlight() int { return 2 * runtime.NumCPU() }
 func (o *ours) read(ctx context.Context, pictures []picture) (usage, [][]line, error) {
 	out := make([][]line, len(pictures))
 	errs := make([]error, len(pictures))
-	u := usage{own: -own(), ort: -children(o.others...), detectorPixels: -o.pixels.Load(), lines: -o.lines.Load()}
+	u := usage{own: -cputime.Own(), ort: -cputime.Children(o.others...), detectorPixels: -o.pixels.Load(), lines: -o.lines.Load()}
 	begin := time.Now()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -66,8 +67,8 @@ func (o *ours) read(ctx context.Context, pictures []picture) (usage, [][]line, e
 	}
 	wg.Wait()
 	u.took = time.Since(begin)
-	u.own += own()
-	u.ort += children(o.others...)
+	u.own += cputime.Own()
+	u.ort += cputime.Children(o.others...)
 	u.detectorPixels += o.pixels.Load()
 	u.lines += o.lines.Load()
 	return u, out, errors.Join(errs...)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/rewardloop/rewardloop/bench/cputime"
 )
 
 // contender is one of the four that are timed.
@@ -36,14 +38,14 @@ func race(ctx context.Context, who []contender, pictures []picture, repetitions 
 		for i := 0; i < len(who); {
 			c := who[(i+rep)%len(who)]
 			if !quick {
-				calm(ctx)
+				cputime.Calm(ctx)
 			}
 			t, err := c.time(ctx, pictures)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
 			fmt.Fprintf(w, "%d %-34s %6.2f pictures/s, %6.1f ms CPU a picture, others %.2f cores\n", rep+1, c.name, t.Rate, t.CPU, t.Others)
-			if t.Others > maxOthers && spare > 0 && !quick {
+			if t.Others > cputime.MostOthers && spare > 0 && !quick {
 				spare--
 				continue
 			}
@@ -56,7 +58,7 @@ func race(ctx context.Context, who []contender, pictures []picture, repetitions 
 
 // time lets a contender read the pictures once.
 func (c contender) time(ctx context.Context, pictures []picture) (timing, error) {
-	before, begin := machine(), time.Now()
+	before, begin := cputime.Machine(), time.Now()
 	u, err := c.read(ctx, pictures)
 	if err != nil {
 		return timing{}, err
@@ -65,28 +67,6 @@ func (c contender) time(ctx context.Context, pictures []picture) (timing, error)
 	return timing{
 		Rate: n / u.took.Seconds(),
 		CPU:  (u.own + u.ort).Seconds() * 1e3 / n, Own: u.own.Seconds() * 1e3 / n,
-		Others: max(0, (machine()-before-u.own-u.ort).Seconds()/time.Since(begin).Seconds()),
+		Others: max(0, (cputime.Machine()-before-u.own-u.ort).Seconds()/time.Since(begin).Seconds()),
 	}, nil
-}
-
-// maxOthers is how many cores other programs may use for the machine to count as calm,
-// and calmWait how long a measurement waits for that.
-const (
-	maxOthers = .2
-	calmWait  = 20 * time.Second
-)
-
-// calm waits until other programs leave the machine alone, or calmWait has passed.
-func calm(ctx context.Context) {
-	const look = 250 * time.Millisecond
-	for end := time.Now().Add(calmWait); time.Now().Before(end) && ctx.Err() == nil; {
-		before := machine() - own()
-		select {
-		case <-time.After(look):
-		case <-ctx.Done():
-		}
-		if (machine()-own()-before).Seconds()/look.Seconds() <= maxOthers {
-			return
-		}
-	}
 }

@@ -26,7 +26,7 @@ func TestTheDoctorCallsAFunctionInPython(t *testing.T) {
 	interpreter := needPython(t)
 	dir := t.TempDir()
 	put(t, dir, "mine.py", []byte("def compute_score(solution_str):\n    return 1\n"))
-	got, checks := examined(t, "-c", put(t, dir, "cfg.yaml", []byte(oneFunction)), "pool.python.interpreter="+interpreter)
+	got, checks := examined(t, "-c", put(t, dir, "cfg.yaml", []byte(oneFunction)), "pool.python.interpreter="+interpreter, withoutModels(t))
 	require.Equal(t, exitOK, got.code, got.stdout)
 	c := checks["python"]
 	require.True(t, c.Required)
@@ -48,13 +48,13 @@ func TestTheDoctorMissesPythonOnlyWhereARewardNeedsIt(t *testing.T) {
 		"/bin/false":                 "/bin/false: exit status 1",
 		liar:                         "is no Python",
 	} {
-		got, checks := examined(t, "-c", mine, "pool.python.interpreter="+name)
+		got, checks := examined(t, "-c", mine, "pool.python.interpreter="+name, withoutModels(t))
 		require.Equal(t, exitFailure, got.code, got.stdout)
 		require.True(t, checks["python"].Required)
 		require.Equal(t, stateMissing, checks["python"].State)
 		require.Contains(t, checks["python"].Detail, says)
 	}
-	got, checks := examined(t, "-c", other, "pool.python.interpreter="+filepath.Join(dir, "python"))
+	got, checks := examined(t, "-c", other, "pool.python.interpreter="+filepath.Join(dir, "python"), withoutModels(t))
 	require.Equal(t, exitOK, got.code, got.stdout)
 	require.False(t, checks["python"].Required)
 	require.Equal(t, stateMissing, checks["python"].State)
@@ -65,7 +65,7 @@ func TestTheDoctorShowsWhyAFunctionCannotBeImported(t *testing.T) {
 	interpreter := needPython(t)
 	dir := t.TempDir()
 	put(t, dir, "mine.py", []byte("import nothing_of_that_name\n"))
-	got, checks := examined(t, "-c", put(t, dir, "cfg.yaml", []byte(oneFunction)), "pool.python.interpreter="+interpreter)
+	got, checks := examined(t, "-c", put(t, dir, "cfg.yaml", []byte(oneFunction)), "pool.python.interpreter="+interpreter, withoutModels(t))
 	require.Equal(t, exitFailure, got.code)
 	require.NotEqual(t, stateMissing, checks["python"].State, "Python itself is well")
 	require.Equal(t, stateMissing, checks["reward default"].State)

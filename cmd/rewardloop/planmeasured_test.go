@@ -44,7 +44,7 @@ func measuredSteps(t *testing.T) map[string]float64 {
 // The plan knows the distributions, and not what was drawn from them.
 func TestThePlanOfTheExperimentIsWithinThreePercentOfWhatTheRealLoopTook(t *testing.T) {
 	t.Parallel()
-	plan := planned(t, "--samples", "5120", "--group", "5", "--generation", "53s", "--reward", "uniform:1s,40s",
+	plan := plannedByTheProgram(t, "--samples", "5120", "--group", "5", "--generation", "53s", "--reward", "uniform:1s,40s",
 		"--logprob", "13s", "--update", "100s", "--other", "26s", "--mini-batches", "4", "--concurrency", "256,1024,5120", "--seeds", "3")
 	measured := measuredSteps(t)
 	compared := 0

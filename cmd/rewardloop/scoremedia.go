@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -167,7 +167,7 @@ func (m *mediaFiles) picture(path string, left *int64) ([]byte, rewards.Encoding
 		return nil, "", refuse(rewards.BadInput, "%w", err)
 	}
 	*left -= int64(n)
-	encoding := sniff(data)
+	encoding := media.Sniff(data)
 	if encoding != "" {
 		return data, encoding, nil
 	}
@@ -202,19 +202,6 @@ func (m *mediaFiles) open(path string) (*os.File, error) {
 		return nil, refuse(rewards.BadInput, "%s: %w: paths are relative to --media-root and must stay below it", path, pe.Err)
 	}
 	return nil, refuse(rewards.BadInput, "%w", err)
-}
-
-// sniff tells a picture's format; "" for what is not read.
-func sniff(data []byte) rewards.Encoding {
-	switch {
-	case bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")):
-		return rewards.PNG
-	case bytes.HasPrefix(data, []byte("\xff\xd8\xff")):
-		return rewards.JPEG
-	case len(data) >= 12 && string(data[:4]) == "RIFF" && string(data[8:12]) == "WEBP":
-		return rewards.WebP
-	}
-	return ""
 }
 
 // container names what people give by mistake; "" for anything else.

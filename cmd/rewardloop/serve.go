@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -48,19 +50,10 @@ func serve(ctx context.Context, args []string, e env) int {
 	if code, done := parse(fs, args, e); done {
 		return code
 	}
-	overrides := append(fs.Args(), fabricOverrides(*nats, *name)...)
-	if *natsListen != "" {
-		overrides = append(overrides, "++fabric.nats_listen="+*natsListen)
-	}
-	if *advertise != "" {
-		overrides = append(overrides, "++fabric.advertise="+*advertise)
-	}
-	if *listen != "" {
-		overrides = append(overrides, "++server.listen="+*listen)
-	}
-	if *token != "" {
-		overrides = append(overrides, "++server.token_file="+*token)
-	}
+	overrides := append(fs.Args(), given(map[string]string{
+		"fabric.nats": list(*nats), "fabric.name": *name, "fabric.nats_listen": *natsListen, "fabric.advertise": *advertise,
+		"server.listen": *listen, "server.token_file": *token,
+	})...)
 	cfg, err := config.Load(*file, overrides, e.getenv)
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
@@ -76,16 +69,23 @@ func serve(ctx context.Context, args []string, e env) int {
 	return serveNode(ctx, e, cfg, log)
 }
 
-// fabricOverrides are what the flags of serve and worker say of the network.
-func fabricOverrides(nats, name string) []string {
+// given are the overrides of the flags that were given, by the keys that they stand for.
+func given(flags map[string]string) []string {
 	var out []string
-	if nats != "" {
-		out = append(out, "++fabric.nats=["+nats+"]")
-	}
-	if name != "" {
-		out = append(out, "++fabric.name="+name)
+	for _, key := range slices.Sorted(maps.Keys(flags)) {
+		if flags[key] != "" {
+			out = append(out, "++"+key+"="+flags[key])
+		}
 	}
 	return out
+}
+
+// list is a flag's value that is a list, with commas between; "" stays none.
+func list(items string) string {
+	if items == "" {
+		return ""
+	}
+	return "[" + items + "]"
 }
 
 // serveNode runs a node until it is told to stop.

@@ -44,10 +44,9 @@ func worker(ctx context.Context, args []string, e env) int {
 	if code, done := parse(fs, args, e); done {
 		return code
 	}
-	overrides := append(fs.Args(), fabricOverrides(*join, *name)...)
-	if *rewards != "" {
-		overrides = append(overrides, "++fabric.rewards=["+*rewards+"]")
-	}
+	overrides := append(fs.Args(), given(map[string]string{
+		"fabric.nats": list(*join), "fabric.name": *name, "fabric.rewards": list(*rewards),
+	})...)
 	cfg, err := config.Load(*file, overrides, e.getenv)
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)

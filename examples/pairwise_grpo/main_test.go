@@ -46,8 +46,8 @@ func shown(t *testing.T) []string {
 	require.NoError(t, err)
 	var all []string
 	for i, part := range strings.Split(string(page), "```") {
-		if i%2 == 1 && strings.HasPrefix(part, "\nseasons-0 ") {
-			all = append(all, strings.TrimPrefix(part, "\n"))
+		if i%2 == 1 && strings.HasPrefix(part, "text\nseasons-0 ") {
+			all = append(all, strings.TrimPrefix(part, "text\n"))
 		}
 	}
 	return all

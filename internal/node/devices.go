@@ -124,8 +124,8 @@ func (d *Devices) made() *pool.Pool {
 	return d.pool
 }
 
-// Uses names the devices in use, and the models on them.
-func (d *Devices) Uses() (devices, names []string) {
+// uses names the devices in use, and the models on them.
+func (d *Devices) uses() (devices, names []string) {
 	for _, x := range d.Stats().Devices {
 		devices = append(devices, x.Device)
 		for _, m := range x.Models {

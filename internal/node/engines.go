@@ -29,7 +29,7 @@ type Engines struct {
 	engines   []engine    // in the order of their names, reward_model's first
 
 	mu    sync.Mutex
-	chats map[judge.Endpoint]*chat.Client // guarded by mu; by engine and model
+	chats map[chat.Endpoint]*chat.Client // guarded by mu; by engine and model
 }
 
 // engine is one of the configuration.
@@ -39,20 +39,20 @@ type engine struct {
 }
 
 var (
-	_ judge.Clients = (*Engines)(nil)
+	_ chat.Clients  = (*Engines)(nil)
 	_ judge.Engines = (*Engines)(nil)
 	_ remote.Groups = (*Engines)(nil)
 )
 
-// NewEngines makes the groups of the configuration's engines, or says everything that
+// newEngines makes the groups of the configuration's engines, or says everything that
 // is wrong with them. Judges have the models that run here.
-func NewEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
+func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 	o := c.Outbound
 	transport, err := outbound.NewTransport(outbound.Policy{Allow: o.Allow, Proxy: o.Proxy, CAFile: o.CAFile})
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}
-	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[judge.Endpoint]*chat.Client{}}
+	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[chat.Endpoint]*chat.Client{}}
 	var faults []error
 	for _, name := range c.EngineNames() {
 		cfg := c.Engines[name]
@@ -108,8 +108,8 @@ func (e *Engines) find(name string) (engine, error) {
 	return engine{}, fmt.Errorf("there is no engine %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// Client implements judge.Clients: one client, with one memory, for each engine and model.
-func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
+// Client implements chat.Clients: one client, with one memory, for each engine and model.
+func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 	x, err := e.find(at.Engine)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
 	if x.group == nil {
 		return e.judges.Judge(vlm.Options{Model: cmp.Or(at.Model, x.cfg.ONNX), Device: x.cfg.Device})
 	}
-	at = judge.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
+	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.chats[at]; c != nil {
@@ -138,7 +138,7 @@ func (e *Engines) Client(at judge.Endpoint) (judge.Chatter, error) {
 	return e.chatter(c), nil
 }
 
-func (e *Engines) chatter(c *chat.Client) judge.Chatter {
+func (e *Engines) chatter(c *chat.Client) chat.Chatter {
 	if e.seeded {
 		return chat.Seeded{Client: c}
 	}
@@ -146,7 +146,7 @@ func (e *Engines) chatter(c *chat.Client) judge.Chatter {
 }
 
 // Engine implements judge.Engines.
-func (e *Engines) Engine(at judge.Endpoint) (outbound.Doer, string, error) {
+func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
 	x, err := e.find(at.Engine)
 	if err != nil {
 		return nil, "", err
@@ -178,10 +178,10 @@ func (e *Engines) Router() outbound.Doer {
 func (e *Engines) asks() bool { return len(e.transport.Groups()) > 0 }
 
 // chatStats are the counters of the judges' clients.
-func (e *Engines) chatStats() map[judge.Endpoint]chat.Stats {
+func (e *Engines) chatStats() map[chat.Endpoint]chat.Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := make(map[judge.Endpoint]chat.Stats, len(e.chats))
+	out := make(map[chat.Endpoint]chat.Stats, len(e.chats))
 	for at, c := range e.chats {
 		out[at] = c.Stats()
 	}
@@ -192,7 +192,7 @@ func (e *Engines) chatStats() map[judge.Endpoint]chat.Stats {
 func (e *Engines) Close() error {
 	e.mu.Lock()
 	chats := e.chats
-	e.chats = map[judge.Endpoint]*chat.Client{}
+	e.chats = map[chat.Endpoint]*chat.Client{}
 	e.mu.Unlock()
 	var errs []error
 	for _, c := range chats {

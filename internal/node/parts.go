@@ -110,7 +110,7 @@ func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*f
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID
 			cfg.Pool, cfg.Host = poolName(p.cfg), hostName()
-			cfg.Devices, cfg.Models = p.scorers.Readers.Devices.Uses()
+			cfg.Devices, cfg.Models = p.scorers.Readers.Devices.uses()
 		}
 		s, err := source(cfg.ID)
 		if err != nil {

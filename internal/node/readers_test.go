@@ -64,7 +64,7 @@ func TestScorersWithEqualOptionsShareAReader(t *testing.T) {
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}
-	r := readers(t)
+	r := readers(t, "pool.onnx.slots=1")
 	auto := ocr.DefaultReader()
 	first, err := r.Reader(auto)
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestModelsAreFoldedBesideTheirFilesOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), data, 0o600))
 	}
 	files := func() []os.FileInfo {
-		_, err := readers(t, "pool.models_dir="+dir).Reader(ocr.DefaultReader())
+		_, err := readers(t, "pool.models_dir="+dir, "pool.onnx.slots=1").Reader(ocr.DefaultReader())
 		require.NoError(t, err)
 		entries, err := os.ReadDir(filepath.Join(dir, "folded"))
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	if err != nil {
 		return nil, err
 	}
-	engines, err := NewEngines(cfg, readers.Judges)
+	engines, err := newEngines(cfg, readers.Judges)
 	if err != nil {
 		return nil, errors.Join(err, readers.Close())
 	}

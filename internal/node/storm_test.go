@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -120,6 +121,8 @@ type storm struct {
 	protos []*rewards.Sample
 	pids   func() []int // of the children, now
 	sent   atomic.Uint32
+	// answered counts samples, whatever became of them.
+	answered atomic.Uint32
 }
 
 func (s *storm) run(t *testing.T, samples int) {
@@ -136,8 +139,14 @@ func (s *storm) run(t *testing.T, samples int) {
 	over, done := make(chan struct{}), make(chan map[string]int)
 	go func() { done <- s.rage(over) }()
 	futures := make([]*client.Future, samples)
+	var all sync.WaitGroup
 	for i := range futures {
-		futures[i] = s.submit(t, c, i%len(s.protos), strconv.Itoa(i))
+		f := s.submit(t, c, i%len(s.protos), strconv.Itoa(i))
+		futures[i] = f
+		all.Go(func() {
+			<-f.Done()
+			s.answered.Add(1)
+		})
 	}
 	scored, retried := 0, 0
 	for i, f := range futures {
@@ -153,6 +162,7 @@ func (s *storm) run(t *testing.T, samples int) {
 		}
 		require.Equal(t, want[i%len(s.protos)], said(t, res), "sample %d has another one's result", i)
 	}
+	all.Wait()
 	close(over)
 	deaths := <-done
 	t.Logf("%d of %d scored (%d by another worker) under %v", scored, samples, retried, deaths)
@@ -211,25 +221,30 @@ func said(t *testing.T, res *wire.Result) string {
 }
 
 // rage makes a child die every second, in turn by each of four ways, and returns
-// how often each was done. A stopped child is found by its deadline.
+// how often each was done. A stopped child is found by its deadline. A second in which
+// nothing was answered is let pass: where a start takes longer than that, which it does on
+// a busy machine, no child would ever come up.
 func (s *storm) rage(over <-chan struct{}) map[string]int {
 	ways := []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGSTOP}
 	done := make(map[string]int)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for i := 0; ; i++ {
+	answered := s.answered.Load()
+	for i := 0; ; {
 		select {
 		case <-over:
 			return done
 		case <-tick.C:
-			pids := s.pids()
-			if len(pids) == 0 {
+			now, pids := s.answered.Load(), s.pids()
+			if now == answered || len(pids) == 0 {
 				continue
 			}
+			answered = now
 			way := ways[i%len(ways)]
 			if syscall.Kill(pids[(i/len(ways)+i)%len(pids)], way) == nil {
 				done[way.String()]++
 			}
+			i++
 		}
 	}
 }

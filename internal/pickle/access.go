@@ -63,7 +63,7 @@ func Floats(v Value) ([]float64, error) {
 	if a, ok := v.(*NDArray); ok && len(a.Shape) == 1 && a.DType != "O" {
 		out := make([]float64, a.Len())
 		for i := range out {
-			if out[i], ok = Float(a.At(i)); !ok {
+			if out[i], ok = float(a.At(i)); !ok {
 				return nil, fmt.Errorf("%w: array of dtype %s, want numbers", ErrType, a.DType)
 			}
 		}
@@ -75,16 +75,16 @@ func Floats(v Value) ([]float64, error) {
 	}
 	out := make([]float64, len(items))
 	for i, item := range items {
-		if out[i], ok = Float(item); !ok {
+		if out[i], ok = float(item); !ok {
 			return nil, fmt.Errorf("%w: element %d is %s, want a number", ErrType, i, TypeName(item))
 		}
 	}
 	return out, nil
 }
 
-// Float returns an int or float as float64; ok is false for every other value,
+// float returns an int or float as float64; ok is false for every other value,
 // bools included.
-func Float(v Value) (f float64, ok bool) {
+func float(v Value) (f float64, ok bool) {
 	switch v := v.(type) {
 	case float64:
 		return v, true

@@ -23,14 +23,9 @@ const maxEncodeDepth = 32
 // keep their bits, NaN and infinities too: callers check. The error matches
 // ErrEncode.
 func Encode(v Value) ([]byte, error) {
-	return Append(nil, v)
-}
-
-// Append is Encode onto the end of dst. On an error dst is returned unchanged.
-func Append(dst []byte, v Value) ([]byte, error) {
-	out, err := appendValue(append(dst, opProto, 4), v, 0)
+	out, err := appendValue([]byte{opProto, 4}, v, 0)
 	if err != nil {
-		return dst, err
+		return nil, err
 	}
 	return append(out, opStop), nil
 }

@@ -28,16 +28,6 @@ func TestWhatIsEncodedDecodesToTheSame(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsWhatStandsBeforeAndDstOnError(t *testing.T) {
-	t.Parallel()
-	dst, err := pickle.Append([]byte("head"), nil)
-	require.NoError(t, err)
-	assert.Equal(t, "head\x80\x04N.", string(dst))
-	dst, err = pickle.Append([]byte("head"), []pickle.Value{1, struct{}{}})
-	require.ErrorIs(t, err, pickle.ErrEncode)
-	assert.Equal(t, "head", string(dst))
-}
-
 func TestEncodeRefusesWhatPlainPicklesCannotHold(t *testing.T) {
 	t.Parallel()
 	loop := &pickle.List{}

@@ -24,7 +24,7 @@ var (
 	ErrLimit = errors.New("pickle: over a limit")
 )
 
-// ErrEncode is the class of every error of Encode and Append.
+// ErrEncode is the class of every error of Encode.
 var ErrEncode = errors.New("pickle: cannot encode")
 
 // ErrType means that a decoded value is not of the Python type which an

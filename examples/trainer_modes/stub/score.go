@@ -11,7 +11,7 @@ import (
 // Truth is the ground truth of a sample that the stub scores. The zero value, or none,
 // asks for an answer at once.
 type Truth struct {
-	// WaitMS is how long the stub takes for the sample, in milliseconds: 0 to MaxWaitMS.
+	// WaitMS is how long the stub takes for the sample, in milliseconds: 0 to maxWaitMS.
 	WaitMS float64 `json:"wait_ms"`
 	// Status, where it is not 0, is the status of the answer after the wait, 400 to 599: the
 	// sample has no score.
@@ -20,13 +20,13 @@ type Truth struct {
 	Hang bool `json:"hang,omitempty"`
 }
 
-// MaxWaitMS is the longest wait of one call: ten minutes.
-const MaxWaitMS = 600_000
+// maxWaitMS is the longest wait of one call: ten minutes.
+const maxWaitMS = 600_000
 
 // Validate says what is wrong with it.
 func (t Truth) Validate() error {
-	if !(t.WaitMS >= 0 && t.WaitMS <= MaxWaitMS) {
-		return fmt.Errorf("wait_ms is %v, want 0 to %d", t.WaitMS, MaxWaitMS)
+	if !(t.WaitMS >= 0 && t.WaitMS <= maxWaitMS) {
+		return fmt.Errorf("wait_ms is %v, want 0 to %d", t.WaitMS, maxWaitMS)
 	}
 	if t.Status != 0 && (t.Status < 400 || t.Status > 599) {
 		return fmt.Errorf("status is %d, want 400 to 599, or none", t.Status)
@@ -34,8 +34,8 @@ func (t Truth) Validate() error {
 	return nil
 }
 
-// MaxNumbers is how many numbers a response may hold.
-const MaxNumbers = 64
+// maxNumbers is how many numbers a response may hold.
+const maxNumbers = 64
 
 // Score is the reward of a response that is numbers with spaces between them: minus the
 // squared distance to the target, which is 0.5, −0.5, 1, −1 and again. 0 is the best.
@@ -48,8 +48,8 @@ func Score(response string) (float64, error) {
 		if err != nil || math.IsNaN(x) || math.Abs(x) > 1e9 {
 			return 0, fmt.Errorf("%.40q is no number from -1e9 to 1e9", word)
 		}
-		if n == MaxNumbers {
-			return 0, fmt.Errorf("more than %d numbers", MaxNumbers)
+		if n == maxNumbers {
+			return 0, fmt.Errorf("more than %d numbers", maxNumbers)
 		}
 		d := x - target(n)
 		sum += float64(d * d) // the conversion forbids fusing the two, which would round once less

@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// Dims is how many numbers the policy has, and how many stand in a response.
-const Dims = 4
+// dims is how many numbers the policy has, and how many stand in a response.
+const dims = 4
 
 // Theta is the policy: responses are drawn around it.
-type Theta [Dims]float64
+type Theta [dims]float64
 
 // Noise is what one response was drawn with, about normal with variance 1.
-type Noise [Dims]float64
+type Noise [dims]float64
 
 const (
 	// spread is how far responses stray from the policy.
@@ -28,7 +28,7 @@ const (
 // Response writes what the policy answers under that noise: its numbers with six digits
 // after the point. Those digits round the same way in every language.
 func (t *Theta) Response(n *Noise) string {
-	b := make([]byte, 0, Dims*10)
+	b := make([]byte, 0, dims*10)
 	for d := range t {
 		if d > 0 {
 			b = append(b, ' ')

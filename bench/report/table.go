@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// writeTable makes the folder's README.md from its JSON files.
-func writeTable(folder string) error {
-	reports, err := readReports(folder)
+// WriteTable makes the folder's README.md from its JSON files.
+func WriteTable(folder string) error {
+	reports, err := ReadReports(folder)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func table(reports []Report, pictures []string) string {
 		}
 		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
 		for _, f := range r.Rows {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(f.Row), with(f.Value, f.Unit), cell(f.target()), cell(f.verdict()), cell(f.beside()))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", Cell(f.Row), With(f.Value, f.Unit), Cell(f.TargetText()), Cell(f.verdict()), Cell(f.beside()))
 		}
 		for _, f := range r.Rows {
 			if f.Issue != "" {
@@ -69,7 +69,8 @@ func (r Report) origin() string {
 		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.LoadBefore, r.LoadAfter, r.Commit, state, r.Date, r.Repetitions, others)
 }
 
-func (f Figure) target() string {
+// TargetText is the bound as it is written in a table; "–" if there is none.
+func (f Figure) TargetText() string {
 	if f.Target == nil {
 		return "–"
 	}
@@ -77,7 +78,7 @@ func (f Figure) target() string {
 	if f.Target.Most {
 		sign = "≤"
 	}
-	s := sign + " " + with(f.Target.Value, f.Unit)
+	s := sign + " " + With(f.Target.Value, f.Unit)
 	if f.Target.Note != "" {
 		s += " (" + f.Target.Note + ")"
 	}
@@ -99,14 +100,14 @@ func (f Figure) verdict() string {
 func (f Figure) beside() string {
 	parts := make([]string, 0, len(f.Beside))
 	for _, name := range slices.Sorted(maps.Keys(f.Beside)) {
-		parts = append(parts, name+" "+number(f.Beside[name]))
+		parts = append(parts, name+" "+Number(f.Beside[name]))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// line is the figure for a terminal.
-func (f Figure) line() string {
-	s := fmt.Sprintf("%-30s %12s  %-8s %s", f.Row, with(f.Value, f.Unit), f.mark(), f.target())
+// Line is the figure for a terminal.
+func (f Figure) Line() string {
+	s := fmt.Sprintf("%-30s %12s  %-8s %s", f.Row, With(f.Value, f.Unit), f.mark(), f.TargetText())
 	if b := f.beside(); b != "" {
 		s += "  [" + b + "]"
 	}
@@ -123,23 +124,24 @@ func (f Figure) mark() string {
 	return "MISSES"
 }
 
-// cell keeps a text within its cell.
-func cell(s string) string {
+// Cell keeps a text within its cell.
+func Cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\r", "", "\n", " ").Replace(s)
 }
 
-func with(v float64, unit string) string {
+// With is a figure with its unit.
+func With(v float64, unit string) string {
 	switch unit {
 	case "":
-		return number(v)
+		return Number(v)
 	case "/s":
-		return number(v) + unit
+		return Number(v) + unit
 	}
-	return number(v) + " " + unit
+	return Number(v) + " " + unit
 }
 
-// number writes four significant digits, whole numbers from 1,000 on with commas.
-func number(v float64) string {
+// Number writes four significant digits, whole numbers from 1,000 on with commas.
+func Number(v float64) string {
 	if a := math.Abs(v); a < 999.95 || math.IsInf(v, 0) || math.IsNaN(v) {
 		digits := 3
 		if a >= 0.09995 {

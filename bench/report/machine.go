@@ -1,9 +1,11 @@
-package main
+package report
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -17,7 +19,8 @@ type Machine struct {
 	OS    string `json:"os"`
 }
 
-func thisMachine() Machine {
+// ThisMachine is where this process runs.
+func ThisMachine() Machine {
 	return Machine{CPU: cpuModel("/proc/cpuinfo"), Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
@@ -34,9 +37,9 @@ func cpuModel(path string) string {
 	return runtime.GOARCH
 }
 
-// loadAverage returns the machine's load of the last one, five and fifteen minutes,
+// LoadAverage returns the machine's load of the last one, five and fifteen minutes,
 // or "unknown".
-func loadAverage() string {
+func LoadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))
 	if err != nil || len(fields) < 3 {
@@ -61,4 +64,21 @@ func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	// What an earlier suite of this run has written is not a difference.
 	changed, ok := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results", ":!bench/reference.json")
 	return hash, !ok || changed != ""
+}
+
+// Repository returns the folder of go.mod, from the working folder upwards.
+func Repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("no go.mod here or above: run it inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
 }

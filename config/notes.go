@@ -1,0 +1,57 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Note is something that is no fault, and that whoever wrote the file may want
+// to know: a key without effect, or where a reward behaves otherwise than the
+// same lines do in verl-omni, with the line that makes it the same.
+type Note struct {
+	Place   Place
+	Key     string
+	Message string
+}
+
+// String returns place, key and message on one line.
+func (n Note) String() string { return Fault(n).String() }
+
+// Notes are the notes of a configuration, in the order of the file.
+func (c *Config) Notes() []Note { return slices.Clone(c.notes) }
+
+func (r *reader) note(v value, message string) {
+	r.noteAt(r.place(v.node), v.path, message)
+}
+
+func (r *reader) noteAt(at Place, key, message string) {
+	r.notes = append(r.notes, Note{at, key, message})
+}
+
+func (r *reader) sortedNotes() []Note {
+	slices.SortStableFunc(r.notes, func(a, b Note) int {
+		return cmp.Or(a.Place.compare(b.Place), cmp.Compare(a.Key, b.Key))
+	})
+	return r.notes
+}
+
+// noteDifferences says where a profile is not what verl-omni makes of it.
+func (r *reader) noteDifferences(p *Profile, path string) {
+	if p.Single {
+		return
+	}
+	if p.Aggregation != rewards.WeightedSum {
+		key := path + ".aggregation"
+		r.noteAt(r.places[key], key, fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation))
+	}
+	for _, t := range p.Terms {
+		if t.Required || t.OnFailure.Policy != "" {
+			continue
+		}
+		r.noteAt(t.Place, path+".reward_functions."+t.Key, "where it fails, verl-omni adds 0; here the mean of the prompt group "+
+			"stands in, and without a group the sample fails. `on_failure: zero` below it restores verl-omni's way")
+	}
+}
