@@ -25,8 +25,9 @@ PYTHON     ?= python3
 INSTALL    ?= 1
 # make fuzz: time for each target.
 FUZZTIME   ?= 15s
-# make race: how often each test runs.
+# make race: how often each test runs, and of which packages.
 COUNT      ?= 5
+PACKAGES   ?= ./...
 # Flags handed on, e.g. make bench BENCHFLAGS=-h.
 DEMOFLAGS  ?=
 BENCHFLAGS ?=
@@ -41,7 +42,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray lint fmt bench bench-ocr bench-python bench-onnx bench-step golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,9 +54,9 @@ test: ## everything CI checks: format, vet, three builds, Python tests, go test 
 	@scripts/deps.sh debian go python
 	@scripts/test.sh
 
-race: ## all Go tests COUNT times (5) under the race detector, shuffled
+race: ## Go tests COUNT times (5) under the race detector, shuffled; PACKAGES="./loop ./workers": of these
 	@scripts/deps.sh debian go python
-	@scripts/gotest.sh -race -count=$(COUNT)
+	@scripts/gotest.sh -race -count=$(COUNT) -timeout=$$((COUNT * 15))m -- $(PACKAGES)
 
 storm: ## children die every second over 5,300 samples; memory over 10,000 pictures (a quarter of an hour)
 	@scripts/deps.sh debian pip go
@@ -77,6 +78,14 @@ test-clients: build ## unmodified clients of other trainers against a server, in
 
 test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ray (96 MB to download)
 	@scripts/test-ray.sh
+
+docs-check: ## the commands, snippets and links of README.md and docs/; ONLINE=1 follows links to other sites
+	@scripts/deps.sh debian go python
+	@scripts/docs-check.sh
+
+vuln: ## govulncheck at its pinned version, built into .tools on first use; skipped where its database cannot be reached
+	@scripts/deps.sh compiler go
+	@scripts/vuln.sh
 
 lint: ## golangci-lint at its pinned version, built into .tools on first use
 	@scripts/deps.sh debian go
@@ -126,7 +135,9 @@ models: ## the models that read text, into .cache/models
 	$(GO) build -trimpath -tags "$(TAGS)" -o bin/rewardloop ./cmd/rewardloop
 	@scripts/models.sh
 
-check: lint test ## exactly what CI runs, and lint before it
+check: ## all of it: lint, what CI runs (test: vet, import graph, Go tests under the race detector), docs-check, vuln
+	@scripts/deps.sh debian go python
+	@scripts/check.sh
 
 deps: ## the set-up alone: Debian packages, Go modules, Python environment
 	@scripts/deps.sh debian go python

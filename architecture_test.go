@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,23 +25,52 @@ const module = "github.com/rewardloop/rewardloop"
 // 0 to 2 and its own kind, and only external test packages may import it.
 const testkit = "internal/testkit/"
 
-// layers is the picture in docs/architecture.md, line by line: a package
-// imports only packages of the lines above its own. A new package is added
-// here, and there, before it imports anything. "x/*" is every package below x
-// that no line names itself.
-var layers = [][]string{
-	0: {
-		"rewards", "models", "internal/lifecycle", "internal/obs", "internal/pickle",
-		"internal/hftok", "internal/infer", "internal/pytext", "internal/sim", "internal/slot", "internal/spool",
-	},
-	1: {"wire", "media", "pool", "internal/imageproc", "internal/outbound", "internal/wsconn"},
-	2: {"rewards/*", "internal/chat", "internal/service", "pool/ort", "workers", "loop", "client", "store"},
-	3: {"rewards/compare", "rewards/judge", "rewards/remote", "rewards/verify", "rewards/ocr/ppocr", "rewards/ocr/tesseract", "rewards/python", "rewards/vlm", "fabric", "fabric/*", "server"},
-	4: {"rewards/standard", "config"},
-	5: {"internal/node"},
-	6: {"internal/demo", "examples/trainer_modes/*"},
-	7: {"cmd/rewardloop", "examples/*", "bench/*", "scripts/house", "scripts/testsum", "scripts/thirdparty"},
-	8: {"bench"},
+// picture is the drawing in docs/architecture.md, line by line: a package imports
+// only packages of the lines above its own. A new package is drawn there before it
+// imports anything. "x/*" is every package below x that no line names itself.
+type picture struct {
+	lines [][]string
+	tests []string // the packages that are for tests alone
+}
+
+// drawn reads the picture. It stands in the document alone, so that neither the
+// document nor a table here can go stale.
+func drawn(t *testing.T) picture {
+	t.Helper()
+	var p picture
+	for _, b := range blocks(t, filepath.Join("docs", "architecture.md")) {
+		if b.section != "Who may import whom" {
+			continue
+		}
+		for line := range strings.Lines(b.text) {
+			if rest, ok := strings.CutPrefix(line, "tests only"); ok {
+				p.tests = expanded(rest)
+				continue
+			}
+			number, names, _ := strings.Cut(line, " ")
+			require.Equal(t, strconv.Itoa(len(p.lines)), number, "the picture's lines are counted from 0: %s", line)
+			p.lines = append(p.lines, expanded(names))
+		}
+	}
+	require.NotEmpty(t, p.lines, "docs/architecture.md has no picture under \"Who may import whom\"")
+	return p
+}
+
+// expanded are the names of a line, "a/{b,c}" being a/b and a/c.
+func expanded(line string) []string {
+	var names []string
+	for field := range strings.FieldsSeq(line) {
+		head, rest, found := strings.Cut(field, "{")
+		inner, tail, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			names = append(names, field)
+			continue
+		}
+		for name := range strings.SplitSeq(inner, ",") {
+			names = append(names, head+name+tail)
+		}
+	}
+	return names
 }
 
 // allowances are the imports that break the rule of the lines, each with its
@@ -119,9 +151,9 @@ func list(t *testing.T, cgo, tags string) []listed {
 
 // lineOf finds a package in the picture; the line that names it itself wins
 // over one with a star.
-func lineOf(pkg string) (int, bool) {
+func (p picture) lineOf(pkg string) (int, bool) {
 	line, length := 0, -1
-	for i, patterns := range layers {
+	for i, patterns := range p.lines {
 		for _, pattern := range patterns {
 			if matches(pattern, pkg) && len(pattern) > length {
 				line, length = i, len(pattern)
@@ -141,12 +173,18 @@ func matches(pattern, pkg string) bool {
 // TestAPackageImportsOnlyLinesAboveIt holds the picture to the code.
 func TestAPackageImportsOnlyLinesAboveIt(t *testing.T) {
 	t.Parallel()
-	used := make(map[int]bool)
+	pic, used, there := drawn(t), make(map[int]bool), make(map[string]bool)
 	for _, build := range builds {
 		for _, p := range list(t, build.cgo, build.tags) {
-			for _, fault := range importFaults(p, used) {
+			there[p.name()] = true
+			for _, fault := range pic.importFaults(p, used) {
 				t.Errorf("%s: %s", build.name, fault)
 			}
+		}
+	}
+	for _, pattern := range slices.Concat(append(pic.lines, pic.tests)...) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(there)), func(pkg string) bool { return matches(pattern, pkg) }) {
+			t.Errorf("docs/architecture.md draws %s, which is no package", pattern)
 		}
 	}
 	for i, a := range allowances {
@@ -156,17 +194,19 @@ func TestAPackageImportsOnlyLinesAboveIt(t *testing.T) {
 	}
 }
 
-func importFaults(p listed, used map[int]bool) []string {
+func (pic picture) importFaults(p listed, used map[int]bool) []string {
 	pkg := p.name()
 	inTestkit := strings.HasPrefix(pkg, testkit)
-	line, known := lineOf(pkg)
+	line, known := pic.lineOf(pkg)
 	switch {
+	case inTestkit && !slices.Contains(pic.tests, pkg):
+		return []string{pkg + " is not drawn in docs/architecture.md: add it to the line of what is for tests only"}
 	case inTestkit:
 		line = 3 // What lies above is lines 0 to 2.
 	case pkg == ".":
 		line = 0 // The root imports nothing.
 	case !known:
-		return []string{pkg + " is in no line of the picture: add it to layers in architecture_test.go and to docs/architecture.md"}
+		return []string{pkg + " is in no line of the picture: draw it in docs/architecture.md"}
 	}
 	var faults []string
 	for _, path := range p.Imports {
@@ -178,7 +218,7 @@ func importFaults(p listed, used map[int]bool) []string {
 			faults = append(faults, fmt.Sprintf("%s imports %s, which is for external test packages only", pkg, to))
 			continue
 		}
-		if toLine, ok := lineOf(to); !ok || toLine >= line {
+		if toLine, ok := pic.lineOf(to); !ok || toLine >= line {
 			faults = append(faults, fmt.Sprintf(
 				"%s (line %d) imports %s (line %d): only lines above may be imported; declare the interface you need, or move the type down",
 				pkg, line, to, toLine))
@@ -239,6 +279,7 @@ func TestRewardsNeedsOnlyTheStandardLibrary(t *testing.T) {
 // the tests above cannot make them pass on anything.
 func TestTheRulesThemselvesCatchAFault(t *testing.T) {
 	t.Parallel()
+	pic := drawn(t)
 	tests := map[string]struct {
 		pkg   listed
 		fault string
@@ -249,19 +290,23 @@ func TestTheRulesThemselvesCatchAFault(t *testing.T) {
 		"testkit":          {listed{ImportPath: module + "/loop", Imports: []string{module + "/" + testkit + "memengine"}}, "external test packages only"},
 		"testkit, in-test": {listed{ImportPath: module + "/loop", TestImports: []string{module + "/" + testkit + "memengine"}}, "make it an external test package"},
 		"testkit, too far": {listed{ImportPath: module + "/" + testkit + "memengine", Imports: []string{module + "/server"}}, "imports server (line 3)"},
+		"testkit, undrawn": {listed{ImportPath: module + "/" + testkit + "spare"}, "is not drawn"},
 		"scorer":           {listed{ImportPath: module + "/rewards/jpeg", Imports: []string{module + "/rewards/ocr"}}, "rewards/jpeg (line 2) imports rewards/ocr (line 2)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			faults := importFaults(tt.pkg, map[int]bool{})
+			faults := pic.importFaults(tt.pkg, map[int]bool{})
 			require.Len(t, faults, 1)
 			assert.Contains(t, faults[0], tt.fault)
 		})
 	}
-	line, ok := lineOf("rewards/ocr/tesseract")
+	line, ok := pic.lineOf("rewards/ocr/tesseract")
 	assert.True(t, ok)
-	assert.Equal(t, 3, line, "the longer name wins over rewards/*")
+	assert.Equal(t, 3, line)
+	line, ok = picture{lines: [][]string{{"examples/*"}, {"examples/a/b"}}}.lineOf("examples/a/b")
+	assert.True(t, ok)
+	assert.Equal(t, 1, line, "the longer name wins over the star")
 }
 
 // TestTheLinterTellsTheSameStory compares depguard's rules, which an editor

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/media"
@@ -183,6 +184,78 @@ func do(t *testing.T, b block, bin, dir, interpreter string) {
 			holds(t, w, g, b.file+" "+lines[i])
 		}
 	}
+}
+
+// What make docs-check says of every page: links, names, commands, configurations.
+func TestTheDocumentsSpeakOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--git-dir").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: git lists the pages, and this is no clone: %v: %s", err, out)
+	}
+	bin, err := program()
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), "go", "run", "./scripts/docscheck", "-bin", bin).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+}
+
+// One gateway, several, and rewards on different workers: the page's commands are run in
+// its order on this machine, with the configuration that it shows.
+func TestTheMachinesOfTheScaleOutPageMeet(t *testing.T) {
+	t.Parallel()
+	needReader(t)
+	w, all := walk(t), blocks(t, filepath.Join("docs", "scale-out.md"))
+	for _, b := range all {
+		if b.file != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(w.dir, b.file), []byte(b.text), 0o600))
+		}
+	}
+	require.FileExists(t, filepath.Join(w.dir, "cfg.yaml"), "the page shows no configuration")
+	gateways, workers := 0, 0
+	for _, b := range all {
+		if b.language != "sh" {
+			continue
+		}
+		for _, key := range []string{"gateway.nk", "worker.nk"} {
+			if strings.Contains(b.text, "="+key) {
+				w.receives(t, key)
+			}
+		}
+		w.block(t, b.text, func(command string) string {
+			switch {
+			case strings.Contains(command, "nats://n1:"):
+				return "three NATS servers; fabric's tests have a cluster"
+			case strings.HasPrefix(command, "rewardloop serve"):
+				gateways++
+			case strings.HasPrefix(command, "rewardloop worker"):
+				workers++
+			}
+			return ""
+		})
+	}
+	require.Equal(t, []int{2, 3}, []int{gateways, workers}, "gateways and workers that the page starts")
+}
+
+// The configurations of NATS that the page shows are read by NATS, with the file that
+// rewardloop fabric acl writes.
+func TestTheNATSConfigurationsOfTheDocumentsAreRead(t *testing.T) {
+	t.Parallel()
+	w := walk(t)
+	var whole strings.Builder
+	w.script(t, "rewardloop fabric acl --out .")
+	for _, b := range blocks(t, filepath.Join("docs", "scale-out.md")) {
+		if b.language == "conf" {
+			whole.WriteString(b.text) // The page's second one is added to its first.
+		}
+	}
+	file := filepath.Join(w.dir, "nats.conf")
+	require.NoError(t, os.WriteFile(file, []byte(whole.String()), 0o600))
+	options, err := server.ProcessConfigFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "rewardloop", options.Cluster.Name)
+	require.Len(t, options.Routes, 3)
+	require.NotEmpty(t, options.Nkeys, "acl.conf has been left out")
+	require.True(t, options.JetStream)
 }
 
 // run runs the commands of a block in the page's folder, without a network.

@@ -56,7 +56,7 @@ func TestReadmeShowsAPythonRewardThatScores(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil || runtime.GOOS != "linux" {
 		t.Skipf("SKIPPED: no Python functions without Linux and python3 on PATH: %v", err)
 	}
-	_, text, found := strings.Cut(readme(t), "## Your own reward in Python\n")
+	_, text, found := strings.Cut(readme(t), "## Your own reward\n")
 	require.True(t, found)
 	dir := t.TempDir()
 	for block, name := range map[string]string{"```python\n": "my_reward.py", "```yaml\n": "cfg.yaml"} {
@@ -80,18 +80,62 @@ func TestReadmeShowsAPythonRewardThatScores(t *testing.T) {
 	require.Equal(t, true, res.Extra["reward/answer/acc"])
 }
 
-func TestDocumentsLinkToFilesThatExist(t *testing.T) {
+// elsewhere are the commands of the README that TestEveryCommandOfTheReadmeIsRun leaves
+// to others, by what they begin with, and to whom.
+func elsewhere() map[string]string {
+	return map[string]string{
+		"make demo":                        "internal/demo's tests play it",
+		"go run ./examples/trainer_modes":  "its own tests run it",
+		"bin/rewardloop trace --url":       "asks for a step of a run of the reader's; cmd/rewardloop's tests have one",
+		"bin/rewardloop models pull ppocr": "what is here is not fetched again, and a test fetches nothing",
+	}
+}
+
+// The README is followed from its first command to its last, in one folder. What its
+// first request is answered with must hold what the page shows.
+func TestEveryCommandOfTheReadmeIsRun(t *testing.T) {
 	t.Parallel()
-	docs, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	docs = append(docs, "README.md", "CONTRIBUTING.md")
-	path := regexp.MustCompile("`((?:docs|examples|rewards|python|loop|wire|client|server|workers|fabric|config|internal|media|bench|scripts|cmd)/[A-Za-z0-9_./-]+)`")
-	for _, doc := range docs {
-		b, err := os.ReadFile(doc)
-		require.NoError(t, err)
-		for _, m := range path.FindAllStringSubmatch(string(b), -1) {
-			_, err := os.Stat(filepath.FromSlash(m[1]))
-			require.NoError(t, err, "%s names %s", doc, m[1])
+	needReader(t)
+	w := walk(t)
+	left := map[string]bool{}
+	leave := func(command string) string {
+		for start, why := range elsewhere() {
+			if strings.HasPrefix(command, start) {
+				left[start] = true
+				return why
+			}
 		}
+		return ""
+	}
+	printed, compared := "", 0
+	for _, b := range blocks(t, "README.md") {
+		switch b.language {
+		case "sh":
+			if strings.Contains(b.text, "=worker.nk") { // The page's other machine has been given its key.
+				w.receives(t, "worker.nk")
+			}
+			printed = w.block(t, b.text, leave)
+		case "json":
+			var want, got any
+			require.NoError(t, json.Unmarshal([]byte(b.text), &want))
+			require.NoError(t, json.Unmarshal([]byte(printed), &got), printed)
+			holds(t, want, got, "README.md")
+			compared++
+		}
+	}
+	require.Equal(t, 1, compared, "README.md shows no answer any more")
+	require.Len(t, left, len(elsewhere()), "what is left to others stands in README.md no more: %v", left)
+}
+
+// The configurations that no command of the page reads are built all the same, by
+// scripts/docscheck; here is that the figures are those of docs/results.
+func TestTheFiguresOfTheReadmeAreThoseMeasured(t *testing.T) {
+	t.Parallel()
+	results, err := os.ReadFile(filepath.Join("docs", "results", "README.md"))
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| .* \\| ([^|]+) \\| `([^`]+)` \\| `make [a-z-]+` \\|$").FindAllStringSubmatch(readme(t), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		require.Contains(t, string(results), "| "+row[2]+" | "+row[1]+" |", "README.md says %s of %s", row[1], row[2])
 	}
 }

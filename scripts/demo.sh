@@ -5,7 +5,11 @@
 # fails it is Tesseract, which apt installs.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-build() { $GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop; }
+# Nothing is heard of a compiler for minutes where Go's cache is empty.
+build() {
+	say "building bin/rewardloop (minutes the first time, seconds from then on)"
+	$GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop
+}
 
 # A slow network is not to keep a newcomer waiting: 16 and 23 MB come in this time
 # at 130 and 190 KB/s.
@@ -20,7 +24,7 @@ pp_ocr() {
 	scripts/ort.sh && scripts/models.sh
 }
 
-scripts/deps.sh compiler pip go
+scripts/deps.sh compiler pip modules
 build
 if ! pp_ocr; then
 	warn "without PP-OCR: the demo reads with Tesseract"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The set-up: deps.sh [compiler] [debian] [go] [pip] [python]. It looks at what is
+# The set-up: deps.sh [compiler] [debian] [go] [modules] [pip] [python]; modules is go
+# without what the tests of deploy/ alone want. It looks at what is
 # there, not at stamps, so that a second run costs well under a second and no
 # network, and a cache emptied behind its back is noticed. Before anything is
 # downloaded it says what, how big and under which licence.
@@ -70,7 +71,10 @@ go_modules() {
 			"(about 80 MB, BSD-3-Clause) into its own cache, unless GOTOOLCHAIN=local"
 	fi
 	download . "125 MB at most; MIT, BSD, ISC and Apache-2.0"
-	# The tests of deploy/ have a module of their own; an image's build has not got it.
+}
+
+# The tests of deploy/ have a module of their own; an image's build has not got it.
+deploy_modules() {
 	[ ! -e deploy/check/go.mod ] || download deploy/check "13 MB beyond the others; MIT, BSD and Apache-2.0; for make test alone"
 }
 
@@ -120,14 +124,18 @@ for part in "$@"; do
 	debian) packages+=(gcc g++ libtesseract-dev libleptonica-dev tesseract-ocr) ;;
 	pip) pip_python >/dev/null || packages+=(python3 python3-venv) ;;
 	python) packages+=(python3 python3-venv) ;;
-	go) ;;
-	*) die "deps.sh: unknown part $part: compiler, debian, go, pip or python" ;;
+	go | modules) ;;
+	*) die "deps.sh: unknown part $part: compiler, debian, go, modules, pip or python" ;;
 	esac
 done
 debian "${packages[@]}"
 for part in "$@"; do
 	case $part in
-	go) go_modules ;;
+	go)
+		go_modules
+		deploy_modules
+		;;
+	modules) go_modules ;;
 	python) python_env ;;
 	esac
 done

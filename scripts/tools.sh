@@ -7,3 +7,9 @@ GOLANGCI_LINT_VERSION=v2.15.0
 GOLANGCI_LINT=.tools/golangci-lint-$GOLANGCI_LINT_VERSION/golangci-lint
 # Its cache, too, stays below the clone.
 export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint
+
+# The newest whose modules the module proxy has all of: it refuses one of v1.9.0's.
+# shellcheck disable=SC2034
+GOVULNCHECK_VERSION=v1.8.0
+# shellcheck disable=SC2034
+GOVULNCHECK=.tools/govulncheck-$GOVULNCHECK_VERSION/govulncheck

@@ -60,8 +60,8 @@ func TestGoldenIDsOfRealTokenizers(t *testing.T) {
 				var want []idsOfText
 				readJSON(t, file, &want)
 				require.Len(t, texts, len(want))
-				wrong, tried := 0, 0
-				for i := 0; i < len(texts); i += stride {
+				wrong, tried, step := 0, 0, stride
+				for i := 0; i < len(texts); i += step {
 					text := texts[i]
 					tried += 2
 					for k, special := range []bool{false, true} {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +49,17 @@ What these packages of Debian depend on comes with them, with its licences.
 No npm package is used but onnxruntime-node %[1]s, and of that only the library.
 `
 
+const tools = `
+## Tools
+
+Built from source into .tools by ` + "`make lint`" + ` and ` + "`make vuln`" + `; part of nothing that is shipped.
+
+| tool | version | licence | source |
+|---|---|---|---|
+| golangci-lint | %s | GPL-3.0-only | https://github.com/golangci/golangci-lint |
+| govulncheck | %s | BSD-3-Clause | https://github.com/golang/vuln |
+`
+
 const pythonHead = `
 ## Python packages
 
@@ -71,7 +80,15 @@ Downloaded by ` + "`rewardloop models pull`" + ` and ` + "`make models`" + `, no
 
 // document is THIRD_PARTY.md.
 func document(root string, linked []module) ([]byte, error) {
-	ort, err := ortVersion(root)
+	ort, err := pinned(root, "lib.sh", "ORT_VERSION")
+	if err != nil {
+		return nil, err
+	}
+	lint, err := pinned(root, "tools.sh", "GOLANGCI_LINT_VERSION")
+	if err != nil {
+		return nil, err
+	}
+	vuln, err := pinned(root, "tools.sh", "GOVULNCHECK_VERSION")
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +100,7 @@ func document(root string, linked []module) ([]byte, error) {
 		fmt.Fprintf(&b, "| [%s](https://%s) | %s | %s |\n", m.path, m.path, m.version, m.licence)
 	}
 	fmt.Fprintf(&b, libraries, ort)
+	fmt.Fprintf(&b, tools, lint, vuln)
 	packages, err := distributions(root)
 	if err != nil {
 		return nil, err
@@ -130,17 +148,16 @@ func origins(m models.Model) (from []string, files string) {
 	return from, strconv.Itoa(n)
 }
 
-var ortLine = regexp.MustCompile(`(?m)^ORT_VERSION=([0-9.]+)$`)
-
-// ortVersion is the version that the scripts pin.
-func ortVersion(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "scripts", "lib.sh"))
+// pinned is the version that a script pins under a name.
+func pinned(root, script, name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "scripts", script))
 	if err != nil {
 		return "", err
 	}
-	m := ortLine.FindSubmatch(text)
-	if m == nil {
-		return "", errors.New("scripts/lib.sh pins no ORT_VERSION")
+	for line := range strings.Lines(string(text)) {
+		if version, ok := strings.CutPrefix(line, name+"="); ok {
+			return strings.TrimSpace(version), nil
+		}
 	}
-	return string(m[1]), nil
+	return "", fmt.Errorf("scripts/%s pins no %s", script, name)
 }

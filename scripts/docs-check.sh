@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# docs-check.sh: builds the program and holds the documents to it and to the tree:
+# links, names, commands with their flags, configurations, blocks. Offline, unless
+# ONLINE=1 has it follow links to other hosts, too.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+flags=()
+[ "${ONLINE:-0}" = 0 ] || flags+=(-online)
+$GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop
+$GO run ./scripts/docscheck -bin bin/rewardloop "${flags[@]}"
