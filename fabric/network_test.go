@@ -142,7 +142,7 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	b.stop()
 	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, 10*time.Second, time.Millisecond,
 		"what is sent while nobody listens is refused, so that the loop knows")
-	require.False(t, m.Connected())
+	require.Eventually(t, func() bool { return !m.Connected() }, 10*time.Second, time.Millisecond, "each process notices for itself")
 	b.start()
 	select {
 	case <-back:
