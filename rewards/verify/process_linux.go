@@ -77,7 +77,7 @@ func (p *process) run(ctx context.Context) ending {
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL) // the group, whether or not its first has ended
 	<-exited
-	left := sweep(mark)
+	left := sweep(pid, mark)
 	err := cmd.Wait()
 	reapGroup(pid)
 	e := ending{failed: failed, stdout: stdout.kept, stderr: stderr.String()}
