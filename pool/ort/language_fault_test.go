@@ -45,7 +45,7 @@ func TestADeadlineEndsALanguageModelInTheMiddle(t *testing.T) {
 			_, err = d.Run(ctx, m, batchOf(t, c.request(infer.Generate{MaxNew: 8000}))) // for minutes
 			cancel()
 			require.ErrorIs(t, err, infer.ErrTimeout)
-			require.Less(t, time.Since(began), 5*time.Second)
+			require.Less(t, time.Since(began), 20*time.Second)
 			requireSaid(t, c, 2, 2, 0, say(t, d, m, c.request(infer.Generate{MaxNew: 2, Top: 3}))[0])
 		}
 		require.Zero(t, d.opener.Stats()["cpu"].Timeouts, "the process ended the run by itself")

@@ -351,7 +351,7 @@ func TestARunEndsWithItsContextAndTheSessionGoesOn(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, infer.ErrTimeout)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Less(t, time.Since(began), 2*time.Second)
+		require.Less(t, time.Since(began), 5*time.Second)
 
 		a, err := s.Run(t.Context(), slowBatch(2, 3))
 		require.NoError(t, err)

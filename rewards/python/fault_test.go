@@ -54,7 +54,7 @@ func TestAHangEndsAtTheDeadlineAndTheStepGoesOn(t *testing.T) {
 	began := time.Now()
 	_, err := s.Score(ctx, asks("hang"))
 	assert.Equal(t, rewards.Timeout, rewards.ClassOf(err), "%v", err)
-	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Less(t, time.Since(began), 20*time.Second)
 	got, err := score(t, s, asks("4"))
 	require.NoError(t, err)
 	assert.InDelta(t, 4.0, got.Value, 0)

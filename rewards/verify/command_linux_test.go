@@ -188,7 +188,7 @@ func TestRunTimeoutEndsARun(t *testing.T) {
 	began := time.Now()
 	result, err := shell(t, options{"run_timeout": "200ms"}, `echo $$ > "$1"; echo still thinking >&2; sleep 600`, notes).Verify(t.Context(), sample())
 	fails(t, rewards.Timeout, result, err, "was killed", "still thinking")
-	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Less(t, time.Since(began), 60*time.Second)
 	requireDead(t, notes, 1)
 }
 

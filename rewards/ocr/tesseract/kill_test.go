@@ -109,7 +109,7 @@ func TestAHangingTesseractIsKilledAtTheDeadlineAndReplaced(t *testing.T) {
 	began := time.Now()
 	_, err = r.ReadText(ctx, all[0].px, 0)
 	require.ErrorIs(t, err, rewards.Timeout)
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.Less(t, time.Since(began), 20*time.Second)
 	got, err := r.ReadText(t.Context(), all[0].px, 0)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
