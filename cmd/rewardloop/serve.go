@@ -29,7 +29,8 @@ Overrides follow the flags in Hydra's form: key=value changes a key, +key=value 
 one, ++key=value does either, ~key deletes.
 
 SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second one
-stops at once.`
+stops at once. With --until-stdin-closes the end of its standard input does what SIGTERM
+does: whoever started it is gone.`
 
 const serveExample = `
 rewardloop serve -c cfg.yaml
@@ -46,6 +47,7 @@ func serve(ctx context.Context, args []string, e env) int {
 	natsListen := fs.String("nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over fabric.nats_listen")
 	advertise := fs.String("advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over fabric.advertise")
 	name := fs.String("name", "", "`name` of this process among all, over fabric.name")
+	tied := addTied(fs)
 	logs := addLogFlags(fs)
 	if code, done := parse(fs, args, e); done {
 		return code
@@ -66,6 +68,11 @@ func serve(ctx context.Context, args []string, e env) int {
 		log.WarnContext(ctx, "configuration", "note", n.String())
 	}
 	node.CollectLater(cfg, e.getenv)
+	if *tied {
+		var cut context.CancelFunc
+		ctx, cut = untilClosed(ctx, e.stdin, log)
+		defer cut()
+	}
 	return serveNode(ctx, e, cfg, log)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"syscall"
 	"testing"
@@ -21,10 +22,16 @@ import (
 func serving(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	p := start(t, "", nil, nil, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	return p, p.address(t)
+}
+
+// address is where a server that has been started serves.
+func (p *process) address(t *testing.T) string {
+	t.Helper()
 	p.stderr.await(t, "msg=serving")
 	m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.stderr.String())
 	require.NotNil(t, m, p.stderr.String())
-	return p, m[1]
+	return m[1]
 }
 
 func dial(t *testing.T, addr string) *client.Client {
@@ -91,6 +98,25 @@ func TestAServerThatIsToldToStopFinishesWhatIsInFlightAndTakesNothingNew(t *test
 	require.Equal(t, rewards.Scored, res.Outcome, res.Errors) // by the term that did not fail
 	require.Equal(t, exitOK, p.code(t), p.stderr)
 	require.Contains(t, p.stderr.String(), "every sample was answered")
+}
+
+// What started a server and was killed cannot tell it to stop, and is not there to read its log.
+func TestAServerWhoseStarterIsGoneFinishesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	_, fails := drawing(t, 0)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	p := start(t, "", r, nil, "serve", "--listen", "127.0.0.1:0", "--until-stdin-closes", "-c", imputing(t, t.TempDir(), fails, ""))
+	addr := p.address(t)
+	c := dial(t, addr)
+	f := waiting(t, c, addr, 2*time.Second)
+	require.NoError(t, w.Close())
+	p.stderr.await(t, "whoever started this is gone")
+	res, err := f.Wait(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
+	require.Equal(t, exitOK, p.code(t), p.stderr)
 }
 
 func TestASecondSignalStopsAServerAtOnce(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -39,7 +38,7 @@ func worker(ctx context.Context, args []string, e env) int {
 	name := fs.String("name", "", "`name` of this process among all, over fabric.name; default: host and process number")
 	rewards := fs.String("rewards", "", "serve only these `rewards`, by the names of their sections, over fabric.rewards")
 	listen := fs.String("listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
-	tied := fs.Bool("until-stdin-closes", false, "end when standard input does: whoever started this is gone")
+	tied := addTied(fs)
 	logs := addLogFlags(fs)
 	if code, done := parse(fs, args, e); done {
 		return code
@@ -75,14 +74,10 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
-	ctx, cut := context.WithCancel(ctx)
-	defer cut()
 	if r.tied {
-		go func() { // ends with standard input, or with the process
-			_, _ = io.Copy(io.Discard, e.stdin) // whatever ends it: nobody is there any more
-			r.log.WarnContext(ctx, "standard input is closed: whoever started this is gone")
-			cut()
-		}()
+		var cut context.CancelFunc
+		ctx, cut = untilClosed(ctx, e.stdin, r.log)
+		defer cut()
 	}
 	w, err := node.NewWorker(node.Options{Config: r.cfg, Log: r.log, Version: release()})
 	if err != nil {

@@ -20,7 +20,7 @@ _LOG_LINES = 200
 
 
 class Server:
-    """A `rewardloop serve` of this process. Ends with close(), a with block, or the interpreter."""
+    """A `rewardloop serve` of this process. Ends with close(), a with block, or the interpreter, however that ends."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -65,6 +65,8 @@ class Server:
         """Stops it at once, as a crash would."""
         self.process.kill()
         self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self._reader.join(1.0)
         if self.process.stderr is not None and not self._reader.is_alive():
             self.process.stderr.close()
@@ -98,15 +100,18 @@ def launch(
 
     overrides are those of the command line, such as "reward.custom_reward_function.path=builtin://ocr".
     A server with server.tls_cert needs its url's ws replaced by wss.
+
+    Where this interpreter is killed, the server finishes what is in flight and ends, as after close(): it waits for the
+    end of a pipe, which children of os.fork() have too.
     """
-    args = [os.fspath(binary or find_binary()), "serve", "--listen", listen, "--log-format", "json"]
+    args = [os.fspath(binary or find_binary()), "serve", "--listen", listen, "--log-format", "json", "--until-stdin-closes"]
     if config is not None:
         args += ["-c", os.fspath(config)]
     if token_file is not None:
         args += ["--token-file", os.fspath(token_file)]
     process = subprocess.Popen(  # noqa: S603 - the user's own binary
         [*args, *overrides],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,7 +16,7 @@ import warnings
 import rewardloop
 from rewardloop import Client, ClosedError, ForkedError, InFlightError, InputError, LostError, Outcome, QueueFullError, Sample
 
-from .harness import PATIENCE, REPOSITORY, noise, serve, until
+from .harness import PATIENCE, REPOSITORY, alive, binary, noise, serve, until
 from .service import Gate, serve_gated
 
 
@@ -204,6 +204,32 @@ class LaunchTest(unittest.TestCase):
             serve("no_such_key=1")
         with self.assertRaisesRegex(rewardloop.RewardloopError, "REWARDLOOP_BIN|PATH"):
             rewardloop.launch(binary=None) if not os.environ.get("REWARDLOOP_BIN") else self.without_binary()
+
+    def test_a_server_ends_with_its_launcher_however_that_ends_and_answers_what_it_has(self) -> None:
+        code = textwrap.dedent("""
+            import sys, threading
+            import rewardloop
+            server = rewardloop.launch(*sys.argv[2:], binary=sys.argv[1])
+            print(server.process.pid, server.url, flush=True)
+            threading.Event().wait()
+        """)
+        with Gate() as gate:
+            launcher = subprocess.Popen(
+                [sys.executable, "-c", code, binary(), *gate.reward], cwd=REPOSITORY / "python", stdout=subprocess.PIPE, text=True
+            )
+            self.addCleanup(launcher.wait)
+            self.addCleanup(launcher.kill)
+            assert launcher.stdout is not None
+            with launcher.stdout:
+                pid, url = launcher.stdout.readline().split()
+            with rewardloop.Client(url, run="r") as client:
+                waiting = client.submit(rewardloop.Sample(prompt="p"))
+                gate.wait_asked(1)
+                launcher.kill()
+                until(lambda: client.draining, "the server has heard of it")
+                gate.open()
+                self.assertEqual(1.0, waiting.result(PATIENCE).score())
+            until(lambda: not alive(int(pid)), "the server is gone")
 
     def without_binary(self) -> None:
         with unittest.mock.patch.dict(os.environ, {"REWARDLOOP_BIN": "/nowhere/rewardloop"}):
