@@ -138,7 +138,8 @@ func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
-	submit(t, c, 1, upTo(39))
+	_, err = submit(t, c, 1, upTo(39))[0].Wait(t.Context()) // the gateway has heard of the step
+	require.NoError(t, err)
 	r, err := c.Rewards(t.Context(), wire.Take{Step: 1})
 	require.NoError(t, err)
 	require.False(t, r.Ready)

@@ -39,15 +39,12 @@ type Config struct {
 	// ReconnectFor is how long a lost connection is tried again, and a server that does
 	// nothing but drain, before every sample without a result fails. Defaults to 5 min.
 	ReconnectFor time.Duration
-	// ConfirmEvery is how many results come between two confirmations. Defaults to 64.
-	ConfirmEvery int
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	c.ReconnectFor = cmp.Or(c.ReconnectFor, 5*time.Minute)
-	c.ConfirmEvery = cmp.Or(c.ConfirmEvery, 64)
 	return c
 }
 
@@ -59,6 +56,9 @@ func (c Config) Validate() error {
 	}
 	if c.Run == "" {
 		errs = append(errs, errors.New("a run is needed: the name of the training run"))
+	}
+	if c.TokenFile != "" && c.Token != "" {
+		errs = append(errs, errors.New("TokenFile and Token are both given: want one of them, or none"))
 	}
 	return errors.Join(errs...)
 }
@@ -89,6 +89,7 @@ type Client struct {
 	welcome  wire.Welcome          // of the latest connection; guarded by mu
 	calls    map[string]*Future    // without a result; guarded by mu
 	queue    []*Future             // to be sent, in order; guarded by mu
+	sending  *Future               // on its way over the live link; guarded by mu
 	results  chan *wire.Result     // nil until Results is asked for; guarded by mu
 	seq      uint64                // of the latest result; guarded by mu
 	pending  int                   // results since the last confirmation; guarded by mu
@@ -106,11 +107,13 @@ type Future struct {
 	// ID is the sample's.
 	ID string
 
-	step stepKey
-	msg  *wire.Message
-	done chan struct{}
-	res  *wire.Result // set before done is closed
-	err  error        // likewise
+	step  stepKey
+	msg   *wire.Message
+	sent  bool // over one connection or another, perhaps in part; guarded by Client.mu
+	taken bool // back, by Cancel, after it was sent; guarded by Client.mu
+	done  chan struct{}
+	res   *wire.Result // set before done is closed
+	err   error        // likewise
 }
 
 // Done is closed when the result is there.
@@ -164,7 +167,11 @@ func readToken(cfg Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("client: token: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("client: the file %s for the token is empty", cfg.TokenFile)
+	}
+	return token, nil
 }
 
 // Submit takes a sample. It returns as soon as the sample is queued; the sender
@@ -226,14 +233,6 @@ func (c *Client) EndOfStep(split rewards.Split, step int64) error {
 	l := c.linkFor(cmp.Or(c.steps[keyOf(split, step)], &stepNote{}))
 	c.mu.Unlock()
 	return c.control(l, &wire.EndOfStep{Split: split, Step: step})
-}
-
-// Cancel takes samples back; their Futures resolve as cancelled.
-func (c *Client) Cancel(ids ...string) error {
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
-	return c.control(l, &wire.Cancel{IDs: ids})
 }
 
 // control sends a message over a live connection, if there is one.

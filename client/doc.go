@@ -7,7 +7,7 @@
 // come. When the connection is lost it dials again, with growing pauses, resumes
 // its session and sends again what it has no result for; if the server has
 // forgotten the session (it was restarted), all of it. Each Future resolves once.
-// Close gives up what is not answered.
+// Cancel takes samples back, wherever they are; Close gives up what is not answered.
 //
 // A server that is being stopped says that it is draining. The client sends nothing more
 // to it, waits for what the server has of its, and dials again, until there is one that

@@ -8,3 +8,10 @@ func (c *Client) SetAnswerGrace(d time.Duration) {
 	defer c.mu.Unlock()
 	c.grace = d
 }
+
+// Queued is how many samples wait to be sent.
+func (c *Client) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue)
+}

@@ -26,6 +26,13 @@ type fakeGateway struct {
 	told chan *wire.Step // declarations, in order
 	met  chan greeting   // connections, in order
 	got  chan string     // samples, in order
+	back chan []string   // ids that were taken back, by message; each is answered as cancelled
+
+	// Hooks that may be nil: the request before it is upgraded, the connection right behind
+	// its welcome, a confirmation.
+	guard     func(*http.Request)
+	greeted   func(*fakeConn)
+	confirmed func(seq uint64)
 
 	mu     sync.Mutex
 	forget bool                            // it knows no session; guarded by mu
@@ -51,10 +58,14 @@ type greeting struct {
 func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGateway {
 	t.Helper()
 	g := &fakeGateway{
-		took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 4096),
+		took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 8192),
+		back:   make(chan []string, 4096),
 		answer: answer, conns: map[*fakeConn]bool{},
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if g.guard != nil {
+			g.guard(req)
+		}
 		conn, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
 		if err != nil {
 			return
@@ -120,9 +131,21 @@ func (c *fakeConn) Text(b []byte) error {
 		if drains {
 			c.say(&wire.Draining{})
 		}
+		if c.g.greeted != nil {
+			c.g.greeted(c)
+		}
 		c.g.met <- greeting{c, m}
 	case *wire.Step:
 		c.g.told <- m
+	case *wire.Got:
+		if c.g.confirmed != nil {
+			c.g.confirmed(m.Seq)
+		}
+	case *wire.Cancel:
+		c.g.back <- m.IDs
+		for _, id := range m.IDs {
+			c.say(&wire.Result{Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.OutcomeCancelled})
+		}
 	case *wire.Take:
 		c.g.took <- m
 		if answer != nil {
@@ -148,6 +171,9 @@ func (c *fakeConn) Binary(b io.Reader) error {
 	c.g.got <- h.Sample.ID
 	return nil
 }
+
+// pending leaves a sample without an answer.
+func (c *fakeConn) pending(string) {}
 
 // scored answers a sample with a score.
 func (c *fakeConn) scored(id string) {
@@ -201,4 +227,11 @@ func within[T any](t *testing.T, ch <-chan T) T {
 		require.Fail(t, "nothing came for 20 s")
 		panic("unreachable")
 	}
+}
+
+// overCredit refuses a sample as a gateway does that has no room for it.
+func (c *fakeConn) overCredit(id string) {
+	c.say(&wire.Result{
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "no room"}},
+	})
 }

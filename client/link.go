@@ -51,11 +51,25 @@ func (c *Client) send(l *link) {
 			}
 			continue
 		}
-		if err := l.conn.SendBinary(c.ctx, f.msg.Buffers()...); err != nil {
+		err := l.conn.SendBinary(c.ctx, f.msg.Buffers()...)
+		c.written(l, f)
+		if err != nil {
 			_ = l.conn.Close(wsconn.CloseGoingAway, "") // a half-sent sample: the next connection sends it whole
 			<-l.ended
 			return
 		}
+	}
+}
+
+// written notes that a sample is no longer on its way, and says once more that it is taken
+// back, if it is: what was said of it before, the server may have passed over, because it
+// had not heard of it.
+func (c *Client) written(l *link, f *Future) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sending = nil
+	if f.taken && c.calls[f.ID] == f {
+		_ = l.cancel(f.ID) // an id that was encoded before
 	}
 }
 
@@ -75,6 +89,7 @@ func (c *Client) next(l *link) *Future {
 	}
 	c.queue[0] = nil
 	c.queue = c.queue[1:]
+	f.sent, c.sending = true, f
 	l.sent.Samples++
 	l.sent.Bytes += size
 	return f

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -74,11 +75,14 @@ func (l *link) greet(w *wire.Welcome) {
 		waiting[f.ID] = true
 	}
 	for id, f := range c.calls {
-		if !waiting[id] {
+		switch {
+		case f.taken && !w.Resumed:
+			c.takeBack(f) // who had it is gone
+		case !waiting[id]:
 			again = append(again, f)
 		}
 	}
-	slices.SortFunc(again, func(a, b *Future) int { return int(a.msg.Size() - b.msg.Size()) })
+	slices.SortFunc(again, func(a, b *Future) int { return cmp.Compare(a.msg.Size(), b.msg.Size()) })
 	c.queue = append(again, c.queue...)
 	c.restate(l, w.Resumed)
 	c.askAgain(l)
@@ -122,6 +126,10 @@ func (l *link) again(r *wire.Result, class rewards.Class) bool {
 	}
 	l.sent.Samples-- // it was not booked
 	l.sent.Bytes -= f.msg.Size()
+	if f.taken {
+		c.takeBack(f)
+		return true
+	}
 	c.queue = slices.Insert(c.queue, 0, f)
 	return true
 }
@@ -154,24 +162,9 @@ func (c *Client) resolve(r *wire.Result) {
 	if c.link != nil {
 		c.link.useful = true
 	}
-	delete(c.calls, r.ID)
-	c.settled(f.step)
-	if i := slices.Index(c.queue, f); i >= 0 { // answered by the resumed session before it was sent again
-		c.queue = slices.Delete(c.queue, i, i+1)
-	}
-	f.res = r
-	if c.results != nil {
-		select {
-		case c.results <- r:
-		default: // nobody reads; the Future has it
-		}
-	}
-	close(f.done)
-	if c.pending >= c.cfg.ConfirmEvery {
+	c.settle(f, r)
+	if c.pending >= confirmEvery {
 		c.confirm()
-	}
-	if len(c.queue) > 0 || c.link != nil && c.link.draining {
-		c.stir()
 	}
 }
 
@@ -183,9 +176,14 @@ func (c *Client) note(seq uint64) {
 	}
 }
 
-// confirm lets the server forget the results that came. The caller holds mu.
+// confirmEvery is how many results come between two confirmations, at most.
+const confirmEvery = 64
+
+// confirm lets the server forget the results that came. It must not overtake a sample that
+// is sent again and was answered meanwhile: the server would take it for a new one. The
+// caller holds mu.
 func (c *Client) confirm() {
-	if c.pending == 0 || c.link == nil {
+	if c.pending == 0 || c.link == nil || c.sending != nil && c.calls[c.sending.ID] != c.sending {
 		return
 	}
 	b, err := wire.EncodeControl(&wire.Got{Seq: c.seq})

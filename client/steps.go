@@ -40,9 +40,10 @@ const (
 	maxDeclared = 64
 )
 
-// declareBytes is the most that a message with ids may have: half of what the wire
-// allows a client, so that no message is long on its way before a small sample.
-const declareBytes = 32 << 10
+// idBytes is the most that the ids of one message may have: with what stands around them
+// half of what the wire allows a client, so that no message is long on its way before a
+// small sample.
+const idBytes = 32<<10 - 256
 
 // Declare announces a step: how many samples this client will send, or with Total how
 // many the whole run will, and as far as they are given their ids, in order of the
@@ -102,20 +103,30 @@ func union(a, b []string) []string {
 // declarations are the messages of one declaration. Each repeats what is no id: the
 // server takes the latest, and every one of them may be the only one that comes.
 func declarations(s wire.Step) ([][]byte, error) {
+	return splitIDs(s.IDs, func(some []string) any {
+		own := s
+		own.IDs = some
+		return &own
+	})
+}
+
+// splitIDs encodes messages that hold ids, so many in each as idBytes allow; without any
+// it is one message.
+func splitIDs(ids []string, message func(some []string) any) ([][]byte, error) {
 	var messages [][]byte
-	for ids := s.IDs; ; {
-		n, room := 0, declareBytes-256 // what stands around the ids
-		for ; n < len(ids); n++ {
-			b, err := json.Marshal(ids[n])
-			if room -= len(b) + 1; err != nil || room < 0 && n > 0 {
+	for {
+		n := 0
+		for room := idBytes; n < len(ids); n++ {
+			b, _ := json.Marshal(ids[n]) // a string, which cannot fail
+			if room -= len(b) + 1; room < 0 && n > 0 {
 				break
 			}
 		}
-		s.IDs, ids = ids[:n:n], ids[n:]
-		if n == 0 {
-			s.IDs = nil
+		var some []string
+		if n > 0 {
+			some, ids = ids[:n:n], ids[n:]
 		}
-		b, err := wire.EncodeControl(&s)
+		b, err := wire.EncodeControl(message(some))
 		if err != nil {
 			return nil, err
 		}

@@ -5,8 +5,7 @@
 // The life of a Server:
 //
 //  1. New reads the token and the certificates and builds the routes (routes.go,
-//     the table of contents of this package). Nothing listens yet; Handler can
-//     already be called.
+//     the table of contents of this package). Nothing listens yet.
 //  2. Start listens. A public address without a token is refused.
 //  3. A request passes the access log, the recovery from panics, and the guard
 //     (guard.go), which checks the token before anything of the body is read or a

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -116,7 +117,7 @@ func newSite(t *testing.T, o siteOptions) *site {
 	if o.server != nil {
 		o.server(&opts)
 	}
-	opts.Config.Listen = "127.0.0.1:0"
+	opts.Config.Listen = cmp.Or(opts.Config.Listen, "127.0.0.1:0")
 	s.Server, err = server.New(opts)
 	require.NoError(t, err)
 	transport := &http.Transport{}

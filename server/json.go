@@ -95,21 +95,24 @@ type rawJSON []byte
 // MarshalJSON returns it as it is.
 func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
 
-// noneAccepted is the fault of a request none of whose samples was accepted.
+// noneAccepted is the fault of a request none of whose samples was accepted: that of the
+// first that may be in a moment, else of the first.
 func noneAccepted(results []*wire.Result) *fault {
 	var f *fault
+	failed := make([]int, len(results))
 	for i, r := range results {
 		if r.Outcome != rewards.Rejected {
 			return nil
 		}
+		failed[i] = i
 		class, text := failureOf(r)
-		switch {
-		case f == nil:
-			f = faultf(class, "no sample was accepted; sample 0: %s", text)
-		case statusOf(class) == http.StatusServiceUnavailable:
-			f.class, f.status = class, http.StatusServiceUnavailable
+		own := faultf(class, "no sample was accepted; sample %d: %s", i, text)
+		if f == nil || own.transient() && !f.transient() {
+			f = own
 		}
-		f.failed = append(f.failed, i)
+	}
+	if f != nil {
+		f.failed = failed
 	}
 	return f
 }

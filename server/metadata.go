@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"math"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -205,14 +206,7 @@ func strictKey(p *Profile) string {
 }
 
 // fieldOf is the last part of an extra key.
-func fieldOf(key string) string {
-	for i := len(key) - 1; i >= 0; i-- {
-		if key[i] == '/' {
-			return key[i+1:]
-		}
-	}
-	return key
-}
+func fieldOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
 // complete adds GenEval's further four keys: rewards are the scores, strict_rewards
 // what the profile reports, and both once more by tag.

@@ -223,9 +223,6 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 	return s, nil
 }
 
-// Handler returns the routes, for tests and for a listener that is not ours.
-func (s *Server) Handler() http.Handler { return s.handler }
-
 // connState bounds the connections.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	switch state {

@@ -107,7 +107,8 @@ func (s *Server) stepOf(c *gin.Context) (split rewards.Split, step int64, ok boo
 func (s *Server) noStep(c *gin.Context, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
-		c.Abort() // the client has left
+		c.Status(statusGone) // for log and metrics; nobody reads it
+		c.Abort()
 	case errors.Is(err, loop.ErrUnknown):
 		s.refuse(c, &fault{status: http.StatusNotFound, class: "not_found", message: err.Error()})
 	case errors.Is(err, rewards.Expired):

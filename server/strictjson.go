@@ -22,11 +22,7 @@ func parseJSON(b []byte) (jsonText, error) {
 		return nil, fmt.Errorf("%w: invalid UTF-8", errJSON)
 	}
 	if !json.Valid(b) {
-		var v json.RawMessage
-		if err := json.Unmarshal(b, &v); err != nil {
-			return nil, fmt.Errorf("%w: %w", errJSON, err)
-		}
-		return nil, errJSON
+		return nil, fmt.Errorf("%w: %w", errJSON, json.Unmarshal(b, new(json.RawMessage))) // says where
 	}
 	return trim(b), nil
 }

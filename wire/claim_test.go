@@ -105,6 +105,8 @@ func TestWhatALaterReleaseSaysBesideIsPassedOver(t *testing.T) {
 	require.Equal(t, &wire.ClaimWelcome{Protocol: 1, Gateway: "g"}, got)
 	_, err = wire.DecodeClaim([]byte(`{"type":"hurry"}`))
 	require.ErrorIs(t, err, wire.ErrUnknownType)
+	_, err = wire.EncodeClaim(&wire.Hello{Run: "r"})
+	require.ErrorIs(t, err, wire.ErrUnknownType, "a message of the other protocol")
 }
 
 func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
@@ -122,7 +124,16 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		"a scored one without score":      result(`"outcome":"scored"`),
 		"members of members":              result(`"outcome":"failed","members":[{"id":"b","outcome":"failed","members":[]}]`),
 		"no member":                       result(`"outcome":"failed","members":[null]`),
-		"infinite":                        result(`"outcome":"scored","reward_score":1e999`),
+		"too long":                        `{"type":"bye","x":"` + strings.Repeat("x", wire.MaxServerControlBytes) + `"}`,
+		"no session":                      `{"type":"hello","protocol":1,"session":""}`, "a name of 2 KiB": `{"type":"welcome","protocol":1,"gateway":"` + strings.Repeat("g", 2048) + `"}`,
+		"attempt 0": `{"type":"claim","n":1,"token":"t","worker":"w","attempt":{"id":"a","attempt":0}}`, "claim 0": `{"type":"claim","n":0,"token":"t","worker":"w","attempt":{"id":"a","attempt":1}}`,
+		"a token of 300 bytes":        `{"type":"claim","n":1,"token":"` + strings.Repeat("t", 300) + `","worker":"w","attempt":{"id":"a","attempt":1}}`,
+		"a result without an id":      `{"type":"result","n":1,"token":"t","result":{"worker":"w","outcome":"failed","attempt":{"id":"a","attempt":1}}}`,
+		"a result of another attempt": `{"type":"result","n":1,"token":"t","result":{"id":"b","worker":"w","outcome":"failed","attempt":{"id":"a","attempt":1}}}`,
+		"no result":                   `{"type":"result","n":1,"token":"t"}`,
+		"details that are a list":     result(`"outcome":"failed","details":[1]`),
+		"5,000 step scores":           result(`"outcome":"scored","reward_score":1,"step_scores":[1` + strings.Repeat(",1", 4999) + `]`),
+		"infinite":                    result(`"outcome":"scored","reward_score":1e999`),
 	} {
 		_, err := wire.DecodeClaim([]byte(text))
 		var refused *wire.FrameError

@@ -135,6 +135,7 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"result","id":"a","seq":1,"outcome":"failed","reward_score":0,"attempts":1}`, wire.ErrValue},
 		{`{"type":"result","id":"a","seq":1,"outcome":"failed","attempts":1}`, wire.ErrMissing},
 		{`{"type":"draining","x":1}`, wire.ErrUnknownName},
+		{`{"type":"result","id":"` + strings.Repeat("x", wire.MaxServerControlBytes) + `"}`, rewards.TooLarge},
 	} {
 		_, err := wire.DecodeControl([]byte(c.text))
 		require.ErrorIs(t, err, c.want, c.text)

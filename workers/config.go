@@ -27,8 +27,6 @@ type Config struct {
 	// Heartbeat is how often leases are extended and the worker announces itself.
 	// Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
-	// FinishTimeout bounds the handing over of one result. Defaults to 10 s.
-	FinishTimeout time.Duration
 	// Version is announced; so are the pool of workers that serve the same rewards, the
 	// machine, and what the worker scores with there.
 	Version         string
@@ -44,7 +42,6 @@ func (c Config) WithDefaults() Config {
 	c.BreakerPause = cmp.Or(c.BreakerPause, time.Second)
 	c.BreakerMaxPause = cmp.Or(c.BreakerMaxPause, 30*time.Second)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
-	c.FinishTimeout = cmp.Or(c.FinishTimeout, 10*time.Second)
 	return c
 }
 
@@ -63,7 +60,7 @@ func (c Config) Validate() error {
 	positive("max_abandoned", int64(c.MaxAbandoned))
 	positive("breaker_failures", int64(c.BreakerFailures))
 	positive("breaker_pause", int64(c.BreakerPause))
+	positive("breaker_max_pause", int64(c.BreakerMaxPause))
 	positive("heartbeat", int64(c.Heartbeat))
-	positive("finish_timeout", int64(c.FinishTimeout))
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@
 //
 // The life of a sample on a worker is one goroutine, job.score, read from top to
 // bottom: claim, run, hand over, wait for scorers that overran, rest, free the slot.
+// The ticket of a prompt group is the same with the frames of all its members.
 // Beside the jobs there are two goroutines: the puller, the only one that takes
 // tickets, and the heartbeat, which extends leases and announces the worker.
 //
@@ -15,6 +16,10 @@
 // now and then, the canary, until one succeeds. Until then it must not draw more
 // samples than a sound worker: a slot whose sample failed early rests for as long
 // as a sample of its run takes.
+//
+// A worker that reaches no gateway gives its tickets back, and rests, longer each time,
+// so that it does not draw what others could score: to the gateways it counts as broken
+// until it has a payload again.
 //
 // Stopping has two words: Drain takes nothing more and waits for what it has; Stop
 // ends the samples' contexts and gives their tickets back.

@@ -50,7 +50,7 @@ func (w *Worker) score(work context.Context, j *job) {
 	}
 	w.await(j, done)
 	p.release() // every goroutine of the attempt has returned
-	w.rest(work, j, res, time.Since(claimed))
+	w.rest(j, res, time.Since(claimed))
 }
 
 // abandonGrace is what a scorer has to return in after its context has ended.
@@ -271,10 +271,13 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	return res
 }
 
+// finishTimeout bounds the handing over of one result.
+const finishTimeout = 10 * time.Second
+
 // handOver gives the result to the gateway and ends the lease, in this order: a
 // worker that dies between the two only causes a result that is dropped as late.
 func (w *Worker) handOver(j *job, res *wire.Result) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.FinishTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	if err := w.gateway.Finish(ctx, j.ticket, res); err != nil && !errors.Is(err, wire.ErrGone) {
 		w.log.Warn("result not taken; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
@@ -351,7 +354,7 @@ const (
 
 // rest keeps the slot of a sample that failed sooner than samples of its run last:
 // a broken worker would otherwise draw more samples than a sound one.
-func (w *Worker) rest(work context.Context, j *job, res *wire.Result, took time.Duration) {
+func (w *Worker) rest(j *job, res *wire.Result, took time.Duration) {
 	if res.Outcome != rewards.Failed || !againstWorker(res) {
 		return
 	}
@@ -369,7 +372,6 @@ func (w *Worker) rest(work context.Context, j *job, res *wire.Result, took time.
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-work.Done():
 	case <-w.draining:
 	}
 }

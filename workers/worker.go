@@ -118,7 +118,8 @@ func (w *Worker) Drain(ctx context.Context) error {
 const stopGrace = 2 * time.Second
 
 // Stop ends the worker. Samples that are being scored are given back for another
-// worker. A scorer that ignores its context is left behind and logged.
+// worker. A scorer that ignores its context is left behind and logged, and so is a
+// result that the gateway does not take.
 func (w *Worker) Stop() {
 	w.once.Do(func() { close(w.draining) })
 	if w.working == nil {
@@ -129,7 +130,7 @@ func (w *Worker) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := w.Drain(ctx); err != nil {
-		w.log.Warn("scorers ignored their context and were left behind", "worker", w.cfg.ID, "error", err)
+		w.log.Warn("samples did not end with their context and were left behind", "worker", w.cfg.ID, "error", err)
 	}
 	w.announce()
 }
@@ -234,7 +235,7 @@ func (w *Worker) opened(n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked, w.refile = n, cancel
-	if cancel != nil && w.breaker.allow(time.Now(), w.free) > n { // a slot was freed between the counting and the asking
+	if cancel != nil && w.startable(time.Now()) > n { // a slot was freed between the counting and the asking
 		w.refile()
 		w.refile = nil
 	}
