@@ -16,14 +16,19 @@ import (
 // broker is a NATS server that runs by itself, and can be killed and started anew at the
 // same address.
 type broker struct {
-	t    *testing.T
-	port int
-	s    *server.Server
+	t     *testing.T
+	port  int
+	plain bool // the next start is without JetStream
+	s     *server.Server
 }
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	b := &broker{t: t, port: -1}
+	return brokerOf(t, &broker{t: t, port: -1})
+}
+
+func brokerOf(t *testing.T, b *broker) *broker {
+	t.Helper()
 	b.start()
 	t.Cleanup(b.stop)
 	return b
@@ -33,7 +38,7 @@ func newBroker(t *testing.T) *broker {
 func (b *broker) start() {
 	b.t.Helper()
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: b.port, JetStream: !b.plain, StoreDir: b.t.TempDir(), NoSigs: true, NoLog: true,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20,
 	})
 	require.NoError(b.t, err)

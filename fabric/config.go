@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,8 +21,9 @@ import (
 // Config says where the engine is and bounds it. The zero value of a field takes its
 // default.
 type Config struct {
-	// Name is this process among all that share the engine: of a gateway the one that its
-	// tickets name, which must be another in every life. Defaults to "rewardloop".
+	// Name is this process among all that share the engine, in up to 200 bytes: of a gateway
+	// the one that its tickets name, which must be another in every life. Defaults to
+	// "rewardloop".
 	Name string
 	// URLs are the servers of an engine that runs by itself, as nats://host:port or
 	// tls://host:port; one that answers is enough. None: the engine is in this process.
@@ -76,6 +78,9 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
+// longestName bounds Name: encoded, it is part of a key of the fleet's bucket.
+const longestName = 200
+
 // poolAny is the pool of workers that name none.
 const poolAny = "any"
 
@@ -103,6 +108,9 @@ var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
+	if len(c.Name) > longestName {
+		errs = append(errs, fmt.Errorf("fabric: a name of %d bytes, want %d at most", len(c.Name), longestName))
+	}
 	if c.Lease < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("fabric: a lease of %v is too short; want 100 ms or more", c.Lease))
 	}
@@ -122,7 +130,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("fabric: pool %q: want up to 64 of a-z, 0-9 and -", c.Pool))
 	}
 	if c.Listen != "" {
-		host, _, err := net.SplitHostPort(c.Listen)
+		host, _, err := hostPort(c.Listen)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("fabric: nats_listen: %w", err))
 		} else if ip := net.ParseIP(host); c.Access == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -130,4 +138,17 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// hostPort takes an address to listen at apart.
+func hostPort(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 16) // the server would take -1 for any free one
+	if err != nil {
+		return "", 0, fmt.Errorf("port %q: want 0 to 65535", text)
+	}
+	return host, int(n), nil
 }

@@ -2,8 +2,10 @@ package fabric
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -88,11 +90,12 @@ func absent(err error) bool {
 
 // explained adds to a refusal what to do about it.
 func explained(err error) error {
+	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, nats.ErrAuthorization):
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does the engine in this process refuse
 		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them", err)
-	case errors.Is(err, nats.ErrSecureConnRequired):
-		return fmt.Errorf("%w: the engine speaks TLS: write tls://, and its CA as fabric.tls_ca", err)
+	case errors.As(err, &untrusted): // with nats://, too: the engine says that it speaks TLS
+		return fmt.Errorf("%w: write tls://, the name that the engine's certificate has, and its CA as fabric.tls_ca", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return fmt.Errorf("%w: the engine does not speak TLS: write nats:// and leave fabric.tls_ca out", err)
 	}

@@ -53,9 +53,39 @@ func (f *Fabric) declareAll(ctx context.Context) error {
 	return nil
 }
 
+// What JetStream says of a stream that it will not make; its client has no names for these.
+const (
+	otherStream jetstream.ErrorCode = 10052 // there is one of the name that cannot become this one
+	noCluster   jetstream.ErrorCode = 10074 // replicas, of a server that is alone
+)
+
 // refused reports an answer that will not change by asking again.
 func refused(err error) bool {
-	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrPermissionViolation)
+	code := codeOf(err)
+	return code == otherStream || code == noCluster ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrPermissionViolation)
+}
+
+// codeOf is what kind of answer of JetStream an error is; 0: none.
+func codeOf(err error) jetstream.ErrorCode {
+	var answer *jetstream.APIError
+	if !errors.As(err, &answer) {
+		return 0
+	}
+	return answer.ErrorCode
+}
+
+// advised adds to a stream's refusal what to do about it.
+func advised(err error) error {
+	switch code := codeOf(err); {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: no server of the engine has JetStream, or not yet: nats-server needs -js", err)
+	case code == otherStream:
+		return fmt.Errorf("%w: gateways of one engine need the same fabric.durable; if none runs any more, remove the stream %s", err, streamName)
+	case code == noCluster:
+		return fmt.Errorf("%w: fabric.replicas of more than 1 needs a cluster of as many servers", err)
+	}
+	return err
 }
 
 // declare makes the stream.
@@ -75,7 +105,7 @@ func (f *Fabric) declare(ctx context.Context) error {
 		Duplicates: 2 * time.Second,
 	})
 	if err != nil {
-		return fmt.Errorf("fabric: stream: %w", err)
+		return fmt.Errorf("fabric: stream: %w", advised(err))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -11,6 +12,10 @@ type FleetConfig = fleetConfig
 
 // NewFleet joins the fleet over a connection of the test's.
 func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fleet, error) {
+	cfg.Replicas = max(cfg.Replicas, 1)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	return newFleet(ctx, js, cfg)
 }
 

@@ -9,10 +9,14 @@ import (
 
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/internal/testkit/enginetest"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon is how long a busy machine may take for what happens in moments.
+const soon = 30 * time.Second
 
 func open(t *testing.T, cfg fabric.Config) (f *fabric.Fabric, source func(t *testing.T, worker string) workers.Source) {
 	t.Helper()
@@ -57,4 +61,31 @@ func TestAWorkerThatCouldNotBeSeatedLeavesNothingBehind(t *testing.T) {
 	_, err := f.NewSource("w")
 	require.ErrorContains(t, err, "consumer")
 	require.False(t, f.Seated("w"), "its tickets would be kept for nobody after every loss")
+}
+
+func TestAWorkerThatCameBackBeforeItsOldConnectionWasGivenUpKeepsItsTickets(t *testing.T) {
+	t.Parallel()
+	f, source := open(t, fabric.Config{Addressed: true})
+	old, err := f.NewSource("w")
+	require.NoError(t, err)
+	back := source(t, "w").(*fabric.Source)
+	mine := ticketOf("gw", "a")
+	mine.To = "w"
+	require.NoError(t, f.Publish(t.Context(), mine))
+	old.Disconnect()
+	require.True(t, f.Seated("w"))
+	require.Equal(t, "a", takeFrom(t, back).ID)
+}
+
+func TestATicketSaysWhereItsPayloadIsOnceTheGatewayKnows(t *testing.T) {
+	t.Parallel()
+	f, source := open(t, fabric.Config{Sign: func(k wire.AttemptKey) string { return "for " + k.ID }})
+	s := source(t, "w").(*fabric.Source)
+	require.NoError(t, f.Publish(t.Context(), ticketOf("gw", "a")))
+	before := takeFrom(t, s)
+	require.Empty(t, before.Claim+before.Token, "workers of this process need neither")
+	f.Advertise("wss://gw/v1/claim")
+	require.NoError(t, f.Publish(t.Context(), ticketOf("gw", "b")))
+	after := takeFrom(t, s)
+	require.Equal(t, []string{"wss://gw/v1/claim", "for b"}, []string{after.Claim, after.Token})
 }

@@ -1,13 +1,11 @@
 package fabric
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -27,6 +25,8 @@ const (
 	// in each. fleetBytes bounds what all say, which is 400 B each as a rule.
 	fleetValue = 256 << 10
 	fleetBytes = 16 << 20
+	// fleetTTL is how long a word stays for those who come later.
+	fleetTTL = 10 * time.Second
 	// fleetMost bounds the processes that are remembered.
 	fleetMost = 4096
 	// fleetGap is the least time between two words of a process; a breaker's news make it
@@ -40,45 +40,17 @@ const (
 	fleetBye  = time.Second
 )
 
-// fleetConfig says who takes part. The zero value of a field takes its default.
+// fleetConfig says who takes part.
 type fleetConfig struct {
-	// Name is the process's, for those who look into the bucket. Defaults to "process".
+	// Name is the process's, for those who look into the bucket.
 	Name string
 	// Create has the process make the bucket where it is missing, and change it where it
 	// is another one. Without it, the process waits for one that does.
 	Create bool
-	// TTL is how long a word stays for those who come later. Defaults to 10 s.
-	TTL time.Duration
-	// Replicas of the bucket. Defaults to 1.
+	// Replicas of the bucket, 1 to 5.
 	Replicas int
-	// Log takes what goes wrong in the background; nil: discarded.
+	// Log takes what goes wrong in the background.
 	Log *slog.Logger
-}
-
-// WithDefaults returns a copy with the defaults filled in.
-func (c fleetConfig) WithDefaults() fleetConfig {
-	c.Name = cmp.Or(c.Name, "process")
-	c.TTL = cmp.Or(c.TTL, 10*time.Second)
-	c.Replicas = cmp.Or(c.Replicas, 1)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-// Validate reports everything that is wrong.
-func (c fleetConfig) Validate() error {
-	var errs []error
-	if c.TTL < 2*outbound.FleetPeriod {
-		errs = append(errs, fmt.Errorf("fabric: a word of the fleet must stay for %v or more, not %v", 2*outbound.FleetPeriod, c.TTL))
-	}
-	if c.Replicas < 1 || c.Replicas > 5 {
-		errs = append(errs, fmt.Errorf("fabric: %d replicas of the fleet's bucket, want 1 to 5", c.Replicas))
-	}
-	if len(c.Name) > 200 {
-		errs = append(errs, fmt.Errorf("fabric: a name of %d bytes, want 200 at most", len(c.Name)))
-	}
-	return errors.Join(errs...)
 }
 
 // Fleet carries what the processes say of the servers that they ask, so that limits and
@@ -127,15 +99,9 @@ var errUnheard = fmt.Errorf("nothing that this process wrote came back within %v
 // newFleet joins the fleet. ctx bounds the joining only. A process that creates the
 // bucket fails if it cannot; another goes on without the fleet until there is a bucket.
 func newFleet(ctx context.Context, js jetstream.JetStream, cfg fleetConfig) (*Fleet, error) {
-	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	// Two processes may have the same name, and one its former life's.
 	var random [6]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("fabric: name in the fleet: %w", err)
-	}
+	_, _ = rand.Read(random[:]) // never fails
 	f := &Fleet{
 		cfg: cfg, js: js, self: cfg.Name + "." + hex.EncodeToString(random[:]),
 		urge: make(chan struct{}, 1), done: make(chan struct{}), met: make(chan struct{}),
@@ -188,7 +154,7 @@ func (f *Fleet) Join(group string, m outbound.Member) (leave func()) {
 	}
 	f.members[group] = m
 	for from, h := range f.known {
-		if r, ok := h.groups[group]; ok && from != f.self && time.Since(h.at) < f.cfg.TTL {
+		if r, ok := h.groups[group]; ok && from != f.self && time.Since(h.at) < fleetTTL {
 			m.Heard(from, &r)
 		}
 	}
@@ -215,7 +181,7 @@ func (f *Fleet) run(ctx context.Context) {
 }
 
 // attend listens and speaks until the watch ends or nothing more comes of it. Without
-// a watch it speaks once.
+// a watch it speaks, and ends after a period: then the bucket is looked for again.
 func (f *Fleet) attend(ctx context.Context) {
 	tick := time.NewTicker(outbound.FleetPeriod)
 	defer tick.Stop()
@@ -242,14 +208,13 @@ func (f *Fleet) attend(ctx context.Context) {
 		case <-soon.C:
 		case <-tick.C:
 			if updates == nil {
-				f.speak(ctx)
 				return
 			}
 		}
 		last = time.Now()
 		if spoke := f.speak(ctx); !spoke {
 			f.echo = last
-		} else if last.Sub(f.echo) > fleetLost {
+		} else if updates != nil && last.Sub(f.echo) > fleetLost {
 			f.miss(ctx, errUnheard)
 			return
 		}
@@ -283,7 +248,7 @@ func (f *Fleet) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	return f.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: fleetBucket, Description: "what rewardloop's processes want of the servers they share", Storage: jetstream.MemoryStorage,
-		History: 1, TTL: f.cfg.TTL, MaxValueSize: fleetValue, MaxBytes: fleetBytes, Replicas: f.cfg.Replicas,
+		History: 1, TTL: fleetTTL, MaxValueSize: fleetValue, MaxBytes: fleetBytes, Replicas: f.cfg.Replicas,
 	})
 }
 
@@ -413,7 +378,7 @@ func (f *Fleet) hear(ctx context.Context, e jetstream.KeyValueEntry) {
 // forget makes room among those that are remembered. The caller holds mu.
 func (f *Fleet) forget(now time.Time) (some bool) {
 	for name, h := range f.known {
-		if now.Sub(h.at) > f.cfg.TTL {
+		if now.Sub(h.at) > fleetTTL {
 			delete(f.known, name)
 			some = true
 		}

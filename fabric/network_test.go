@@ -71,7 +71,7 @@ func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harne
 // takeFrom asks until a ticket comes.
 func takeFrom(t *testing.T, s *fabric.Source) wire.Ticket {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for ctx.Err() == nil {
 		got, err := s.Take(ctx, 1)
@@ -115,7 +115,7 @@ func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
 	ocr.Announce(wire.WorkerInfo{ID: "w1", Slots: 1, State: wire.WorkerReady, Pool: "ocr"})
 	first, second := ticketOf("gw", "for ocr"), ticketOf("gw", "for any")
 	first.Pool = "ocr"
-	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, soon, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
 	require.NoError(t, gw.Publish(t.Context(), second))
 	assert.Equal(t, "for any", takeFrom(t, other).ID)
@@ -136,17 +136,17 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	s.Announce(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady, Pool: "p"})
 	first := ticketOf("gw", "before")
 	first.Pool = "p"
-	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, soon, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
 	require.Equal(t, "before", takeFrom(t, s).ID)
 	b.stop()
-	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, soon, time.Millisecond,
 		"what is sent while nobody listens is refused, so that the loop knows")
-	require.Eventually(t, func() bool { return !m.Connected() }, 10*time.Second, time.Millisecond, "each process notices for itself")
+	require.Eventually(t, func() bool { return !m.Connected() }, soon, time.Millisecond, "each process notices for itself")
 	b.start()
 	select {
 	case <-back:
-	case <-time.After(20 * time.Second):
+	case <-time.After(soon):
 		require.Fail(t, "the gateway was not told")
 	}
 	second := ticketOf("gw", "after")
@@ -161,13 +161,15 @@ func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
 	const gone = 1500 * time.Millisecond
 	gw, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Name: "gw"})
 	require.NoError(t, err)
+	began := time.Now()
 	m := join(t, fabric.Config{URLs: []string{b.url()}, Gone: gone})
-	require.True(t, m.Alive("gw"))
-	require.True(t, m.Alive("nobody"), "it has not listened for long")
-	require.Eventually(t, func() bool { return !m.Alive("nobody") }, 3*gone, 10*time.Millisecond)
-	require.True(t, m.Alive("gw"))
+	if both := m.Alive("gw") && m.Alive("nobody"); time.Since(began) < gone { // else the machine was too busy to tell
+		require.True(t, both, "it has not listened for long")
+	}
+	require.Eventually(t, func() bool { return !m.Alive("nobody") }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.Alive("gw") }, soon, 10*time.Millisecond)
 	gw.Close()
-	require.Eventually(t, func() bool { return !m.Alive("gw") }, 3*gone, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !m.Alive("gw") }, soon, 10*time.Millisecond)
 }
 
 func TestAWorkerWithoutAnEngineSaysWhatItWaitedFor(t *testing.T) {
@@ -175,18 +177,10 @@ func TestAWorkerWithoutAnEngineSaysWhatItWaitedFor(t *testing.T) {
 	_, err := fabric.Join(t.Context(), fabric.Config{URLs: []string{"nats://me:secret@127.0.0.1:1"}, Patience: 300 * time.Millisecond})
 	require.ErrorContains(t, err, "nats://127.0.0.1:1")
 	require.NotContains(t, err.Error(), "secret")
+	_, err = fabric.Join(t.Context(), fabric.Config{URLs: []string{"127.0.0.1:1"}, Patience: 1})
+	require.ErrorContains(t, err, "to nats://127.0.0.1:1")
 	_, err = fabric.Join(t.Context(), fabric.Config{})
 	require.ErrorContains(t, err, "needs the address of the engine")
-}
-
-func TestAnOpenDoorNeedsAList(t *testing.T) {
-	t.Parallel()
-	_, err := fabric.Open(t.Context(), fabric.Config{Listen: "0.0.0.0:4222"})
-	require.ErrorContains(t, err, "acl_file")
-	_, err = fabric.Open(t.Context(), fabric.Config{Listen: "127.0.0.1:0", URLs: []string{"nats://a"}})
-	require.ErrorContains(t, err, "leave one of them out")
-	_, err = fabric.Open(t.Context(), fabric.Config{Pool: "a.b"})
-	require.ErrorContains(t, err, `pool "a.b"`)
 }
 
 // Whoever has a worker's key can have the server bring a message of his into any subject;
@@ -201,7 +195,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	require.Eventually(t, func() bool {
 		leases, _ = s.Take(t.Context(), 1)
 		return len(leases) > 0
-	}, 10*time.Second, time.Millisecond)
+	}, soon, time.Millisecond)
 	nc, err := nats.Connect(b.url())
 	require.NoError(t, err)
 	defer nc.Close()
@@ -217,6 +211,10 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	require.NoError(t, err)
 	say("rl.ticket.pool.any", forged, brought)
 	say("rl.presence", []byte(`{"id":"ghost","slots":100,"state":"ready"}`), brought)
+	say("rl.gateway", []byte(`{"id":"ghost"}`), brought)
+	for _, subject := range []string{"rl.revoke", "rl.presence", "rl.gateway"} {
+		say(subject, []byte("nonsense"), nil)
+	}
 	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "b")))
 	require.Equal(t, "b", takeFrom(t, s).ID, "the forged one was dropped")
 	require.NoError(t, leases[0].Context().Err())
@@ -224,7 +222,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	say("rl.revoke", key, nil)
 	select {
 	case <-leases[0].Context().Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(soon):
 		require.Fail(t, "a gateway's own word was not heard")
 	}
 }

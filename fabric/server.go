@@ -3,9 +3,7 @@ package fabric
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -30,17 +28,11 @@ func (b *bus) serve() error {
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 1 << 30, JetStreamMaxStore: 1 << 30,
 	}
 	if b.cfg.Listen != "" {
-		host, port, err := net.SplitHostPort(b.cfg.Listen)
-		if err != nil {
-			return fmt.Errorf("fabric: nats_listen: %w", err)
-		}
-		if o.Port, err = strconv.Atoi(port); err != nil {
-			return fmt.Errorf("fabric: nats_listen: port %q: %w", port, err)
-		}
-		if o.Port == 0 { // which means another thing to the server
+		o.Host, o.Port, _ = hostPort(b.cfg.Listen) // Validate has looked at it
+		if o.Port == 0 {                           // which means another thing to the server
 			o.Port = server.RANDOM_PORT
 		}
-		o.Host, o.TLSConfig = host, b.cfg.TLS
+		o.TLSConfig = b.cfg.TLS
 		if o.TLSConfig != nil {
 			o.TLS, o.TLSTimeout = true, 5
 			o.TLSVerify = o.TLSConfig.ClientCAs != nil
@@ -55,12 +47,19 @@ func (b *bus) serve() error {
 	if b.server, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("fabric: engine: %w", err)
 	}
+	said := serverLog{log: slog.New(slog.DiscardHandler), metrics: b.counts, end: make(chan string, 1)}
 	if b.cfg.Listen != "" { // who is refused, and why, is in the log
-		b.server.SetLoggerV2(serverLog{b.cfg.Log, b.counts}, false, false, false)
+		said.log = b.cfg.Log
 	}
+	b.server.SetLoggerV2(said, false, false, false)
 	b.server.Start()
+	select {
+	case why := <-said.end:
+		return fmt.Errorf("fabric: engine: %s", why)
+	default:
+	}
 	if !b.server.ReadyForConnections(startTimeout) {
-		return fmt.Errorf("fabric: the engine was not ready within %v; is %s free?", startTimeout, b.cfg.Listen)
+		return fmt.Errorf("fabric: the engine was not ready within %v", startTimeout)
 	}
 	return nil
 }
@@ -75,10 +74,11 @@ func (b *bus) address() string {
 
 // serverLog has what the engine in this process says of those who connect among the
 // process's own lines, and counts whom it refuses. Its notices are about itself and not
-// worth a line.
+// worth a line. That it cannot go on it says in no other way, either.
 type serverLog struct {
 	log     *slog.Logger
 	metrics *metrics
+	end     chan string // capacity 1: why it cannot go on
 }
 
 func (l serverLog) complaint(format string, v []any) {
@@ -97,7 +97,13 @@ func (l serverLog) Warnf(format string, v ...any) { l.complaint(format, v) }
 
 func (l serverLog) Errorf(format string, v ...any) { l.complaint(format, v) }
 
-func (l serverLog) Fatalf(format string, v ...any) { l.complaint(format, v) }
+func (l serverLog) Fatalf(format string, v ...any) {
+	l.complaint(format, v)
+	select {
+	case l.end <- fmt.Sprintf(format, v...):
+	default:
+	}
+}
 
 func (l serverLog) Debugf(string, ...any) {}
 

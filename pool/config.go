@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -35,23 +36,13 @@ const largestBatch = 1024
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
-	count := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	span := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	count(&c.MaxBatch, 32)
-	count(&c.BatchBytes, 128<<20)
-	span(&c.MaxWait, 5*time.Millisecond)
-	count(&c.QueueItems, 4096)
-	count(&c.QueueBytes, 1<<30)
-	span(&c.BatchTimeout, time.Minute)
-	span(&c.LoadTimeout, 2*time.Minute)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 32)
+	c.BatchBytes = cmp.Or(c.BatchBytes, 128<<20)
+	c.MaxWait = cmp.Or(c.MaxWait, 5*time.Millisecond)
+	c.QueueItems = cmp.Or(c.QueueItems, 4096)
+	c.QueueBytes = cmp.Or(c.QueueBytes, 1<<30)
+	c.BatchTimeout = cmp.Or(c.BatchTimeout, time.Minute)
+	c.LoadTimeout = cmp.Or(c.LoadTimeout, 2*time.Minute)
 	return c
 }
 

@@ -8,7 +8,8 @@
 //     failure is answered from memory for a while, then tried again.
 //  2. The item goes to its lane: the queue of its model's items of the same key
 //     (names, types and shapes of the inputs, the outputs that are wanted, the
-//     reduction, and what a language model is to generate), which may share a batch. If the device's queue is full its caller waits for room, in order.
+//     reduction, and what a language model is to generate), which may share a batch.
+//     If the device's queue is full its caller waits for room, in order (policy.go).
 //  3. Whenever something changes, the device asks its policy what to run on its
 //     free slots (policy.go). The policy learns what a batch of b costs in every
 //     lane, S(b) = a + c·b (fit.go), and from that: how large a batch is worth

@@ -275,7 +275,7 @@ func TestAClosedPoolRefusesWhatWaitsAndLetsRunsEnd(t *testing.T) {
 	t.Parallel()
 	onStage(t, &fake{cost: linear(time.Second, 0)}, pool.Config{QueueItems: 1}, func(t *testing.T, s *stage) {
 		t.Helper()
-		m := s.model(t, ocr)
+		m, unused := s.model(t, ocr), s.model(t, judge)
 		runs, queued, outside := begin(t.Context(), m, number(1)), begin(t.Context(), m, number(2)), begin(t.Context(), m, number(3))
 		require.NoError(t, s.Close(t.Context()))
 		runs.is(t, 1)
@@ -283,8 +283,11 @@ func TestAClosedPoolRefusesWhatWaitsAndLetsRunsEnd(t *testing.T) {
 		outside.fails(t, infer.ErrUnavailable)
 		_, err := s.Model(judge, pool.ModelOptions{})
 		require.ErrorIs(t, err, infer.ErrUnavailable)
-		_, err = m.Infer(t.Context(), number(4))
-		require.ErrorIs(t, err, infer.ErrUnavailable)
+		for _, m := range []*pool.Model{m, unused} {
+			_, err = m.Infer(t.Context(), number(4))
+			require.ErrorIs(t, err, infer.ErrUnavailable)
+		}
+		assert.Equal(t, 1, s.fake.loads)
 		s.Flush()
 		require.NoError(t, s.Close(t.Context()), "twice is harmless")
 		assert.Equal(t, 1, s.fake.closes)

@@ -208,7 +208,12 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 			payload(e, m.N)
 			_ = e.conn.SendBinary(context.Background(), chunk(m.N, strings.Repeat("x", 20)))
 		},
-		"announced twice": func(e *end, m *wire.ClaimAsk) { payload(e, m.N); payload(e, m.N) },
+		"announced twice":  func(e *end, m *wire.ClaimAsk) { payload(e, m.N); payload(e, m.N) },
+		"a second welcome": func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(welcome)) },
+		"a group for a sample": func(e *end, m *wire.ClaimAsk) {
+			b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N, Group: &wire.Group{UID: "u", Size: 1}})
+			_ = e.conn.Send(b)
+		},
 		"a file out of nowhere": func(e *end, m *wire.ClaimAsk) {
 			payload(e, m.N)
 			_ = e.conn.Send([]byte(`{"type":"staged","n":1,"file":0,"bytes":5}`))
@@ -246,4 +251,71 @@ func TestAGatewayThatSpeaksALaterProtocolIsNotUnderstood(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, "speaks protocol 2")
 	require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), "speaks protocol 2")
+}
+
+func TestAWorkerPassesOverWhatItDoesNotKnowOrNoLongerWants(t *testing.T) {
+	t.Parallel()
+	ticket := gateway(t, welcome, func(e *end, m *wire.ClaimAsk) {
+		_ = e.conn.Send([]byte(`{"type":"hurry","n":7}`))
+		b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N + 1, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 20}}}})
+		_ = e.conn.Send(b)
+		e.sayOK(m.N + 1)
+		b, _ = wire.EncodeClaim(&wire.ClaimRefused{N: m.N, Reason: wire.RefusedGone})
+		_ = e.conn.Send(b)
+	})
+	_, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
+	require.ErrorIs(t, err, wire.ErrGone)
+}
+
+func TestBytesOfAGroupThatIsNoneOrCorruptAreGivenBack(t *testing.T) {
+	t.Parallel()
+	gw := newStore()
+	defer gw.empty(t)
+	gw.add(t, "s", 10)
+	frame := gw.frames["s"]
+	for what, c := range map[string]struct {
+		group  *wire.Group
+		frames int
+		spoil  bool
+		want   error
+	}{
+		"a sample for a group":                          {frames: 1, want: claim.ErrRefused},
+		"a group whose first member is corrupt at last": {group: &wire.Group{UID: "u", Size: 3}, frames: 3, spoil: true, want: wire.ErrCorrupt},
+	} {
+		ticket := gateway(t, welcome, func(e *end, m *wire.ClaimAsk) {
+			p := &wire.ClaimPayload{N: m.N, Group: c.group}
+			var bytes []byte
+			for range c.frames {
+				p.Frames = append(p.Frames, wire.ClaimFrame{Sum: frame.Sum()})
+				bytes = append(bytes, frame.Bytes()...)
+			}
+			if c.spoil {
+				bytes[len(bytes)/3-1] ^= 1
+			}
+			b, _ := wire.EncodeClaim(p)
+			_ = e.conn.Send(b)
+			_ = e.conn.SendBinary(context.Background(), binary.LittleEndian.AppendUint64(nil, m.N), bytes)
+		})
+		ticket.Bytes = 1 << 20
+		_, err := newWorker(t).ClaimGroup(t.Context(), ticket, "worker-1") // which looks for leaks at its end
+		require.ErrorIs(t, err, c.want, what)
+	}
+}
+
+func TestAGatewayThatRefusesTheConnectionSaysWhy(t *testing.T) {
+	t.Parallel()
+	ticket := gateway(t, `{"type":"refused","reason":"protocol","message":"the worker speaks protocol 1"}`, nil)
+	_, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
+	require.ErrorIs(t, err, wire.ErrUnreachable)
+	require.ErrorContains(t, err, "the worker speaks protocol 1")
+}
+
+func TestAClaimAtAnotherGatewayIsGoneBehindTheDoorToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := stranger(t, r)
+	e.say(t, `{"type":"hello","protocol":1,"session":"s"}`)
+	require.Contains(t, <-e.texts, `"type":"welcome"`)
+	e.say(t, `{"type":"claim","n":1,"attempt":{"gateway":"other","id":"a","attempt":1},"token":"v1.","worker":"w"}`)
+	require.Contains(t, <-e.texts, `"reason":"gone"`)
 }

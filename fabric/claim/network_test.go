@@ -118,7 +118,7 @@ func TestClaimsWaitForTheConnectionThatIsBeingMade(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	w := newWorker(t, func(o *claim.ClientOptions) {
-		o.Config.BackoffMin, o.Config.BackoffMax = 30*time.Millisecond, 30*time.Millisecond
+		o.Config.BackoffMin, o.Config.BackoffMax = 500*time.Millisecond, 500*time.Millisecond // a busy machine needs that to begin all
 	})
 	p := newProxy(t, r.url())
 	p.fall()

@@ -281,8 +281,6 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrToken):
 		return wire.RefusedToken
-	case errors.Is(err, ErrTokenExpired):
-		return wire.RefusedExpired
 	case errors.Is(err, wire.ErrGone):
 		return wire.RefusedGone
 	}

@@ -14,10 +14,10 @@ import (
 // proxy is a network between workers and a gateway that a test can spoil.
 type proxy struct {
 	listener net.Listener
-	target   string
 	tasks    sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	conns   map[net.Conn]struct{}
 	accepts int
 	down    bool
@@ -56,13 +56,13 @@ func (p *proxy) serve() {
 		}
 		p.mu.Lock()
 		p.accepts++
-		n, down := p.accepts, p.down
+		n, down, target := p.accepts, p.down, p.target
 		p.mu.Unlock()
 		if down {
 			_ = in.Close()
 			continue
 		}
-		out, err := net.Dial("tcp", p.target)
+		out, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = in.Close()
 			continue

@@ -3,8 +3,10 @@
 package claim_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -138,13 +140,18 @@ func TestAGatewayRemovesTheFoldersOfThoseThatHaveEnded(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(left, "marker"), []byte(strings.Repeat("x", 64)), 0o600))
 	others := filepath.Join(base, "somebody-elses")
 	require.NoError(t, os.Mkdir(others, 0o700))
+	readable, begun := filepath.Join(base, "rewardloop-claim-2"), filepath.Join(base, "rewardloop-claim-3")
+	require.NoError(t, os.Mkdir(readable, 0o755))
+	require.NoError(t, os.Mkdir(begun, 0o700)) // by a gateway that has no marker yet
 	alive, _ := sharing(t, base)
 	require.NoDirExists(t, left)
 	_, _ = sharing(t, base)
 	dirs, err := filepath.Glob(base + "/*")
 	require.NoError(t, err)
-	require.Len(t, dirs, 3, "that of a gateway that lives stays, and what is not ours")
-	require.DirExists(t, others)
+	require.Len(t, dirs, 5, "that of a gateway that lives stays, and what is not ours")
+	for _, dir := range []string{others, readable, begun} {
+		require.DirExists(t, dir)
+	}
 	alive.server.Close()
 }
 
@@ -158,7 +165,11 @@ func TestAWorkerLooksOnlyWhereSharedMemoryIs(t *testing.T) {
 	open := filepath.Join(base, "rewardloop-claim-open")
 	require.NoError(t, os.Mkdir(open, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(open, "marker"), []byte(strings.Repeat("s", 64)), 0o600))
-	for _, dir := range []string{secret, base + "/rewardloop-claim-link", open, base + "/rewardloop-claim-no", base + "/x/../rewardloop-claim-open", "/etc", ""} {
+	bare, short := filepath.Join(base, "rewardloop-claim-bare"), filepath.Join(base, "rewardloop-claim-short")
+	require.NoError(t, os.Mkdir(bare, 0o700))
+	require.NoError(t, os.Mkdir(short, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(short, "marker"), []byte("s"), 0o600))
+	for _, dir := range []string{bare, short, secret, base + "/rewardloop-claim-link", open, base + "/rewardloop-claim-no", base + "/x/../rewardloop-claim-open", "/etc", ""} {
 		told := make(chan string, 10)
 		ticket := gateway(t, `{"type":"welcome","protocol":1,"gateway":"gateway-1","shared":{"dir":"`+dir+`","prefix":"c1","files":8}}`, func(e *end, m *wire.ClaimAsk) {
 			told <- "claim"
@@ -170,4 +181,77 @@ func TestAWorkerLooksOnlyWhereSharedMemoryIs(t *testing.T) {
 		require.ErrorIs(t, err, wire.ErrGone)
 		require.Equal(t, "claim", <-told)
 	}
+}
+
+func TestAStagingFileThatCannotBeReadIsAskedForOverTheSocket(t *testing.T) {
+	t.Parallel()
+	for what, staged := range map[string]string{
+		"more bytes than the claim has": `"file":0,"bytes":21`,
+		"a file that is not there":      `"file":1,"bytes":5`,
+		"a file beyond all":             `"file":8,"bytes":5`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			base := t.TempDir()
+			dir := filepath.Join(base, "rewardloop-claim-1")
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "marker"), []byte(strings.Repeat("s", 64)), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "c1-0"), make([]byte, 100), 0o600))
+			plain := make(chan bool, 2)
+			ticket := gateway(t, `{"type":"welcome","protocol":1,"gateway":"gateway-1","shared":{"dir":"`+dir+`","prefix":"c1","files":8}}`, func(e *end, m *wire.ClaimAsk) {
+				if plain <- m.Plain; m.Plain {
+					b, _ := wire.EncodeClaim(&wire.ClaimRefused{N: m.N, Reason: wire.RefusedGone})
+					_ = e.conn.Send(b)
+					return
+				}
+				b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 20}}}})
+				_ = e.conn.Send(b)
+				_ = e.conn.Send([]byte(`{"type":"staged","n":` + strconv.FormatUint(m.N, 10) + `,` + staged + `}`))
+			})
+			w := newWorker(t, func(o *claim.ClientOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
+			_, err := w.Claim(t.Context(), ticket, "worker-1")
+			require.ErrorIs(t, err, wire.ErrGone)
+			require.False(t, <-plain)
+			require.True(t, <-plain)
+		})
+	}
+}
+
+// proven opens a connection that says it has read the marker, and claims a payload.
+func proven(t *testing.T, r *rig, spoil string, size int) {
+	t.Helper()
+	e := stranger(t, r)
+	e.say(t, `{"type":"hello","protocol":1,"session":"s"}`)
+	var welcome wire.ClaimWelcome
+	require.NoError(t, json.Unmarshal([]byte(<-e.texts), &welcome))
+	_, marker := shareOf(t, &welcome)
+	e.say(t, `{"type":"proof","marker":"`+spoil+marker[len(spoil):]+`"}`)
+	ticket := r.ticket("large", size)
+	key, err := json.Marshal(ticket.Key())
+	require.NoError(t, err)
+	e.say(t, `{"type":"claim","n":1,"attempt":`+string(key)+`,"token":"`+ticket.Token+`","worker":"w"}`)
+	require.Eventually(t, func() bool { return counter(t, r.reg, sentBytes) >= float64(size) }, soon, time.Millisecond)
+}
+
+func TestWhoHasNotReadTheMarkerGetsNothingThroughSharedMemory(t *testing.T) {
+	t.Parallel()
+	r, _ := sharing(t, t.TempDir())
+	proven(t, r, "wrong", 900_000)
+	require.Zero(t, counter(t, r.reg, sentBytes, "shared_memory"))
+}
+
+func TestWhatDoesNotFitIntoTheStagingFilesGoesOverTheSocket(t *testing.T) {
+	t.Parallel()
+	r, _ := sharing(t, t.TempDir())
+	proven(t, r, "", 10<<20) // none of the eight files is given back
+	require.InDelta(t, 8<<20, counter(t, r.reg, sentBytes, "shared_memory"), 0)
+}
+
+func TestAGatewayWithoutSharedMemorySendsOverTheSocket(t *testing.T) {
+	t.Parallel()
+	r, w := sharing(t, filepath.Join(t.TempDir(), "missing"))
+	f, err := w.Claim(t.Context(), r.ticket("picture", 900_000), "worker-1")
+	require.NoError(t, err)
+	f.Release()
+	require.Zero(t, counter(t, r.reg, sentBytes, "shared_memory"))
 }

@@ -1,6 +1,8 @@
 package claim_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -119,4 +121,10 @@ func TestARequestWithoutAttemptOrUpgradeIsAnsweredByName(t *testing.T) {
 	code, body = ask(map[string]string{"Authorization": "Bearer x", "Rewardloop-Attempt": "%"})
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, body, "Rewardloop-Attempt")
+	ticket := r.ticket("sample-1", 10)
+	key, err := json.Marshal(ticket.Key())
+	require.NoError(t, err)
+	code, body = ask(map[string]string{"Authorization": "Bearer " + ticket.Token, "Rewardloop-Attempt": base64.RawURLEncoding.EncodeToString(key)})
+	require.Equal(t, http.StatusUpgradeRequired, code)
+	require.Contains(t, body, "websocket")
 }

@@ -98,7 +98,10 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open[device] = p
-	return &runner{cfg: o.cfg, device: device, procs: p, slots: slots, infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model)}, nil
+	return &runner{
+		cfg: o.cfg, device: device, procs: p, slots: slots, lenience: loadLenience,
+		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model),
+	}, nil
 }
 
 // procs makes the processes of a device without starting them.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -237,6 +238,37 @@ func TestARunWhoseProcessDiesTwiceHasCrashed(t *testing.T) {
 	out, err := d.Run(t.Context(), model("slow"), slowBatch(1, 3))
 	require.NoError(t, err)
 	require.InDelta(t, 4, out[0].F32[0], 0)
+}
+
+// The process that is free has loaded the model long before the other can.
+func TestALoadWaitsForAProcessThatIsBusy(t *testing.T) {
+	t.Parallel()
+	d := openCPU(t, ort.Config{Slots: 2})
+	ort.SetLenience(d.Runner, time.Minute)
+	_, err := d.Load(t.Context(), model("slow"))
+	require.NoError(t, err)
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := d.Run(ctx, model("slow"), slowBatch(1, 1_000_000))
+		assert.ErrorIs(t, err, infer.ErrTimeout)
+	})
+	require.Eventually(t, func() bool { return d.opener.Stats()["cpu"].Busy == 1 }, 20*time.Second, time.Millisecond)
+	_, err = d.Load(t.Context(), model("echo"))
+	require.NoError(t, err)
+	require.True(t, ort.EveryoneHas(d.Runner, model("echo")))
+	busy.Wait()
+
+	ort.SetLenience(d.Runner, 0)
+	busy.Go(func() {
+		_, err := d.Run(t.Context(), model("slow"), slowBatch(1, 20_000))
+		assert.NoError(t, err)
+	})
+	require.Eventually(t, func() bool { return d.opener.Stats()["cpu"].Busy == 1 }, 20*time.Second, time.Millisecond)
+	_, err = d.Load(t.Context(), model("dtypes"))
+	require.NoError(t, err, "one that has it is enough")
+	busy.Wait()
 }
 
 func TestARunThatIsTooSlowEndsAndItsProcessLives(t *testing.T) {

@@ -21,6 +21,8 @@ type runner struct {
 	device string
 	procs  procs
 	slots  int
+	// lenience is how long Load waits for processes that are busy, once one has the model.
+	lenience time.Duration
 
 	mu    sync.Mutex
 	infos map[infer.Model]infer.Info // guarded by mu; of the models that were loaded
@@ -30,31 +32,49 @@ type runner struct {
 // Slots is the number of processes.
 func (r *runner) Slots() int { return r.slots }
 
-// loadRounds bounds how often Load asks for processes that lack the model: in one
-// round a process that is done quickly may take the request of another.
-const loadRounds = 3
+// A process that is done quickly may take the request that is meant for one that is busy:
+// Load asks again after loadPause, for loadLenience. Who is busy for longer loads the model
+// with its first batch.
+const (
+	loadPause    = 10 * time.Millisecond
+	loadLenience = 2 * time.Second
+)
 
 // Load has every process load the model, so that later runs need not, and returns
-// what it says about itself. Those that are busy are waited for as long as ctx
-// allows; one that is enough is success.
+// what it says about itself. Those that are busy are waited for until ctx ends, and no
+// longer than loadLenience; one that has it is success.
 func (r *runner) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
 	wait, cancel := r.patience(ctx, true)
 	defer cancel()
-	var failed error
-	for range loadRounds {
-		if r.isKnown(m) && r.everyoneHas(m) {
-			break
-		}
-		if failed = r.loadEach(wait, m); failed != nil {
-			break
-		}
-	}
+	failed := r.loadEverywhere(wait, m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if info, ok := r.infos[m]; ok {
 		return info, nil
 	}
 	return infer.Info{}, incoming(ctx, 1, failed)
+}
+
+// loadEverywhere asks for the model until every process has it, one fails, or the wait is over.
+func (r *runner) loadEverywhere(ctx context.Context, m infer.Model) error {
+	var over <-chan time.Time // once one process has it
+	for !r.isKnown(m) || !r.everyoneHas(m) {
+		if err := r.loadEach(ctx, m); err != nil {
+			return err
+		}
+		if over == nil {
+			over = time.After(r.lenience)
+			continue
+		}
+		select {
+		case <-time.After(loadPause):
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
 
 // loadEach asks for the model as often as there are processes, at the same time,

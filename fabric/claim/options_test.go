@@ -1,0 +1,41 @@
+package claim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/fabric/claim"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]claim.Config{
+		"lost_after is -1ns":                      {LostAfter: -1},
+		"dial_timeout is -1ns":                    {DialTimeout: -1},
+		"dial_patience is -1ns":                   {DialPatience: -1},
+		"backoff_min is -1ns":                     {BackoffMin: -1},
+		"stall_timeout is -1ns":                   {StallTimeout: -1},
+		"backoff_max of 1ms is below backoff_min": {BackoffMax: time.Millisecond},
+		"chunk_bytes is 262145, want 1 to 262144": {ChunkBytes: wire.MaxClaimChunk + 1},
+		"chunk_bytes is -1":                       {ChunkBytes: -1},
+		"bulk_bytes -1":                           {BulkBytes: -1},
+		"group_bytes -1":                          {GroupBytes: -1},
+		"shared_bytes -1 must be 1 or more":       {SharedBytes: -1},
+		"max_open -1":                             {MaxOpen: -1},
+		"max_conns -1 must be 1 or more":          {MaxConns: -1},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			_, err := claim.NewClient(claim.ClientOptions{Config: cfg})
+			require.ErrorContains(t, err, "claim client: ")
+			require.ErrorContains(t, err, want)
+			_, err = claim.NewServer(claim.ServerOptions{Config: cfg})
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "a gateway, its name and its key are needed", "all of it at once")
+		})
+	}
+	require.NoError(t, claim.Config{}.WithDefaults().Validate())
+}

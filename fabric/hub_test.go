@@ -1,0 +1,238 @@
+package fabric
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// newHub is a hub without a connection, and a source of it for each worker.
+func newHub(workers ...string) (*hub, map[string]*Source) {
+	h := &hub{
+		bus: &bus{cfg: Config{}.WithDefaults()}, work: make(chan struct{}, 1),
+		sources: map[*Source]bool{}, leases: map[wire.AttemptKey]*lease{}, over: newRecent(2),
+	}
+	all := map[string]*Source{}
+	for _, w := range workers {
+		all[w] = &Source{hub: h, worker: w, signal: make(chan struct{}, 1)}
+		h.sources[all[w]] = true
+	}
+	return h, all
+}
+
+// comes has a ticket delivered.
+func (h *hub) comes(t *testing.T, next wire.Ticket) wire.AttemptKey {
+	t.Helper()
+	next.Run, next.Gateway, next.Attempt = "r", "g", 1
+	data, err := next.Encode()
+	require.NoError(t, err)
+	h.receive(&nats.Msg{Subject: ticketSubjects + "pool.any", Data: data})
+	return next.Key()
+}
+
+func TestATicketGoesToAWorkerThatItNeedNotAvoidWhileThereIsOne(t *testing.T) {
+	t.Parallel()
+	h, all := newHub("slow", "fast")
+	h.ask(all["slow"], 1)
+	h.ask(all["fast"], 1)
+	h.comes(t, wire.Ticket{ID: "a", Avoid: []string{"slow"}})
+	require.Len(t, all["fast"].got, 1)
+	h.comes(t, wire.Ticket{ID: "b", Avoid: []string{"slow"}})
+	require.Len(t, all["slow"].got, 1, "which hands it back itself")
+	require.Zero(t, h.wanted)
+}
+
+func TestATicketThatNobodyHereMayTakeSoonIsHandedOnAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ticket wire.Ticket
+		closed bool
+		waits  int
+	}{
+		"all who may ask again are too slow":      {ticket: wire.Ticket{Avoid: []string{"w"}, Aside: true}},
+		"all have stopped":                        {closed: true},
+		"one may ask again":                       {ticket: wire.Ticket{Aside: true}, waits: 1},
+		"it must avoid them, but is in no hurry":  {ticket: wire.Ticket{Avoid: []string{"w"}}, waits: 1},
+		"the one who might ask again has stopped": {ticket: wire.Ticket{Avoid: []string{"other"}, Aside: true}, closed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h, all := newHub("w")
+				if c.closed {
+					h.close(all["w"])
+				}
+				c.ticket.ID = "a"
+				h.comes(t, c.ticket)
+				here := func() [2]int {
+					h.mu.Lock()
+					defer h.mu.Unlock()
+					return [2]int{len(h.ready), len(h.leases)}
+				}
+				require.Equal(t, [2]int{c.waits, c.waits}, here())
+				time.Sleep(linger)
+				synctest.Wait()
+				require.Equal(t, [2]int{}, here(), "nor does it wait for longer than a moment")
+			})
+		})
+	}
+}
+
+func TestATicketThatIsRevokedWhileItWaitsForASlotIsNotHandedOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, all := newHub("w")
+		revoked := h.comes(t, wire.Ticket{ID: "a"})
+		h.comes(t, wire.Ticket{ID: "b"})
+		h.revoke(revoked)
+		got := h.ask(all["w"], 2)
+		require.Len(t, got, 1)
+		require.Equal(t, "b", got[0].Ticket().ID)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		require.Len(t, h.leases, 1)
+		h.stale.Stop()
+	})
+}
+
+func TestASourceThatClosesHandsBackWhatItsTakeHasNotFetched(t *testing.T) {
+	t.Parallel()
+	h, all := newHub("w")
+	h.ask(all["w"], 1)
+	h.comes(t, wire.Ticket{ID: "a"})
+	h.close(all["w"])
+	require.Empty(t, h.leases)
+	require.Empty(t, h.collect(all["w"]))
+	require.Empty(t, h.ask(all["w"], 1), "and asks for nothing more")
+	require.Zero(t, h.wanted)
+}
+
+func TestTheOldestRevocationIsForgottenFirst(t *testing.T) {
+	t.Parallel()
+	r := newRecent(2)
+	key := func(i int) wire.AttemptKey { return wire.AttemptKey{ID: strconv.Itoa(i)} }
+	for _, i := range []int{0, 1, 1, 2, 3} {
+		r.add(key(i))
+	}
+	require.Equal(t, []bool{false, false, true, true}, []bool{r.has(key(0)), r.has(key(1)), r.has(key(2)), r.has(key(3))})
+	require.Len(t, r.set, 2)
+}
+
+func TestRequestsLiveLongerTheMoreProcessesAsk(t *testing.T) {
+	t.Parallel()
+	h, _ := newHub()
+	c := h.bus.cfg
+	for range 100 {
+		for processes, times := range map[int]time.Duration{1: 1, calm: 1, 2 * calm: 2, 10 * calm: 10} {
+			life := h.life(processes)
+			require.GreaterOrEqual(t, life, times*c.PullMin)
+			require.Less(t, life, times*c.PullMax)
+		}
+		require.Equal(t, longestPull, h.life(1_000_000))
+	}
+}
+
+func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
+	t.Parallel()
+	full := true
+	var told []string
+	p := &presence{gone: time.Minute, appeared: func(w wire.WorkerInfo) bool {
+		told = append(told, w.ID)
+		return !full
+	}}
+	word := &nats.Msg{Subject: presenceSubject, Data: []byte(`{"id":"w","slots":1,"state":"ready"}`)}
+	p.heard(word)
+	require.Empty(t, p.workers(time.Now()))
+	full = false
+	p.heard(word)
+	p.heard(word)
+	require.Equal(t, []string{"w", "w"}, told, "until it has been seen to")
+	require.Len(t, p.workers(time.Now()), 1)
+
+	k := newKeeper(nil)
+	for range cap(k.news) {
+		require.True(t, k.appeared(wire.WorkerInfo{}))
+	}
+	require.False(t, k.appeared(wire.WorkerInfo{}), "it does not block the connection")
+	k.restored()
+	k.restored()
+}
+
+func TestAGatewayThatWasSilentForAMinuteIsForgotten(t *testing.T) {
+	t.Parallel()
+	g := &gateways{heard: map[string]lastWord{"old": {at: time.Now().Add(-2 * time.Minute), workers: 9}}}
+	g.hear(&nats.Msg{Subject: gatewaySubject, Data: []byte(`{"id":"new","workers":3}`)})
+	require.Equal(t, 3, g.crowd())
+	require.NotContains(t, g.heard, "old")
+}
+
+// entry is what the watch of a bucket tells.
+type entry struct {
+	jetstream.KeyValueEntry
+
+	key, value string
+}
+
+func (e entry) Key() string                     { return e.key }
+func (e entry) Value() []byte                   { return []byte(e.value) }
+func (e entry) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
+
+// listener counts whom it hears of.
+type listener map[string]bool
+
+func (l listener) Report() outbound.Report               { return outbound.Report{} }
+func (l listener) Heard(from string, _ *outbound.Report) { l[from] = true }
+
+func TestAFleetRemembersABoundedNumberOfProcessesAndForgetsTheSilentOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		heard := listener{}
+		f := &Fleet{self: "self", members: map[string]outbound.Member{"g": heard}, known: map[string]saying{}}
+		says := func(name string) {
+			f.hear(t.Context(), entry{key: (&Fleet{self: name}).key(), value: `{"groups":{"g":{}}}`})
+		}
+		for i := range fleetMost {
+			says("p" + strconv.Itoa(i))
+		}
+		says("one more")
+		require.NotContains(t, heard, "one more")
+		says("p0")
+		require.Len(t, f.known, fleetMost)
+		time.Sleep(fleetTTL + time.Millisecond)
+		says("p1")
+		says("one more")
+		require.Contains(t, heard, "one more")
+		require.Len(t, f.known, 2)
+	})
+}
+
+func TestEveryRefusalIsCountedByWhatWasWrong(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"127.0.0.1:1 - cid:7 - authentication error - Nkey \"U\"": refusedKey,
+		"Authorization Violation":                                 refusedKey,
+		"Publish Violation - Nkey \"U\", Subject \"rl.gateway\"":  refusedSubject,
+		"TLS handshake error: remote error: tls: bad certificate": refusedTLS,
+		"JetStream resource limits exceeded for account: \"$G\"":  "",
+	} {
+		reason, refusal := reasonOf(text)
+		require.Equal(t, want != "", refusal, text)
+		if refusal {
+			require.Equal(t, want, reason, text)
+		}
+	}
+	for err, want := range map[error]string{
+		nats.ErrPermissionViolation: refusedSubject, nats.ErrAuthorization: refusedKey, nats.ErrAuthExpired: refusedKey,
+		nats.ErrAuthRevoked: refusedKey, nats.ErrSlowConsumer: refusedOther,
+	} {
+		require.Equal(t, want, reasonFor(err))
+	}
+}
