@@ -1,6 +1,7 @@
 package jpeg
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,10 +84,7 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 		return rewards.Score{}, fmt.Errorf("%w: sample %q is a video without a frame", rewards.BadInput, sample.ID)
 	}
 	n, err := size(ctx, px.Frame(0), px.Width, px.Height, s.cfg.Quality)
-	switch {
-	case errors.Is(err, ErrPicture):
-		return rewards.Score{}, fmt.Errorf("%w: sample %q: %w", rewards.BadInput, sample.ID, err)
-	case err != nil:
+	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	return rewards.Score{Value: s.value(n), Details: map[string]any{"jpeg_bytes": n}}, nil
@@ -105,26 +103,23 @@ func (s *Scorer) value(n int) float64 {
 // ExtraFields declares that the scorer returns no extra columns.
 func (s *Scorer) ExtraFields() []rewards.Field { return nil }
 
-// Preset is the code base whose scale jpeg_compressibility takes.
-type Preset string
-
-// The presets. FlowGRPO and VerlOmni give −kB/500, DDPO gives −kB.
+// The presets: the code bases whose scale jpeg_compressibility takes.
 const (
-	FlowGRPO Preset = "flow_grpo"
-	VerlOmni Preset = "verl_omni"
-	DDPO     Preset = "ddpo_pytorch"
+	flowGRPO = "flow_grpo"
+	verlOmni = "verl_omni"
+	ddpo     = "ddpo_pytorch"
 )
 
-// Divisor returns what the preset divides kB by.
-func (p Preset) Divisor() (float64, error) {
-	switch p {
-	case FlowGRPO, VerlOmni:
+// divisorOf returns what a preset divides kB by.
+func divisorOf(preset string) (float64, error) {
+	switch preset {
+	case flowGRPO, verlOmni:
 		return 500, nil
-	case DDPO:
+	case ddpo:
 		return 1, nil
 	}
-	known := []string{string(FlowGRPO), string(VerlOmni), string(DDPO)}
-	return 0, fmt.Errorf("unknown preset %q; known are %s", p, strings.Join(known, ", "))
+	known := []string{flowGRPO, verlOmni, ddpo}
+	return 0, fmt.Errorf("unknown preset %q; known are %s", preset, strings.Join(known, ", "))
 }
 
 // Specs describes jpeg_compressibility and jpeg_incompressibility for a registry.
@@ -136,7 +131,7 @@ func Specs() []rewards.Spec {
 			Summary: "minus the picture's JPEG size in kB, scaled: smooth pictures score high",
 			Options: []rewards.Option{
 				quality,
-				{Name: "preset", Type: "string", Default: string(FlowGRPO), Doc: "scale of a code base: flow_grpo and verl_omni −kB/500, ddpo_pytorch −kB"},
+				{Name: "preset", Type: "string", Default: flowGRPO, Doc: "scale of a code base: flow_grpo and verl_omni −kB/500, ddpo_pytorch −kB"},
 				{Name: "divisor", Type: "number", Default: "the preset's", Doc: "what kB is divided by, instead of a preset"},
 			},
 			Build: buildCompressibility,
@@ -156,7 +151,7 @@ func Specs() []rewards.Spec {
 func buildCompressibility(raw json.RawMessage) (rewards.Scorer, error) {
 	opt := struct {
 		Quality int      `json:"quality"`
-		Preset  Preset   `json:"preset"`
+		Preset  string   `json:"preset"`
 		Divisor *float64 `json:"divisor"`
 	}{Quality: 95}
 	if err := rewards.DecodeOptions(raw, &opt); err != nil {
@@ -171,10 +166,7 @@ func buildCompressibility(raw json.RawMessage) (rewards.Scorer, error) {
 	case opt.Divisor != nil:
 		cfg.Divisor = *opt.Divisor
 	default:
-		if opt.Preset == "" {
-			opt.Preset = FlowGRPO
-		}
-		d, err := opt.Preset.Divisor()
+		d, err := divisorOf(cmp.Or(opt.Preset, flowGRPO))
 		if err != nil {
 			faults = append(faults, err)
 			d = 1 // of no effect: it only lets Validate report the other faults

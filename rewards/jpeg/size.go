@@ -2,13 +2,14 @@ package jpeg
 
 import (
 	"context"
-	"errors"
 	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// MaxSide is the longest side libjpeg writes (JPEG_MAX_DIMENSION, jmorecfg.h);
+// maxSide is the longest side libjpeg writes (JPEG_MAX_DIMENSION, jmorecfg.h);
 // PIL refuses anything longer.
-const MaxSide = 65500
+const maxSide = 65500
 
 // headerBytes is everything before the entropy-coded data of a three-component
 // baseline file without optimised tables: SOI 2, JFIF APP0 18, two DQT of 69,
@@ -18,16 +19,12 @@ const headerBytes = 2 + 18 + 2*69 + 19 + 2*33 + 2*183 + 14
 // eoiBytes is the marker that ends the file.
 const eoiBytes = 2
 
-// ErrPicture is the class of every refusal: sides out of range, a buffer that
-// does not match them, or a quality outside 1…100.
-var ErrPicture = errors.New("jpeg: picture cannot be measured")
-
 // Size returns the number of bytes of the file that PIL writes for
 // Image.save(f, format="JPEG", quality=quality) of this picture.
 //
 // Rgb holds width×height pixels, rows from top to bottom, three bytes R, G, B
 // each, without padding (tight HWC). It is only read. Width and height are
-// 1…MaxSide, quality is 1…100; anything else is an ErrPicture. Nothing is
+// 1…65500, quality is 1…100; anything else is rewards.BadInput. Nothing is
 // allocated beyond a few KiB, whatever the size of the picture.
 func Size(rgb []byte, width, height, quality int) (int, error) {
 	return size(context.Background(), rgb, width, height, quality)
@@ -52,16 +49,16 @@ func size(ctx context.Context, rgb []byte, width, height, quality int) (int, err
 }
 
 func check(rgb []byte, width, height, quality int) error {
-	if width < 1 || height < 1 || width > MaxSide || height > MaxSide {
-		return fmt.Errorf("%w: it is %d×%d, each side must be 1…%d", ErrPicture, width, height, MaxSide)
+	if width < 1 || height < 1 || width > maxSide || height > maxSide {
+		return fmt.Errorf("%w: the picture is %d×%d, each side must be 1…%d", rewards.BadInput, width, height, maxSide)
 	}
 	// 3·65500² is below 2^34, so the product cannot overflow a 64-bit int; on
 	// 32 bits the comparison is made in int64.
 	if want := 3 * int64(width) * int64(height); int64(len(rgb)) != want {
-		return fmt.Errorf("%w: %d×%d RGB needs %d bytes, got %d", ErrPicture, width, height, want, len(rgb))
+		return fmt.Errorf("%w: %d×%d RGB needs %d bytes, got %d", rewards.BadInput, width, height, want, len(rgb))
 	}
 	if quality < 1 || quality > 100 {
-		return fmt.Errorf("%w: quality %d is outside 1…100", ErrPicture, quality)
+		return fmt.Errorf("%w: quality %d is outside 1…100", rewards.BadInput, quality)
 	}
 	return nil
 }

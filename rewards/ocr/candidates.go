@@ -68,9 +68,9 @@ func (c candidates) distance(target string) (best, length int) {
 	best = length
 	try := func(text string) {
 		read := head(text, 2*length)
-		best = Distance(want, read, best)
+		best = distance(want, read, best)
 		if c.fold && best > 0 {
-			best = Distance(folded, fold(read), best)
+			best = distance(folded, fold(read), best)
 		}
 	}
 	try(c.whole)

@@ -15,7 +15,9 @@ import (
 type Match struct {
 	// Value is the reward, 0 to 1: 1 − min(d, n)/n for a target of n code points
 	// and an edit distance d, with d = 0 where the substring rule applies. Of several
-	// targets it is the mean weighted by n, which is 1 − Σ min(d, n)/Σ n.
+	// targets it is the mean weighted by n, which is 1 − Σ min(d, n)/Σ n. By raw_target
+	// it is below 0 where normalising makes a target longer (İ is two code points in
+	// lower case) and little of it is there: the original (cosmos) has that, too.
 	Value float64
 	// Distance is the edit distance without the substring rule, at most Length; of
 	// several targets the sum.

@@ -1,10 +1,10 @@
 package ocr
 
-// Distance is the Levenshtein distance of a and b in code points, or limit if
+// distance is the Levenshtein distance of a and b in code points, or limit if
 // the distance is limit or more. It takes O(len(a)) memory and looks only at the
 // diagonal band that can stay below the limit: O(limit·len(b)) time, and b longer
 // than len(a)+limit costs nothing.
-func Distance(a, b []rune, limit int) int {
+func distance(a, b []rune, limit int) int {
 	a, b = trimCommon(a, b)
 	if len(a) > len(b) {
 		a, b = b, a
@@ -23,9 +23,6 @@ func Distance(a, b []rune, limit int) int {
 	}
 	for j := 1; j <= len(b); j++ {
 		lo, hi := max(1, j-limit), min(len(a), j+limit)
-		if lo > hi {
-			return limit
-		}
 		diagonal := row[lo-1]
 		if lo == 1 {
 			row[0] = min(j, limit)

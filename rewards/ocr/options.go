@@ -274,6 +274,6 @@ func validDevice(d string) bool {
 		return true
 	}
 	n, ok := strings.CutPrefix(d, "cuda:")
-	_, err := strconv.ParseUint(n, 10, 8)
-	return ok && err == nil
+	v, err := strconv.ParseUint(n, 10, 8)
+	return ok && err == nil && strconv.FormatUint(v, 10) == n // one name for one card: readers are shared by it
 }

@@ -109,6 +109,7 @@ func TestTheOtherPresetsExamplesHaveTheirValues(t *testing.T) {
 		"cosmos counts code points":          {cosmos, `"日本 語"`, nil, "日本", 1 - 1.0/4},
 		"an empty target is met for cosmos":  {cosmos, `say ""`, nil, "x", 1},
 		"a target of spaces is, too":         {cosmos, `say "  "`, nil, "x", 1},
+		"İ is one, and in lower case two":    {cosmos, `"İab"`, nil, "", 1 - 4.0/3},
 		"cosmos wants quotes":                {cosmos, `a poster`, nil, "x", failed},
 
 		"unirl takes double quotes first":   {unirl, `it's 'one' and "two"`, nil, "two", 1},
@@ -326,6 +327,7 @@ func BenchmarkCompare(b *testing.B) {
 func FuzzPresets(f *testing.F) {
 	f.Add(`a "b c" and 'd'`, "b|c d", uint8(3))
 	f.Add(`"日本" "İΣ`, "\xff|0", uint8(200))
+	f.Add(`"İ"`, "", uint8(200))
 	f.Fuzz(func(t *testing.T, prompt, read string, confidence uint8) {
 		if len(prompt)+len(read) > 2000 {
 			return
@@ -342,7 +344,8 @@ func FuzzPresets(f *testing.F) {
 				require.ErrorIs(t, err, rewards.BadInput)
 				continue
 			}
-			require.True(t, got.Value >= 0 && got.Value <= 1, "%s: %v", preset, got.Value)
+			require.LessOrEqual(t, got.Value, 1.0, preset)
+			require.True(t, got.Value >= 0 || preset == ocr.Cosmos, "%s: %v", preset, got.Value)
 			distance, _ := got.Extra["distance"].(float64)
 			length, _ := got.Extra["target_len"].(int64)
 			require.True(t, distance >= 0 && distance <= float64(length), "%s: %v of %d", preset, distance, length)

@@ -257,7 +257,8 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	for options, want := range map[string]string{
 		`{"preset":"easyocr"}`: "preset",
 		`{"whitespace":"some","frame_interval":0,"video":"x","empty_target":"y","min_len_for_substring":0}`: "frame_interval: 0",
-		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`:                                   `device: "cuda:x"`,
+		`{"device":"cuda:01"}`: `device: "cuda:01"`, // another reader for the card of cuda:1
+		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`: `device: "cuda:x"`,
 		`{"model":""}`:                   "model: is empty",
 		`{"presets":"flow_grpo"}`:        "presets",
 		`{"frame_interval":"four"}`:      "frame_interval",

@@ -125,7 +125,7 @@ func (e *engine) output(ctx context.Context, item string, in *infer.Tensor, t *t
 type rated struct{ output, value float64 }
 
 // rate applies the rules to all places of a score.
-func (s ScoreRules) rate(all []float32) (rated, error) {
+func (s scoreRules) rate(all []float32) (rated, error) {
 	if s.Index >= len(all) {
 		return rated{}, fmt.Errorf("%w: score.index is %d, the graph answers with %d numbers", infer.ErrModel, s.Index, len(all))
 	}
@@ -138,7 +138,7 @@ func (s ScoreRules) rate(all []float32) (rated, error) {
 		x = share(all, s.Index)
 	}
 	if r.value = x*s.Scale + s.Offset; !finite(r.value) {
-		return rated{}, fmt.Errorf("%w: the graph answers with %v, of which %s makes %v", rewards.InvalidScore, r.output, SidecarFile, r.value)
+		return rated{}, fmt.Errorf("%w: the graph answers with %v, of which %s makes %v", rewards.InvalidScore, r.output, sidecarFile, r.value)
 	}
 	return r, nil
 }

@@ -3,10 +3,38 @@ package preference
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 )
+
+// What the tests name of a sidecar.
+type (
+	Sidecar    = sidecar
+	ScoreRules = scoreRules
+)
+
+const (
+	SidecarFile  = sidecarFile
+	SelfTestFile = selfTestFile
+	TwoTower     = kindTwoTower
+)
+
+// ParseSidecar reads a sidecar.
+func ParseSidecar(data []byte) (*Sidecar, error) { return parseSidecar(data) }
+
+// ReadSidecar reads the sidecar of a folder.
+func ReadSidecar(folder string) (*Sidecar, error) {
+	data, err := readFile(filepath.Join(folder, sidecarFile), maxSidecar)
+	if err != nil {
+		return nil, err
+	}
+	return parseSidecar(data)
+}
+
+// Near compares what a model answers with what is expected, to a thousandth.
+func Near(got, want []float64) error { return selfCase{tolerance: 1e-3}.near("score", got, want) }
 
 // Folder is a loaded model, for tests that look between its parts.
 type Folder struct{ e *engine }
@@ -34,7 +62,7 @@ func (f *Folder) Embeds(ctx context.Context, px *rewards.Pixels, prompt string) 
 		return nil, nil, err
 	}
 	var a, b embedding
-	if f.e.side.Kind == Combined {
+	if f.e.side.Kind == kindCombined {
 		a, b, err = f.e.both(ctx, "test", px, 0, t)
 	} else {
 		if a, err = f.e.picture(ctx, "test", px, 0, nil); err == nil {
@@ -63,7 +91,7 @@ func (f *Folder) Sidecar() *Sidecar { return f.e.side }
 func (f *Folder) SelfTest(ctx context.Context, folder string) error { return f.e.selfTest(ctx, folder) }
 
 // Rate applies the rules to a graph's numbers.
-func (s ScoreRules) Rate(all []float32) (float64, error) {
+func (s scoreRules) Rate(all []float32) (float64, error) {
 	r, err := s.rate(all)
 	return r.value, err
 }

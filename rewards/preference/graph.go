@@ -32,7 +32,7 @@ type wants struct {
 	must map[role]bool
 	// outputs are read.
 	outputs   []string
-	constants []Constant
+	constants []constant
 }
 
 // graph is a model whose inputs and outputs are known to be what a sidecar says.
@@ -56,7 +56,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("%w: %s: %w", infer.ErrModel, w.file, fmt.Errorf(format, args...)))
 	}
-	constants := make(map[string]Constant)
+	constants := make(map[string]constant)
 	for _, c := range w.constants {
 		constants[c.Name] = c
 	}
@@ -65,7 +65,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 		c, constant := constants[in.Name]
 		switch {
 		case known && constant:
-			fault("input %q is a constant and fed with %s: keep one of the two in %s", in.Name, r, SidecarFile)
+			fault("input %q is a constant and fed with %s: keep one of the two in %s", in.Name, r, sidecarFile)
 		case known:
 			if err := checkPort(in, r); err != nil {
 				fault("%w", err)
@@ -78,7 +78,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 			}
 			g.constants = append(g.constants, t)
 		default:
-			fault("input %s is fed by nobody: %s feeds %s; export the model without it, or say in %s what it is", show(in), SidecarFile, w.feeds(), SidecarFile)
+			fault("input %s is fed by nobody: %s feeds %s; export the model without it, or say in %s what it is", show(in), sidecarFile, w.feeds(), sidecarFile)
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(w.must)) {
@@ -139,7 +139,7 @@ func checkOutput(outputs []infer.Port, name string) error {
 	i := slices.IndexFunc(outputs, func(p infer.Port) bool { return p.Name == name })
 	switch {
 	case i < 0:
-		return fmt.Errorf("output %q is missing: the model has %s; %s can name another under outputs", name, portList(outputs), SidecarFile)
+		return fmt.Errorf("output %q is missing: the model has %s; %s can name another under outputs", name, portList(outputs), sidecarFile)
 	case outputs[i].DType != string(infer.F32):
 		return fmt.Errorf("output %s: want F32; export it with float32 outputs", show(outputs[i]))
 	}
@@ -149,7 +149,7 @@ func checkOutput(outputs []infer.Port, name string) error {
 // fit is the constant as an item's input. Items are stacked, so that a constant has a batch
 // axis where it runs: one that the model declares without takes its place only if its first
 // axis is 1, and then lets the model run one item at a time.
-func (c Constant) fit(in infer.Port) (infer.Tensor, error) {
+func (c constant) fit(in infer.Port) (infer.Tensor, error) {
 	t := c.tensor()
 	switch {
 	case in.DType != string(c.DType):

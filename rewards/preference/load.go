@@ -12,8 +12,8 @@ import (
 
 // engine is a folder whose graphs are loaded and bound.
 type engine struct {
-	side *Sidecar
-	out  Outputs
+	side *sidecar
+	out  outputs
 	// vision and text are the towers of kind two_tower; whole is the one graph of the
 	// other kinds.
 	vision, text, whole *graph
@@ -41,7 +41,7 @@ func (e *engine) files() []file {
 			must: map[role]bool{roleIDs: true, roleMask: said[roleMask], roleTypes: said[roleTypes]}, outputs: []string{e.out.Text},
 		}
 	}
-	if e.side.Kind == TwoTower {
+	if e.side.Kind == kindTwoTower {
 		return []file{{&e.vision, "vision", look()}, {&e.text, "text", read()}}
 	}
 	w := wants{file: names.Model, names: map[role]string{}, must: map[role]bool{}, outputs: []string{e.out.Score}, constants: e.side.Constants}
@@ -53,7 +53,7 @@ func (e *engine) files() []file {
 		w.names[roleMask], w.must[roleMask] = all[roleMask], said[roleMask]
 		w.names[roleTypes], w.must[roleTypes] = all[roleTypes], said[roleTypes]
 	}
-	if e.side.Kind == Combined {
+	if e.side.Kind == kindCombined {
 		w.outputs = []string{e.out.Image, e.out.Text}
 	}
 	return []file{{&e.whole, "model", w}}
@@ -61,7 +61,7 @@ func (e *engine) files() []file {
 
 // load loads a folder's graphs and its tokenizer, and asks each graph once, so that what
 // cannot work is known by name before the first sample.
-func load(ctx context.Context, nets infer.Nets, folder, device string, side *Sidecar) (*engine, error) {
+func load(ctx context.Context, nets infer.Nets, folder, device string, side *sidecar) (*engine, error) {
 	e := &engine{side: side, out: side.Outputs.names()}
 	var faults []error
 	for _, f := range e.files() {
@@ -135,7 +135,7 @@ func (e *engine) grey() (*infer.Tensor, error) {
 	}
 	t, err := e.tensor(px, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w: image of %s: %w", infer.ErrModel, SidecarFile, err)
+		return nil, fmt.Errorf("%w: image of %s: %w", infer.ErrModel, sidecarFile, err)
 	}
 	return t, nil
 }
@@ -143,7 +143,7 @@ func (e *engine) grey() (*infer.Tensor, error) {
 // answers asks every graph once and holds the widths of the embeddings against each other.
 func (e *engine) answers(ctx context.Context, item string, picture *infer.Tensor, text *tokens) error {
 	switch e.side.Kind {
-	case TwoTower:
+	case kindTwoTower:
 		image, err := e.vision.run(ctx, item, picture, nil, e.out.Image)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func (e *engine) answers(ctx context.Context, item string, picture *infer.Tensor
 			return err
 		}
 		return e.sameWidth(image[0], words[0], e.vision.file, e.text.file)
-	case Combined:
+	case kindCombined:
 		out, err := e.whole.run(ctx, item, picture, text, e.out.Image, e.out.Text)
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func (e *engine) answers(ctx context.Context, item string, picture *infer.Tensor
 		return err
 	}
 	if n := out[0].Len(); len(out[0].Shape) > 1 || e.side.Score.Index >= n {
-		return fmt.Errorf("%w: %s: output %q has shape %v for an item, and score.index of %s is %d", infer.ErrModel, e.whole.file, e.out.Score, out[0].Shape, SidecarFile, e.side.Score.Index)
+		return fmt.Errorf("%w: %s: output %q has shape %v for an item, and score.index of %s is %d", infer.ErrModel, e.whole.file, e.out.Score, out[0].Shape, sidecarFile, e.side.Score.Index)
 	}
 	return nil
 }

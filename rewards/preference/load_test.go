@@ -2,6 +2,7 @@ package preference_test
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -123,6 +124,14 @@ func TestAModelThatAnswersOtherwiseThanAtItsExportIsRefused(t *testing.T) {
 	write(`{"format": 1, "cases": 7}`)
 	err = scorer(t, towers(), "pickscore", object(dir, "")).(rewards.Warmer).Warm(t.Context())
 	require.ErrorContains(t, err, "cases")
+}
+
+func TestANumberThatIsNoneIsNearNothing(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, preference.Near([]float64{0.5, 2}, []float64{0.5, 2.001}))
+	for _, got := range [][]float64{{math.NaN(), 1}, {0, math.NaN()}, {math.NaN(), math.NaN()}, {math.Inf(1), 1}, {0, 1.1}} {
+		require.ErrorIs(t, preference.Near(got, []float64{0, 1}), infer.ErrModel, "%v", got)
+	}
 }
 
 func TestLoadingTriesAgainWhenThatMayHelp(t *testing.T) {

@@ -2,7 +2,6 @@ package preference
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,15 +23,12 @@ type Deps struct {
 	// Folder finds the folder of a model: the option `model` is a folder or a name of the
 	// catalogue. Its error says how to get the model.
 	Folder func(model string) (string, error)
-	// CacheEntries and CacheBytes bound what is kept of each model's embeddings of texts
-	// and of reference pictures; defaults 4,096 and 64 MiB.
-	CacheEntries, CacheBytes int
 }
 
-// The bounds of a model's cache of embeddings, unless Deps says otherwise.
+// The bounds of what is kept of a model's embeddings of texts and of reference pictures.
 const (
-	defaultEntries = 4096
-	defaultBytes   = 64 << 20
+	cacheEntries = 4096
+	cacheBytes   = 64 << 20
 )
 
 // shelf holds every model that scorers use, once for each folder and device.
@@ -48,7 +44,7 @@ type place struct{ folder, device string }
 // model is a folder on a device, shared by all scorers that name it.
 type model struct {
 	folder, device string
-	side           *Sidecar
+	side           *sidecar
 	written        [sha256.Size]byte // of the sidecar
 
 	nets   infer.Nets
@@ -60,7 +56,7 @@ type model struct {
 // model finds or makes the model that options name; it reads the sidecar and loads
 // nothing. A sidecar that was changed makes another model: scorers that have the old one
 // keep it.
-func (s *shelf) model(o base, want ...Kind) (*model, error) {
+func (s *shelf) model(o base, want ...kind) (*model, error) {
 	if s.deps.Nets == nil {
 		return nil, errors.New("nothing runs models here")
 	}
@@ -71,13 +67,13 @@ func (s *shelf) model(o base, want ...Kind) (*model, error) {
 			return nil, fmt.Errorf("model %q: %w", o.Model, err)
 		}
 	}
-	data, err := readFile(filepath.Join(folder, SidecarFile), maxSidecar)
+	data, err := readFile(filepath.Join(folder, sidecarFile), maxSidecar)
 	if err != nil {
 		return nil, fmt.Errorf("model %q: %w", o.Model, err)
 	}
 	m, err := s.find(place{filepath.Clean(folder), o.Device}, data)
 	if err != nil {
-		return nil, fmt.Errorf("model %q: %s: %w", o.Model, filepath.Join(folder, SidecarFile), err)
+		return nil, fmt.Errorf("model %q: %s: %w", o.Model, filepath.Join(folder, sidecarFile), err)
 	}
 	if !slices.Contains(want, m.side.Kind) {
 		return nil, fmt.Errorf("model %q is of kind %s, want %s", o.Model, m.side.Kind, either(want))
@@ -85,7 +81,7 @@ func (s *shelf) model(o base, want ...Kind) (*model, error) {
 	return m, nil
 }
 
-func either(kinds []Kind) string {
+func either(kinds []kind) string {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
 		words[i] = string(k)
@@ -100,15 +96,14 @@ func (s *shelf) find(at place, sidecar []byte) (*model, error) {
 	if m := s.models[at]; m != nil && bytes.Equal(m.written[:], written[:]) {
 		return m, nil
 	}
-	side, err := ParseSidecar(sidecar)
+	side, err := parseSidecar(sidecar)
 	if err != nil {
 		return nil, err
 	}
-	entries, size := cmp.Or(s.deps.CacheEntries, defaultEntries), cmp.Or(s.deps.CacheBytes, defaultBytes)
 	m := &model{
 		folder: at.folder, device: at.device, side: side, written: written, nets: s.deps.Nets,
 		loaded: localmodel.NewOnce[*engine](remember), tested: localmodel.NewOnce[struct{}](remember),
-		texts: localmodel.NewCache(entries, size, embedding.bytes),
+		texts: localmodel.NewCache(cacheEntries, cacheBytes, embedding.bytes),
 	}
 	s.models[at] = m
 	return m, nil

@@ -59,7 +59,7 @@ func (f *faults) number(name string, v float64) {
 func (f *faults) err() error { return errors.Join(f.all...) }
 
 func (o *base) validate(f *faults) {
-	f.check(o.Model != "", "model: is empty; it names a folder with %s, or a model of the catalogue: rewardloop models list", SidecarFile)
+	f.check(o.Model != "", "model: is empty; it names a folder with %s, or a model of the catalogue: rewardloop models list", sidecarFile)
 	f.check(validDevice(o.Device), "device: %q is unknown, want cpu or cuda:<n>", o.Device)
 }
 

@@ -78,12 +78,12 @@ func (s *pairScorer) score(ctx context.Context, sample *rewards.Sample) (rewards
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
-	return s.combine(cosines, truncated)
+	return s.combine(cosines, truncated), nil
 }
 
 // cosines are those of the frames and the prompt, computed at the same time.
 func (s *pairScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sample, v visual) (cosines []float64, truncated bool, err error) {
-	if e.side.Kind == Combined {
+	if e.side.Kind == kindCombined {
 		return s.together(ctx, e, sample, v)
 	}
 	var text embedding
@@ -128,7 +128,7 @@ func (s *pairScorer) together(ctx context.Context, e *engine, sample *rewards.Sa
 	return cosines, t.truncated, err
 }
 
-func (s *pairScorer) combine(cosines []float64, truncated bool) (rewards.Score, error) {
+func (s *pairScorer) combine(cosines []float64, truncated bool) rewards.Score {
 	scale := 1.0
 	if s.model.side.LogitScale != nil {
 		scale = *s.model.side.LogitScale
@@ -145,5 +145,5 @@ func (s *pairScorer) combine(cosines []float64, truncated bool) (rewards.Score, 
 	if len(cosines) > 1 {
 		score.Details = map[string]any{"frames": values}
 	}
-	return score, nil
+	return score
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// SelfTestFile is the name of the self-test in a model's folder.
-const SelfTestFile = "selftest.json"
+// selfTestFile is the name of the self-test in a model's folder.
+const selfTestFile = "selftest.json"
 
 const (
 	maxSelfTest  = 8 << 20 // bytes of the file
@@ -39,8 +39,8 @@ type selfCase struct {
 }
 
 // readSelfTest reads selftest.json of a folder; without the file there are no cases.
-func readSelfTest(folder string, side *Sidecar) ([]selfCase, error) {
-	data, err := readFile(filepath.Join(folder, SelfTestFile), maxSelfTest)
+func readSelfTest(folder string, side *sidecar) ([]selfCase, error) {
+	data, err := readFile(filepath.Join(folder, selfTestFile), maxSelfTest)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -49,13 +49,13 @@ func readSelfTest(folder string, side *Sidecar) ([]selfCase, error) {
 	}
 	cases, err := parseSelfTest(data, side)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", infer.ErrModel, filepath.Join(folder, SelfTestFile), err)
+		return nil, fmt.Errorf("%w: %s: %w", infer.ErrModel, filepath.Join(folder, selfTestFile), err)
 	}
 	return cases, nil
 }
 
 // parseSelfTest reads the cases and names everything that is wrong with them.
-func parseSelfTest(data []byte, side *Sidecar) ([]selfCase, error) {
+func parseSelfTest(data []byte, side *sidecar) ([]selfCase, error) {
 	r := &reader{}
 	format := 0
 	var out []selfCase
@@ -74,7 +74,7 @@ func parseSelfTest(data []byte, side *Sidecar) ([]selfCase, error) {
 	return out, errors.Join(r.faults...)
 }
 
-func (r *reader) selfCase(at string, data json.RawMessage, side *Sidecar) selfCase {
+func (r *reader) selfCase(at string, data json.RawMessage, side *sidecar) selfCase {
 	c := selfCase{tolerance: defaultTolerance}
 	r.object(at, data, fields{
 		"width": &c.width, "height": &c.height, "rgb": &c.rgb, "prompt": &c.prompt, "response": &c.response,
@@ -90,9 +90,9 @@ func (r *reader) selfCase(at string, data json.RawMessage, side *Sidecar) selfCa
 	}
 	r.check(c.tolerance > 0 && c.tolerance <= maxTolerance, "%s.tolerance is %v, want above 0 to %d", at, c.tolerance, maxTolerance)
 	r.check(c.score != nil || c.imageEmbeds != nil || c.textEmbeds != nil, "%s compares nothing: want score, image_embeds or text_embeds", at)
-	embeds := side.Kind == TwoTower || side.Kind == Combined
+	embeds := side.Kind == kindTwoTower || side.Kind == kindCombined
 	r.check(embeds || c.imageEmbeds == nil && c.textEmbeds == nil, "%s has embeddings, and kind %s makes none", at, side.Kind)
-	r.check(!embeds || c.score == nil || side.LogitScale != nil, "%s.score needs logit_scale in %s", at, SidecarFile)
+	r.check(!embeds || c.score == nil || side.LogitScale != nil, "%s.score needs logit_scale in %s", at, sidecarFile)
 	return c
 }
 
@@ -105,7 +105,7 @@ func (e *engine) selfTest(ctx context.Context, folder string) error {
 	}
 	for i, c := range cases {
 		if err := e.check(ctx, fmt.Sprintf("self-test %d", i), c); err != nil {
-			return fmt.Errorf("%s, case %d: %w", filepath.Join(folder, SelfTestFile), i, err)
+			return fmt.Errorf("%s, case %d: %w", filepath.Join(folder, selfTestFile), i, err)
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func (e *engine) check(ctx context.Context, item string, c selfCase) error {
 		t = &made
 	}
 	switch e.side.Kind {
-	case TwoTower:
+	case kindTwoTower:
 		image, err := e.picture(ctx, item, px, 0, nil)
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (e *engine) check(ctx context.Context, item string, c selfCase) error {
 			return err
 		}
 		return e.compare(c, image, text)
-	case Combined:
+	case kindCombined:
 		image, text, err := e.both(ctx, item, px, 0, *t)
 		if err != nil {
 			return err
@@ -189,14 +189,14 @@ func (c selfCase) near(what string, got, want []float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%w: %s has %d numbers, expected are %d; %s", infer.ErrModel, what, len(got), len(want), remedy)
 	}
-	top, worst := 1.0, 0
+	top, off, worst := 1.0, 0.0, 0
 	for i := range want {
 		top = max(top, math.Abs(want[i]))
-		if !(math.Abs(got[i]-want[i]) <= math.Abs(got[worst]-want[worst])) {
-			worst = i
+		if o := math.Abs(got[i] - want[i]); o > off || math.IsNaN(o) { // after NaN nothing is larger
+			off, worst = o, i
 		}
 	}
-	if off := math.Abs(got[worst] - want[worst]); !(off <= c.tolerance*top) {
+	if !(off <= c.tolerance*top) {
 		return fmt.Errorf("%w: %s[%d] is %.6g, expected is %.6g: off by %.2g, and at most %.2g is right; %s", infer.ErrModel, what, worst, got[worst], want[worst], off, c.tolerance*top, remedy)
 	}
 	return nil

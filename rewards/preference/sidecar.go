@@ -17,27 +17,27 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// SidecarFile is the name of the sidecar in a model's folder.
-const SidecarFile = "scorer.json"
+// sidecarFile is the name of the sidecar in a model's folder.
+const sidecarFile = "scorer.json"
 
-// Kind says which graphs a folder holds and what they compute.
-type Kind string
+// kind says which graphs a folder holds and what they compute.
+type kind string
 
 // The kinds.
 const (
-	// TwoTower: one graph makes an embedding of a picture, another one of a text.
-	TwoTower Kind = "two_tower"
-	// Combined: one graph makes both of a picture and a text; optimum's export of CLIP.
-	Combined Kind = "combined"
-	// Image: one graph makes a score of a picture.
-	Image Kind = "image"
-	// Text: one graph makes scores of a text: a text reward model.
-	Text Kind = "text"
-	// Graph: one graph makes scores of any of the inputs there are, and of constants.
-	Graph Kind = "graph"
+	// kindTwoTower: one graph makes an embedding of a picture, another one of a text.
+	kindTwoTower kind = "two_tower"
+	// kindCombined: one graph makes both of a picture and a text; optimum's export of CLIP.
+	kindCombined kind = "combined"
+	// kindImage: one graph makes a score of a picture.
+	kindImage kind = "image"
+	// kindText: one graph makes scores of a text: a text reward model.
+	kindText kind = "text"
+	// kindGraph: one graph makes scores of any of the inputs there are, and of constants.
+	kindGraph kind = "graph"
 )
 
-func kinds() []Kind { return []Kind{TwoTower, Combined, Image, Text, Graph} }
+func kinds() []kind { return []kind{kindTwoTower, kindCombined, kindImage, kindText, kindGraph} }
 
 // Bounds of what a sidecar may say.
 const (
@@ -49,42 +49,42 @@ const (
 	maxLabels   = 1 << 16 // places of a score
 )
 
-// Sidecar is what scorer.json says about the model beside it. Files, inputs and outputs
+// sidecar is what scorer.json says about the model beside it. Files, inputs and outputs
 // are as they were written: an empty name is the default one.
-type Sidecar struct {
-	Kind Kind
+type sidecar struct {
+	Kind kind
 	// Name stands for the model in errors, metrics and the log.
 	Name string
 	// Source and Licence say where the weights come from and what may be done with them.
 	Source, Licence string
 
-	Files   Files
-	Inputs  Inputs
-	Outputs Outputs
+	Files   files
+	Inputs  inputs
+	Outputs outputs
 	// Image makes the tensor of a picture; nil: the model looks at none.
 	Image *imageproc.Recipe
 	// Text makes the tokens; nil: the model reads nothing.
-	Text *TextRules
+	Text *textRules
 	// LogitScale is what a cosine is multiplied by, exp already taken; nil: not said.
 	LogitScale *float64
 	// LogitBias is added after that; SigLIP has one.
 	LogitBias float64
-	Score     ScoreRules
+	Score     scoreRules
 	// Constants are fed to inputs that depend on nothing; of kind graph alone.
-	Constants []Constant
+	Constants []constant
 }
 
-// Files are paths below the folder.
-type Files struct{ Vision, Text, Model, Tokenizer string }
+// files are paths below the folder.
+type files struct{ Vision, Text, Model, Tokenizer string }
 
-// Inputs are names of inputs.
-type Inputs struct{ Pixels, IDs, Mask, Types string }
+// inputs are names of inputs.
+type inputs struct{ Pixels, IDs, Mask, Types string }
 
-// Outputs are names of outputs.
-type Outputs struct{ Image, Text, Logits, Score string }
+// outputs are names of outputs.
+type outputs struct{ Image, Text, Logits, Score string }
 
-// TextRules say how a text becomes tokens.
-type TextRules struct {
+// textRules say how a text becomes tokens.
+type textRules struct {
 	// Length is the most tokens a text has, special ones included; longer ones are cut.
 	Length int
 	// Pad is "longest" (default: no longer than the text, but for what lets texts of
@@ -102,14 +102,14 @@ type TextRules struct {
 	Template string
 }
 
-// The values of TextRules.Pad.
+// The values of textRules.Pad.
 const (
 	padLongest   = "longest"
 	padMaxLength = "max_length"
 )
 
-// ScoreRules make one number of what a graph answers.
-type ScoreRules struct {
+// scoreRules make one number of what a graph answers.
+type scoreRules struct {
 	// Transform is "raw" (default), "sigmoid", or "softmax" over all places.
 	Transform string
 	// Index is the place of the number.
@@ -118,32 +118,19 @@ type ScoreRules struct {
 	Scale, Offset float64
 }
 
-// The values of ScoreRules.Transform.
+// The values of scoreRules.Transform.
 const (
 	transformRaw     = "raw"
 	transformSigmoid = "sigmoid"
 	transformSoftmax = "softmax"
 )
 
-// Constant is the value of an input for every item, without a batch axis.
-type Constant struct {
+// constant is the value of an input for every item, without a batch axis.
+type constant struct {
 	Name   string
 	DType  infer.DType
 	Shape  []int
 	Values []float64
-}
-
-// ReadSidecar reads scorer.json of a folder.
-func ReadSidecar(folder string) (*Sidecar, error) {
-	data, err := readFile(filepath.Join(folder, SidecarFile), maxSidecar)
-	if err != nil {
-		return nil, err
-	}
-	s, err := ParseSidecar(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, SidecarFile), err)
-	}
-	return s, nil
 }
 
 // readFile reads a file of at most limit bytes.
@@ -163,9 +150,9 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ParseSidecar reads a sidecar and names everything that is wrong with it.
-func ParseSidecar(data []byte) (*Sidecar, error) {
-	s := &Sidecar{Score: ScoreRules{Transform: transformRaw, Scale: 1}}
+// parseSidecar reads a sidecar and names everything that is wrong with it.
+func parseSidecar(data []byte) (*sidecar, error) {
+	s := &sidecar{Score: scoreRules{Transform: transformRaw, Scale: 1}}
 	r := &reader{}
 	format := 0
 	r.object("", data, fields{
@@ -197,7 +184,7 @@ func ParseSidecar(data []byte) (*Sidecar, error) {
 }
 
 // validate adds what is wrong to the faults.
-func (s *Sidecar) validate(r *reader) {
+func (s *sidecar) validate(r *reader) {
 	r.check(slices.Contains(kinds(), s.Kind), "kind is %q, want one of %q", s.Kind, kinds())
 	r.check(s.Name != "", "name is empty")
 	for at, text := range map[string]string{"name": s.Name, "source": s.Source, "licence": s.Licence} {
@@ -209,31 +196,31 @@ func (s *Sidecar) validate(r *reader) {
 	}
 	r.distinct("inputs", map[string]string{"pixels": s.Inputs.Pixels, "ids": s.Inputs.IDs, "mask": s.Inputs.Mask, "types": s.Inputs.Types})
 	outputs := map[string]string{"image": s.Outputs.Image, "text": s.Outputs.Text, "logits": s.Outputs.Logits, "score": s.Outputs.Score}
-	if s.Kind == TwoTower { // each of another file: SigLIP's are both pooler_output
+	if s.Kind == kindTwoTower { // each of another file: SigLIP's are both pooler_output
 		r.word("outputs.text", s.Outputs.Text)
 		delete(outputs, "text")
 	}
 	r.distinct("outputs", outputs)
 	switch s.Kind {
-	case TwoTower, Combined:
+	case kindTwoTower, kindCombined:
 		r.check(s.Image != nil, "image is missing: kind %s looks at pictures", s.Kind)
 		r.check(s.Text != nil, "text is missing: kind %s reads texts", s.Kind)
-	case Image:
+	case kindImage:
 		r.check(s.Image != nil, "image is missing: kind image looks at pictures")
 		r.check(s.Text == nil, "text is there, but kind image reads none")
-	case Text:
+	case kindText:
 		r.check(s.Text != nil, "text is missing: kind text reads texts")
 		r.check(s.Image == nil, "image is there, but kind text looks at none")
-	case Graph:
+	case kindGraph:
 		r.check(s.Text != nil || s.Image != nil, "image and text are missing: kind graph has one of them, or both")
 	}
-	r.check(s.Kind == Graph || len(s.Constants) == 0, "constants are of kind graph, not of %s", s.Kind)
+	r.check(s.Kind == kindGraph || len(s.Constants) == 0, "constants are of kind graph, not of %s", s.Kind)
 	r.check(s.LogitScale == nil || *s.LogitScale > 0 && finite(*s.LogitScale), "logit_scale is not a positive number; it is the factor itself, exp already taken")
 	r.check(finite(s.LogitBias), "logit_bias is not finite")
 	s.Score.validate(r)
 }
 
-func (s ScoreRules) validate(r *reader) {
+func (s scoreRules) validate(r *reader) {
 	transforms := []string{transformRaw, transformSigmoid, transformSoftmax}
 	r.check(slices.Contains(transforms, s.Transform), "score.transform is %q, want one of %q", s.Transform, transforms)
 	r.check(s.Index >= 0 && s.Index < maxLabels, "score.index is %d, want 0 to %d", s.Index, maxLabels-1)
@@ -244,16 +231,16 @@ func (s ScoreRules) validate(r *reader) {
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // names fills in what the sidecar leaves to default.
-func (f Files) names() Files {
-	return Files{orElse(f.Vision, "vision_model.onnx"), orElse(f.Text, "text_model.onnx"), orElse(f.Model, "model.onnx"), orElse(f.Tokenizer, "tokenizer.json")}
+func (f files) names() files {
+	return files{orElse(f.Vision, "vision_model.onnx"), orElse(f.Text, "text_model.onnx"), orElse(f.Model, "model.onnx"), orElse(f.Tokenizer, "tokenizer.json")}
 }
 
-func (i Inputs) names() Inputs {
-	return Inputs{orElse(i.Pixels, "pixel_values"), orElse(i.IDs, "input_ids"), orElse(i.Mask, "attention_mask"), orElse(i.Types, "token_type_ids")}
+func (i inputs) names() inputs {
+	return inputs{orElse(i.Pixels, "pixel_values"), orElse(i.IDs, "input_ids"), orElse(i.Mask, "attention_mask"), orElse(i.Types, "token_type_ids")}
 }
 
-func (o Outputs) names() Outputs {
-	return Outputs{orElse(o.Image, "image_embeds"), orElse(o.Text, "text_embeds"), orElse(o.Logits, "logits_per_image"), orElse(o.Score, "score")}
+func (o outputs) names() outputs {
+	return outputs{orElse(o.Image, "image_embeds"), orElse(o.Text, "text_embeds"), orElse(o.Logits, "logits_per_image"), orElse(o.Score, "score")}
 }
 
 func orElse(name, def string) string {
@@ -362,8 +349,8 @@ func (r *reader) value(at string, data json.RawMessage, into any) {
 	}
 }
 
-func (r *reader) text(at string, data json.RawMessage) *TextRules {
-	t := &TextRules{Pad: padLongest}
+func (r *reader) text(at string, data json.RawMessage) *textRules {
+	t := &textRules{Pad: padLongest}
 	r.object(at, data, fields{
 		"length": &t.Length, "pad": &t.Pad, "pad_id": &t.PadID, "lower": &t.Lower,
 		"strip_punctuation": &t.StripPunctuation, "template": &t.Template,
@@ -397,26 +384,26 @@ func checkTemplate(t string) error {
 	return nil
 }
 
-func (r *reader) constants(at string, data json.RawMessage) []Constant {
+func (r *reader) constants(at string, data json.RawMessage) []constant {
 	var list []json.RawMessage
 	r.value(at, data, &list)
-	out := make([]Constant, 0, len(list))
+	out := make([]constant, 0, len(list))
 	for i, raw := range list {
-		c, at := Constant{}, fmt.Sprintf("%s[%d]", at, i)
+		c, at := constant{}, fmt.Sprintf("%s[%d]", at, i)
 		r.object(at, raw, fields{"name": &c.Name, "dtype": &c.DType, "shape": &c.Shape, "values": &c.Values})
 		r.check(c.Name != "", "%s.name is empty", at)
 		r.word(at+".name", c.Name)
 		if err := c.check(); err != nil {
 			r.check(false, "%s: %w", at, err)
 		}
-		r.check(!slices.ContainsFunc(out, func(o Constant) bool { return o.Name == c.Name }), "%s.name: %q stands there twice", at, c.Name)
+		r.check(!slices.ContainsFunc(out, func(o constant) bool { return o.Name == c.Name }), "%s.name: %q stands there twice", at, c.Name)
 		out = append(out, c)
 	}
 	return out
 }
 
 // check says what is wrong with the constant's value.
-func (c Constant) check() error {
+func (c constant) check() error {
 	n := infer.Elements(c.Shape)
 	if n < 0 || n > maxConstant || n != len(c.Values) {
 		return fmt.Errorf("%d values for shape %v, want as many as its elements and at most %d", len(c.Values), c.Shape, maxConstant)
@@ -446,7 +433,7 @@ func (c Constant) check() error {
 }
 
 // tensor is the constant as an item's input.
-func (c Constant) tensor() infer.Tensor {
+func (c constant) tensor() infer.Tensor {
 	t := infer.Tensor{Name: c.Name, DType: c.DType, Shape: slices.Clone(c.Shape)}
 	for _, v := range c.Values {
 		switch c.DType {

@@ -52,6 +52,26 @@ func TestEveryTinyModelsSidecarIsRead(t *testing.T) {
 	}
 }
 
+// What `rewardloop models pull` writes beside the files of others; those of judges are
+// read by package vlm.
+func TestEverySidecarOfTheCatalogueIsRead(t *testing.T) {
+	t.Parallel()
+	all, err := filepath.Glob(filepath.Join(root, "models", "sidecars", "*.json"))
+	require.NoError(t, err)
+	read := 0
+	for _, path := range all {
+		if strings.HasPrefix(filepath.Base(path), "judge-") {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = preference.ParseSidecar(data)
+		require.NoError(t, err, path)
+		read++
+	}
+	assert.NotZero(t, read)
+}
+
 func TestAWrongSidecarNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	with := func(parts ...string) string {

@@ -94,7 +94,7 @@ func (s *similarityScorer) pick(sample *rewards.Sample) (result, reference *rewa
 
 func (s *similarityScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sample, v, ref visual) ([]float64, error) {
 	var t *tokens
-	if e.side.Kind == Combined { // its graph wants a text, of which the picture's embedding does not depend
+	if e.side.Kind == kindCombined { // its graph wants a text, of which the picture's embedding does not depend
 		made, err := e.words.encode("", "a", "")
 		if err != nil {
 			return nil, err

@@ -71,12 +71,12 @@ func Specs(d Deps) []rewards.Spec {
 
 // pair makes the scorer of an embedding model; logit: the formula needs logit_scale.
 func (s *shelf) pair(o base, f sampling, rate formula, scaled bool) (rewards.Scorer, error) {
-	m, err := s.model(o, TwoTower, Combined)
+	m, err := s.model(o, kindTwoTower, kindCombined)
 	if err != nil {
 		return nil, err
 	}
 	if scaled && m.side.LogitScale == nil {
-		return nil, fmt.Errorf("model %q: its %s has no logit_scale, and the formula needs it", o.Model, SidecarFile)
+		return nil, fmt.Errorf("model %q: its %s has no logit_scale, and the formula needs it", o.Model, sidecarFile)
 	}
 	return &pairScorer{model: m, test: o.SelfTest, sampling: f, rate: rate}, nil
 }
@@ -149,7 +149,7 @@ func (s *shelf) aesthetic(raw json.RawMessage) (rewards.Scorer, error) {
 	if err := decode(raw, &o, o.base.validate, o.sampling.validate, func(f *faults) { f.number("scale", o.Scale) }); err != nil {
 		return nil, err
 	}
-	m, err := s.model(o.base, Image)
+	m, err := s.model(o.base, kindImage)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (s *shelf) similarity(raw json.RawMessage) (rewards.Scorer, error) {
 	if err := decode(raw, &o, o.base.validate, o.sampling.validate, func(f *faults) { f.word("result", o.Result, resultFirst, resultLast) }); err != nil {
 		return nil, err
 	}
-	m, err := s.model(o.base, TwoTower, Combined)
+	m, err := s.model(o.base, kindTwoTower, kindCombined)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *shelf) textRM(raw json.RawMessage) (rewards.Scorer, error) {
 	if err := decode(raw, &o, o.validate, func(f *faults) { f.template(o.Template) }); err != nil {
 		return nil, err
 	}
-	m, err := s.model(o.base, Text)
+	m, err := s.model(o.base, kindText)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (s *shelf) onnx(raw json.RawMessage) (rewards.Scorer, error) {
 	if err := decode(raw, &o, o.base.validate, o.sampling.validate, func(f *faults) { f.template(o.Template) }); err != nil {
 		return nil, err
 	}
-	m, err := s.model(o.base, Graph, Image, Text)
+	m, err := s.model(o.base, kindGraph, kindImage, kindText)
 	if err != nil {
 		return nil, err
 	}

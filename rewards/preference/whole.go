@@ -88,7 +88,7 @@ func (s *wholeScorer) complete(sample *rewards.Sample) error {
 	template := orElse(s.template, rules.Template)
 	if template == "" {
 		template = promptPlace
-		if s.model.side.Kind == Text {
+		if s.model.side.Kind == kindText {
 			template += responsePlace
 		}
 	}

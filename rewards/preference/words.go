@@ -24,7 +24,7 @@ const (
 // words makes tokens of texts, as a sidecar says.
 type words struct {
 	tokenizer *hftok.Tokenizer
-	rules     TextRules
+	rules     textRules
 	// masked: the graph knows padding from text, so that filling up changes nothing.
 	masked bool
 }
@@ -39,18 +39,18 @@ type tokens struct {
 }
 
 // loadWords reads the folder's tokenizer.
-func loadWords(folder string, side *Sidecar) (*words, error) {
+func loadWords(folder string, side *sidecar) (*words, error) {
 	name := side.Files.names().Tokenizer
 	t, err := hftok.Load(filepath.Join(folder, name))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", infer.ErrModel, name, err)
 	}
 	w := &words{tokenizer: t, rules: *side.Text}
-	if w.rules.Template == "" && side.Kind != Text {
+	if w.rules.Template == "" && side.Kind != kindText {
 		w.rules.Template = promptPlace
 	}
 	if last := int64(t.Size()) - 1; w.rules.PadID > last {
-		return nil, fmt.Errorf("%w: %s: text.pad_id of %s is %d, and the last token is %d", infer.ErrModel, name, SidecarFile, w.rules.PadID, last)
+		return nil, fmt.Errorf("%w: %s: text.pad_id of %s is %d, and the last token is %d", infer.ErrModel, name, sidecarFile, w.rules.PadID, last)
 	}
 	return w, nil
 }

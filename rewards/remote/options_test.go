@@ -42,7 +42,7 @@ func TestEveryWrongOptionIsNamedAtOnce(t *testing.T) {
 		"both":               {"http", options{"protocol": "deqa", "url": "http://h", "urls": []string{"http://h"}}, []string{"urls[0]: is there twice"}},
 		"twice":              {"http", options{"protocol": "deqa", "urls": []string{"http://h", "http://h", "http://"}}, []string{"urls[1]: is there twice", "urls[2]: names no host"}},
 		"user and key":       {"http", options{"protocol": "deqa", "url": "http://u:hidden@h", "key_file": "k"}, []string{"url: names a user beside key_file"}},
-		"line break":         {"http", options{"protocol": "deqa", "url": "http://h", "headers": options{"X": "hidden\r\ny"}}, []string{"the value of X holds a line break"}},
+		"line break":         {"http", options{"protocol": "deqa", "url": "http://h", "headers": options{"X": "hidden\r\ny"}}, []string{"the value of X holds a control character"}},
 		"unirl":              {"http", options{"protocol": "unirl", "url": "http://h", "sub_metric_reduce": "sum", "prompt": "caption", "metadata": "prompt.x"}, []string{"reward: is missing", "sub_metric_reduce:", `prompt: "caption" is no field`, "metadata: "}},
 		"latent":             {"http", options{"protocol": "latent", "url": "http://h", "noise_level": 1.5, "noise_seed": 0.5, "batch": 2}, []string{"noise_level: is 1.5", "noise_seed:", "batch: the protocol latent has no such option"}},
 		"geneval":            {"http", options{"protocol": "geneval", "url": "http://h", "geneval_value": "rewards", "only_strict": true, "source_image": 1}, []string{"geneval_value: with only_strict", "source_image: the protocol geneval"}},

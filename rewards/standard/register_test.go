@@ -364,24 +364,6 @@ func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 	}
 }
 
-// What `rewardloop models pull` writes beside the files of others.
-func TestTheSidecarsOfTheCatalogueAreWhatTheScorersRead(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("..", "..", "models", "sidecars", "*.json"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if strings.HasPrefix(filepath.Base(file), "judge-") {
-			_, err = vlm.ParseSidecar(text)
-		} else {
-			_, err = preference.ParseSidecar(text)
-		}
-		require.NoError(t, err, file)
-	}
-}
-
 func TestRegisteringTwiceIsAMistakeInTheProgram(t *testing.T) {
 	t.Parallel()
 	reg := registry(standard.Deps{})

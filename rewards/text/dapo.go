@@ -3,9 +3,14 @@ package text
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
+
+// responseLength is the field of extra_info in which verl says how many tokens the
+// response has.
+const responseLength = "response_length"
 
 // Overlong is the penalty of DAPO (Yu et al. 2025, eq. 13) as verl's dapo reward
 // manager has it (verl/experimental/reward_loop/reward_manager/dapo.py).
@@ -23,18 +28,22 @@ type Overlong struct {
 // number of tokens is extra_info.response_length; without it the sample is
 // rewards.BadInput.
 func WithOverlong(inner rewards.Scorer, o Overlong) rewards.Scorer {
-	d := dapo{inner: inner, rule: o, length: "response_length"}
+	d := dapo{inner: inner, rule: o}
 	if f, ok := inner.(rewards.ExtraFielder); ok {
-		return dapoDeclared{dapo: d, fields: d.columns(f.ExtraFields())}
+		own := f.ExtraFields()
+		d.own = len(own) > 0
+		return dapoDeclared{dapo: d, fields: d.columns(own)}
 	}
 	return d
 }
 
 // dapo is a scorer with the penalty.
 type dapo struct {
-	inner  rewards.Scorer
-	rule   Overlong
-	length string
+	inner rewards.Scorer
+	rule  Overlong
+	// own says that the scorer declares columns, of which it may leave out all for a
+	// sample.
+	own bool
 }
 
 // dapoDeclared is one whose columns are known at load.
@@ -51,9 +60,8 @@ var (
 )
 
 func (d dapo) columns(own []rewards.Field) []rewards.Field {
-	var out []rewards.Field
-	out = append(out, own...)
-	if len(own) == 0 {
+	out := slices.Clone(own)
+	if !d.own {
 		out = append(out, rewards.Field{Name: "acc", Kind: rewards.Number})
 	}
 	if d.rule.Columns {
@@ -67,7 +75,7 @@ func (d dapoDeclared) ExtraFields() []rewards.Field { return d.fields }
 
 // Score implements rewards.Scorer.
 func (d dapo) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-	n, err := responseTokens(s, d.length)
+	n, err := responseTokens(s, responseLength)
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -78,7 +86,10 @@ func (d dapo) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, erro
 	penalty := overlongPenalty(n, d.rule)
 	extra := maps.Clone(score.Extra)
 	if len(extra) == 0 {
-		extra = map[string]any{"acc": score.Value}
+		extra = map[string]any{}
+		if !d.own {
+			extra["acc"] = score.Value
+		}
 	}
 	if d.rule.Columns {
 		extra["overlong_reward"], extra["overlong"] = penalty, penalty < 0

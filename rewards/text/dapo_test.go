@@ -3,6 +3,7 @@ package text_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,6 +55,20 @@ func TestTheColumnsOfTheScorerStay(t *testing.T) {
 	assert.Equal(t, []string{"acc", "pred", "overlong_reward", "overlong"}, names)
 	_, ok = text.WithOverlong(constant(1, nil), recipe()).(rewards.ExtraFielder)
 	assert.False(t, ok, "what a scorer does not declare its first success does")
+}
+
+// A response too short for an n-gram has no repetition_rate, and no acc in its place.
+func TestOnlyDeclaredColumnsAreReturned(t *testing.T) {
+	t.Parallel()
+	made := text.WithOverlong(newScorer(t, "ngram_repetition", "{}"), recipe())
+	declared, ok := made.(rewards.ExtraFielder)
+	require.True(t, ok)
+	got, err := made.Score(t.Context(), sample("x", "", `{"response_length": 1}`))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"overlong_reward": 0.0, "overlong": false}, got.Extra)
+	for name := range got.Extra {
+		assert.True(t, slices.ContainsFunc(declared.ExtraFields(), func(f rewards.Field) bool { return f.Name == name }), name)
+	}
 }
 
 func TestWithoutTheNumberOfTokensThereIsNoScore(t *testing.T) {

@@ -32,8 +32,8 @@ func Instructions(pattern string) (int, error) {
 	return n, err
 }
 
-// CommonLength is the length of the longest common subsequence.
-func CommonLength(ctx context.Context, a, b []string) (int, error) {
-	n, _, err := commonLength(ctx, a, slices.Values(b))
-	return n, err
+// CommonLengths are the lengths of the longest common subsequences with b.
+func CommonLengths(ctx context.Context, lists [][]string, b []string) ([]int, error) {
+	common, _, err := commonLengths(ctx, lists, slices.Values(b))
+	return common, err
 }

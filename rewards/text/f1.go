@@ -3,6 +3,7 @@ package text
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -53,7 +54,7 @@ func newF1(o f1Options) (*scorer, error) {
 			best := overlap{f: -1}
 			for _, w := range want {
 				if err := ctx.Err(); err != nil {
-					return rewards.Score{}, err
+					return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 				}
 				if v := said.compare(o.bag(o.tokens(normalise(w)))); v.f > best.f {
 					best = v

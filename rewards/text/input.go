@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -75,16 +76,20 @@ func targets(s *rewards.Sample) ([]string, error) {
 		raw = bytes.TrimSpace(object.Target)
 	}
 	var one string
-	var several []string
+	var several []*string // null among them would be a right answer of nothing, which every answer contains
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
 	case json.Unmarshal(raw, &one) == nil:
 		return []string{one}, nil
-	case json.Unmarshal(raw, &several) != nil:
+	case json.Unmarshal(raw, &several) != nil || slices.Contains(several, nil):
 	case len(several) > maxTargets:
 		return nil, bad(s, "has %d right answers, at most %d are compared", len(several), maxTargets)
 	case len(several) > 0:
-		return several, nil
+		out := make([]string, len(several))
+		for i, t := range several {
+			out[i] = *t
+		}
+		return out, nil
 	}
 	return nil, bad(s, `has a ground_truth without a right answer: want "…", ["…", …] or {"target": …}, not %.40s`, s.GroundTruth)
 }

@@ -97,9 +97,9 @@ func overlongSpec() rewards.Spec {
 			{Name: "max_resp_len", Type: "int", Default: "required", Doc: "longest response in tokens"},
 			{Name: "overlong_buffer_len", Type: "int", Default: "required", Doc: "tokens before it at which the penalty begins"},
 			{Name: "penalty_factor", Type: "number", Default: "1", Doc: "the penalty at max_resp_len"},
-			{Name: "length_key", Type: "string", Default: "response_length", Doc: "field of extra_info with the number of tokens of the response"},
+			{Name: "length_key", Type: "string", Default: responseLength, Doc: "field of extra_info with the number of tokens of the response"},
 		},
-		Build: build(overlongOptions{PenaltyFactor: 1, LengthKey: "response_length"}, newOverlong),
+		Build: build(overlongOptions{PenaltyFactor: 1, LengthKey: responseLength}, newOverlong),
 	}
 }
 

@@ -73,9 +73,14 @@ func FuzzCommonSubsequence(f *testing.F) {
 			return
 		}
 		as, bs := strings.Split(a, ""), strings.Split(b, "")
-		got, err := text.CommonLength(t.Context(), as, bs)
+		lists := [][]string{as, nil, bs, as[:len(as)/2], as}
+		want := make([]int, len(lists))
+		for i, list := range lists {
+			want[i] = textbook(list, bs)
+		}
+		got, err := text.CommonLengths(t.Context(), lists, bs)
 		require.NoError(t, err)
-		assert.Equal(t, textbook(as, bs), got)
+		assert.Equal(t, want, got, "none of several changes what is found for another")
 	})
 }
 

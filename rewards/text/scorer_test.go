@@ -2,11 +2,13 @@ package text_test
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,8 +83,8 @@ func TestSeveralRightAnswersComeInThreeForms(t *testing.T) {
 	many := "[" + strings.Repeat(`"x",`, text.MaxTargets) + `"x"]`
 	for _, scorer := range []string{"search_r1_qa_em", "search_r1_qa_subem", "rouge_l", "f1"} {
 		refused(t, scorer, "{}", sample("<answer>x</answer>", many, ""), "1025 right answers")
-		for _, truth := range []string{`{}`, `[]`, `null`, `7`, `[7]`, `{"target": null}`, `{"target": {"a": 1}}`, `{`} {
-			refused(t, scorer, "{}", sample("x", truth, ""), "without a right answer")
+		for _, truth := range []string{`{}`, `[]`, `null`, `7`, `[7]`, `["x", null]`, `{"target": null}`, `{"target": [null]}`, `{"target": {"a": 1}}`, `{`} {
+			refused(t, scorer, "{}", sample("<answer>x</answer>", truth, ""), "without a right answer")
 		}
 		refused(t, scorer, "{}", sample("x", "", ""), "no ground_truth")
 	}
@@ -253,6 +255,26 @@ func TestRougeTakesReferencesOfABoundedLength(t *testing.T) {
 	refused(t, "rouge_l", `{}`, sample("w", `["x", `+quoted(t, words)+`]`, ""), "4096")
 }
 
+// One reference at a time, this response would be read a thousand times: minutes.
+func TestRougeReadsTheResponseOnceHoweverManyReferencesThereAre(t *testing.T) {
+	t.Parallel()
+	references := make([]string, text.MaxTargets)
+	for i := range references {
+		references[i] = "a b" + strconv.Itoa(i)
+	}
+	references[700] = "a c a"
+	response := "c " + strings.Repeat("a ", 1<<19)
+	truth, err := json.Marshal(references)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	got, err := newScorer(t, "rouge_l", `{}`).Score(ctx, sample(response, string(truth), ""))
+	require.NoError(t, err)
+	n := float64(1 + 1<<19)
+	precision, recall := 2/n, 2.0/3
+	assert.InDelta(t, 2*precision*recall/(precision+recall), got.Value, 0, "the closest of them counts")
+}
+
 func TestAnEndedContextEndsAScoreBeforeAndWithin(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -261,7 +283,7 @@ func TestAnEndedContextEndsAScoreBeforeAndWithin(t *testing.T) {
 		_, err := newScorer(t, spec.Name, required(spec.Name)).Score(ended, sample("x", `"x"`, `{"response_length": 7}`))
 		assert.Equal(t, rewards.Cancelled, rewards.ClassOf(err), spec.Name)
 	}
-	_, err := text.CommonLength(ended, []string{"a"}, strings.Split(strings.Repeat("a", 2000), ""))
+	_, err := text.CommonLengths(ended, [][]string{{"a"}}, strings.Split(strings.Repeat("a", 2000), ""))
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -164,7 +164,7 @@ func TestOptionsThatAreWrongAreAllNamed(t *testing.T) {
 				"attempts": 21, "attempt_timeout": "soon", "concurrency": -1, "rpm": -1, "score_path": "x", "request": {"a": "{picture}", "b": ["{half", "}"], "c": "{prompt.x}", "d": "{extra_info..x}"}}`,
 			[]string{
 				"urls[0]: must begin", "urls[1]: names no host", "urls[2]: names a user beside key_file", "urls[4]: is there twice", "urls[5]", "Authorization is made from key_file",
-				`"a b" is no name`, "X holds a line break", "attempts: is 21", "attempt_timeout: want a duration", "concurrency", "rpm", "score_path: there is no such option",
+				`"a b" is no name`, "X holds a control character", "attempts: is 21", "attempt_timeout: want a duration", "concurrency", "rpm", "score_path: there is no such option",
 				"{picture}", "brace without its other half", "prompt is text", "two dots",
 			},
 		},

@@ -25,7 +25,7 @@ func (p encoded) bytes() int { return 32 * len(p.ids) }
 
 // picture is a frame as the language model takes it.
 type picture struct {
-	view     *View
+	view     *view
 	features []float32 // [view.Tokens, width]
 	width    int
 }
@@ -35,11 +35,11 @@ const maxText = 1 << 20
 
 // prompt renders a conversation, forces the answer to begin with prefix, and makes
 // tokens of it. The turns have one picture for each view.
-func (m *model) prompt(ctx context.Context, l *loaded, turns []Turn, prefix string, views []*View) (encoded, error) {
-	clean := make([]Turn, len(turns))
+func (m *model) prompt(ctx context.Context, l *loaded, turns []turn, prefix string, views []*view) (encoded, error) {
+	clean := make([]turn, len(turns))
 	size := 0
 	for i, t := range turns {
-		clean[i] = Turn{Role: t.Role, Parts: slices.Clone(t.Parts)}
+		clean[i] = turn{Role: t.Role, Parts: slices.Clone(t.Parts)}
 		for k, p := range t.Parts {
 			size += len(p.Text)
 			clean[i].Parts[k].Text = l.harmless.Replace(p.Text)
@@ -65,7 +65,7 @@ func (m *model) prompt(ctx context.Context, l *loaded, turns []Turn, prefix stri
 }
 
 // tokens makes tokens of a rendered prompt.
-func (l *loaded) tokens(text string, views []*View) (encoded, error) {
+func (l *loaded) tokens(text string, views []*view) (encoded, error) {
 	special := l.bos == "" || !strings.HasPrefix(text, l.bos) // as transformers' processors do
 	ids, err := l.tokenizer.Encode(l.family.Expand(text, views), special)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *loaded) tokens(text string, views []*View) (encoded, error) {
 
 // with adds a view to others, as long as the model has room for all of them: their tiles
 // are in memory.
-func (l *loaded) with(views []*View, v *View) ([]*View, error) {
+func (l *loaded) with(views []*view, v *view) ([]*view, error) {
 	tokens := v.Tokens
 	for _, other := range views {
 		tokens += other.Tokens
@@ -117,17 +117,17 @@ func (l *loaded) fits(p encoded, more int) error {
 const maxItemsAtOnce = 64
 
 // see runs the vision encoder on views.
-func (l *loaded) see(ctx context.Context, views []*View) ([]picture, error) {
-	type part struct{ view, item int }
-	var parts []part
+func (l *loaded) see(ctx context.Context, views []*view) ([]picture, error) {
+	type place struct{ view, item int }
+	var places []place
 	features := make([][]infer.Tensor, len(views))
 	for i, v := range views {
 		features[i] = make([]infer.Tensor, len(v.Items))
 		for k := range v.Items {
-			parts = append(parts, part{i, k})
+			places = append(places, place{i, k})
 		}
 	}
-	one := func(ctx context.Context, p part) error {
+	one := func(ctx context.Context, p place) error {
 		out, err := l.vision.Infer(ctx, views[p.view].Items[p.item])
 		if err != nil {
 			return fmt.Errorf("vision encoder: %w", err)
@@ -135,14 +135,14 @@ func (l *loaded) see(ctx context.Context, views []*View) ([]picture, error) {
 		features[p.view][p.item], err = named(out, featurePort, infer.F32)
 		return err
 	}
-	if len(parts) == 1 { // the usual question: no goroutine
-		if err := one(ctx, parts[0]); err != nil {
+	if len(places) == 1 { // the usual question: no goroutine
+		if err := one(ctx, places[0]); err != nil {
 			return nil, err
 		}
 	} else {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(maxItemsAtOnce)
-		for _, p := range parts {
+		for _, p := range places {
 			g.Go(func() error { return rewards.Guard(func() error { return one(ctx, p) }) })
 		}
 		if err := g.Wait(); err != nil {
@@ -160,7 +160,7 @@ func (l *loaded) see(ctx context.Context, views []*View) ([]picture, error) {
 }
 
 // join puts the features of a view's items together.
-func join(v *View, items []infer.Tensor) (picture, error) {
+func join(v *view, items []infer.Tensor) (picture, error) {
 	p := picture{view: v}
 	rows := 0
 	for _, t := range items {
@@ -334,6 +334,11 @@ func readAnswer(out []infer.Tensor, top int) (answer, error) {
 		return answer{}, fmt.Errorf("%w: %d tokens with %d log probabilities", rewards.Internal, n, logprobs.Len())
 	}
 	a := answer{tokens: tokens.I64[:n], logprobs: logprobs.F32[:n], stopped: stopped.I64[0] == 1}
+	for i, v := range a.logprobs {
+		if !finite(float64(v)) { // then the tokens are none of the model's choice
+			return answer{}, fmt.Errorf("%w: the log probability of token %d of the answer is %v", rewards.Unavailable, i, v)
+		}
+	}
 	if top == 0 {
 		return a, nil
 	}

@@ -130,13 +130,13 @@ func (j *Judge) chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) 
 	if err != nil {
 		return nil, err
 	}
-	turns := make([]Turn, 0, len(r.Messages))
-	var views []*View
+	turns := make([]turn, 0, len(r.Messages))
+	var views []*view
 	for i, m := range r.Messages {
-		t := Turn{Role: m.Role}
+		t := turn{Role: m.Role}
 		for k, p := range m.Parts {
 			if p.Image == nil {
-				t.Parts = append(t.Parts, Part{Text: p.Text})
+				t.Parts = append(t.Parts, part{Text: p.Text})
 				continue
 			}
 			v, err := j.decode(ctx, l, p)
@@ -146,17 +146,17 @@ func (j *Judge) chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) 
 			if views, err = l.with(views, v); err != nil {
 				return nil, err
 			}
-			t.Parts = append(t.Parts, Part{Image: true})
+			t.Parts = append(t.Parts, part{Image: true})
 		}
 		turns = append(turns, t)
 	}
-	o, err := j.put(ctx, l, inquiry{turns: func(int) []Turn { return turns }}, views)
+	o, err := j.put(ctx, l, inquiry{turns: func(int) []turn { return turns }}, views)
 	if err != nil {
 		return nil, err
 	}
 	most := r.MaxTokens
 	if most == 0 {
-		most = max(min(usualAnswer, l.context-len(o.prompt.ids)), 1)
+		most = min(usualAnswer, l.context-len(o.prompt.ids))
 	}
 	a, err := l.say(ctx, "chat", o.prompt, o.seen, most, r.TopLogprobs)
 	if err != nil {
@@ -166,7 +166,7 @@ func (j *Judge) chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) 
 }
 
 // decode decodes a picture of a message.
-func (j *Judge) decode(ctx context.Context, l *loaded, p chat.Part) (*View, error) {
+func (j *Judge) decode(ctx context.Context, l *loaded, p chat.Part) (*view, error) {
 	encoding, ok := map[string]rewards.Encoding{"image/png": rewards.PNG, "image/jpeg": rewards.JPEG, "image/webp": rewards.WebP}[p.MIME]
 	if !ok {
 		return nil, fmt.Errorf("%w: a picture of type %q, want image/png, image/jpeg or image/webp", rewards.BadInput, p.MIME)

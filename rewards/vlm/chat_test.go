@@ -317,6 +317,17 @@ func TestALineThatIsReadHasTheConfidenceOfTheAnswer(t *testing.T) {
 	require.Equal(t, rewards.Internal, rewards.ClassOf(err))
 }
 
+// A device gone wrong answers with NaN. What it says is not read as a picture without
+// text, and not as an answer.
+func TestAnAnswerWithoutProbabilitiesIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	j, nets := saying(t, "open")
+	nets.sick = true
+	_, err := j.ReadText(t.Context(), grey(32, 16, 1), 0)
+	require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
+	require.ErrorContains(t, err, "log probability of token 0 of the answer is NaN")
+}
+
 func TestNobodyWaitsForAJudgeLongerThanItsCallerDoes(t *testing.T) {
 	t.Parallel()
 	j, nets := saying(t, "Yes")

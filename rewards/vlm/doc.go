@@ -2,16 +2,16 @@
 // engine behind HTTP.
 //
 // The life of a judge: a folder in the layout of transformers.js is opened (its
-// config.json says which Family it is of). Before the first question it is loaded: the
+// config.json says which family it is of). Before the first question it is loaded: the
 // tokenizer, the two networks on their device, and the chat template, which is held
 // against the one written here for the family. What does not fit together (a tokenizer
 // of another vocabulary, an input that nobody feeds) ends the loading, by name.
 //
 // A question then takes this way:
 //
-//	frame ── Family.Look ── vision encoder ── features ──┐
+//	frame ── family.Look ── vision encoder ── features ──┐
 //	                  │                                  ├── language model ── logits, tokens
-//	text ── render ── Family.Expand ── tokens, positions ┘
+//	text ── render ── family.Expand ── tokens, positions ┘
 //
 // The networks batch questions of equal size with one another, whoever asks them, and
 // a prompt that was asked before is not tokenised again.

@@ -9,6 +9,19 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
+// What the tests name of a conversation.
+type (
+	Turn   = turn
+	Part   = part
+	Family = family
+)
+
+// Sidecar is judge.json.
+type Sidecar = sidecar
+
+// ParseSidecar reads one.
+func ParseSidecar(data []byte) (Sidecar, error) { return parseSidecar(data) }
+
 // Inspection is everything that is made on the way from a conversation to its answers.
 type Inspection struct {
 	IDs        []int64
@@ -30,7 +43,7 @@ func (j *Judge) Inspect(ctx context.Context, turns []Turn, px []*rewards.Pixels,
 	if err != nil {
 		return in, err
 	}
-	var views []*View
+	var views []*view
 	for _, p := range px {
 		v, err := j.look(l, p, 0)
 		if err != nil {
@@ -141,7 +154,7 @@ func ParseConfigs(data []byte) error {
 	var t tokenizerConfig
 	err := errors.Join(decodeLoose("config.json", data, &c), decodeLoose("tokenizer_config.json", data, &t))
 	_, _ = c.imageToken()
-	if c.context() > maxContext {
+	if c.context() < 1 || c.context() > maxContext {
 		return errors.New("a context beyond its bound")
 	}
 	_, more := namedTemplate(t.ChatTemplate)

@@ -10,9 +10,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Family is how models of one architecture are shown pictures. A further one takes one
-// file here: it implements Family and stands in families.
-type Family interface {
+// family is how models of one architecture are shown pictures. A further one takes one
+// file here: it implements family and stands in families.
+type family interface {
 	// Name is the family's: "idefics3".
 	Name() string
 	// Bind looks at what the vision encoder takes and gives, and names what does not fit.
@@ -20,16 +20,16 @@ type Family interface {
 	Bind(vision infer.Info) error
 	// Render writes a conversation as the family's chat template does, open at the end
 	// for the model's answer, with one ImageToken for each picture.
-	Render(turns []Turn) string
+	Render(turns []turn) string
 	// Look makes of a frame what the vision encoder takes. With split a large picture is
 	// shown in several tiles, where the family has them.
-	Look(px *rewards.Pixels, frame int, split bool) (*View, error)
+	Look(px *rewards.Pixels, frame int, split bool) (*view, error)
 	// Expand puts the tokens of the views in the places of their ImageTokens, of which
 	// the prompt has as many as there are views.
-	Expand(prompt string, views []*View) string
+	Expand(prompt string, views []*view) string
 	// Positions of the tokens, of which those that are image are pictures', shaped as
 	// infer.Generate wants them; nil: 0 to len(ids)-1.
-	Positions(ids []int64, image int64, views []*View) (*infer.Tensor, error)
+	Positions(ids []int64, image int64, views []*view) (*infer.Tensor, error)
 	// Axes is how many axes of positions its models have: 1 or 3.
 	Axes() int
 	// ImageToken is the text of the token that a feature of a picture takes the place of.
@@ -40,8 +40,8 @@ type Family interface {
 	Lead() string
 }
 
-// View is a frame as a vision encoder takes it.
-type View struct {
+// view is a frame as a vision encoder takes it.
+type view struct {
 	// Grid is the rows and columns of its tiles (idefics3; 0, 0: shown whole) or of its
 	// tokens (qwen2_vl).
 	Grid [2]int
@@ -52,22 +52,22 @@ type View struct {
 	Items []infer.Request
 }
 
-// Turn is one message of a conversation.
-type Turn struct {
+// turn is one message of a conversation.
+type turn struct {
 	// Role is "system", "user" or "assistant".
 	Role  string
-	Parts []Part
+	Parts []part
 }
 
-// Part is a text, or the place of a picture.
-type Part struct {
+// part is a text, or the place of a picture.
+type part struct {
 	Text  string
 	Image bool
 }
 
 // families are the architectures by what config.json calls model_type.
-func families() map[string]func(f *folder) (Family, error) {
-	return map[string]func(f *folder) (Family, error){
+func families() map[string]func(f *folder) (family, error) {
+	return map[string]func(f *folder) (family, error){
 		"idefics3":   openIdefics3,
 		"smolvlm":    openIdefics3,
 		"qwen2_vl":   openQwen,
@@ -76,7 +76,7 @@ func families() map[string]func(f *folder) (Family, error) {
 }
 
 // openFamily finds the family of a folder.
-func openFamily(f *folder) (Family, error) {
+func openFamily(f *folder) (family, error) {
 	known := families()
 	open, ok := known[f.config.ModelType]
 	if !ok {
@@ -132,7 +132,7 @@ func giving(info infer.Info) error {
 }
 
 // expand puts each view's text in the place of its placeholder.
-func expand(prompt, placeholder string, views []*View, text func(v *View) string) string {
+func expand(prompt, placeholder string, views []*view, text func(v *view) string) string {
 	pieces := strings.Split(prompt, placeholder)
 	var b strings.Builder
 	for i, piece := range pieces {

@@ -36,20 +36,20 @@ func suffixes() map[string]string {
 	}
 }
 
-// DTypes says in which precision each session runs: fp32, fp16, int8, uint8, q8, q4,
+// dtypes says in which precision each session runs: fp32, fp16, int8, uint8, q8, q4,
 // q4f16, bnb4, q2, q1, q2f16 or q1f16; "" is fp32. It is the suffix of the file that is
 // taken; inputs and outputs are float32 in all of them.
-type DTypes struct {
+type dtypes struct {
 	Vision  string `json:"vision"`
 	Embed   string `json:"embed"`
 	Decoder string `json:"decoder"`
 }
 
-// Sidecar is judge.json, which an exporter may write beside a model.
-type Sidecar struct {
+// sidecar is judge.json, which an exporter may write beside a model.
+type sidecar struct {
 	// Format is 1.
 	Format int    `json:"format"`
-	DType  DTypes `json:"dtype"`
+	DType  dtypes `json:"dtype"`
 	// Split shows large pictures in tiles where nobody says otherwise.
 	Split bool `json:"split"`
 	// LongestEdge overrides the size to which idefics3 brings a picture before it makes
@@ -61,7 +61,7 @@ type Sidecar struct {
 	MaxPixels int `json:"max_pixels"`
 }
 
-func (s Sidecar) validate() error {
+func (s sidecar) validate() error {
 	var errs []error
 	if s.Format != 1 {
 		errs = append(errs, fmt.Errorf("format: %d, want 1", s.Format))
@@ -113,14 +113,12 @@ type textConfig struct {
 
 // context is the longest prompt and answer together, in tokens.
 func (c config) context() int {
-	n := c.Text.MaxPositions
-	if n == 0 {
-		n = c.MaxPositions
+	for _, n := range []int{c.Text.MaxPositions, c.MaxPositions} {
+		if n > 0 {
+			return min(n, maxContext)
+		}
 	}
-	if n == 0 {
-		n = usualContext
-	}
-	return min(n, maxContext)
+	return usualContext
 }
 
 // vocabulary is the number of tokens the model knows; 0: config.json does not say.
@@ -196,7 +194,7 @@ type tokenizerConfig struct {
 type folder struct {
 	path             string
 	config           config
-	sidecar          Sidecar
+	sidecar          sidecar
 	tokenizerConfig  tokenizerConfig
 	generation       textConfig // of generation_config.json only eos_token_id is looked at
 	preprocessorJSON []byte
@@ -282,27 +280,27 @@ func (f *folder) read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-func (f *folder) readSidecar() (Sidecar, error) {
+func (f *folder) readSidecar() (sidecar, error) {
 	data, err := f.read("judge.json", maxJSON)
 	if data == nil || err != nil {
-		return Sidecar{}, err
+		return sidecar{}, err
 	}
-	return ParseSidecar(data)
+	return parseSidecar(data)
 }
 
-// ParseSidecar reads a judge.json. An unknown key is refused by name.
-func ParseSidecar(data []byte) (Sidecar, error) {
-	var s Sidecar
+// parseSidecar reads a judge.json. An unknown key is refused by name.
+func parseSidecar(data []byte) (sidecar, error) {
+	var s sidecar
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return Sidecar{}, fmt.Errorf("judge.json: %w", err)
+		return sidecar{}, fmt.Errorf("judge.json: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Sidecar{}, errors.New("judge.json: more than one JSON value")
+		return sidecar{}, errors.New("judge.json: more than one JSON value")
 	}
 	if err := s.validate(); err != nil {
-		return Sidecar{}, fmt.Errorf("judge.json: %w", err)
+		return sidecar{}, fmt.Errorf("judge.json: %w", err)
 	}
 	return s, nil
 }
@@ -322,7 +320,7 @@ func (f *folder) findSessions(dtype string) error {
 	}
 	d := f.sidecar.DType
 	if dtype != "" {
-		d = DTypes{dtype, dtype, dtype}
+		d = dtypes{dtype, dtype, dtype}
 	}
 	var errs []error
 	for _, s := range []struct {
@@ -352,7 +350,7 @@ func (f *folder) others(stem string) string {
 
 // stops are the ids that end an answer: those of generation_config.json, config.json,
 // the tokenizer's end, and the family's own.
-func (f *folder) stops(t tokenizer, family Family) []int64 {
+func (f *folder) stops(t tokenizer, family family) []int64 {
 	all := slices.Concat(f.generation.EOS, f.config.EOS, f.config.Text.EOS)
 	for _, text := range append(family.Stops(), f.tokenizerConfig.EOS.text) {
 		if id, ok := t.ID(text); ok && text != "" {

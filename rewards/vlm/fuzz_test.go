@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rewardloop/rewardloop/rewards/vlm"
@@ -20,9 +21,12 @@ func FuzzConfigs(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"format": 1, "dtype": {"decoder": "q4"}, "longest_edge": 512, "max_pixels": 401408}`))
+	f.Add([]byte(`{"max_position_embeddings": -2048, "text_config": {"max_position_embeddings": 0}}`))
 	f.Add([]byte(`{"eos_token_id": [1, null], "bos_token": {"content": "<s>"}, "chat_template": [{"name": "default", "template": "x"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_ = vlm.ParseConfigs(data)
+		if err := vlm.ParseConfigs(data); err != nil && strings.Contains(err.Error(), "beyond its bound") {
+			t.Fatal(err)
+		}
 		s, err := vlm.ParseSidecar(data)
 		if err == nil && (s.Format != 1 || s.LongestEdge < 0 || s.LongestEdge > 8192 || s.MaxPixels < 0 || s.MaxPixels > 1<<26) {
 			t.Fatalf("%+v", s)

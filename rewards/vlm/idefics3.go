@@ -32,9 +32,9 @@ type idefics3 struct {
 	masked       bool               // the encoder takes pixel_attention_mask
 }
 
-var _ Family = (*idefics3)(nil)
+var _ family = (*idefics3)(nil)
 
-func openIdefics3(f *folder) (Family, error) {
+func openIdefics3(f *folder) (family, error) {
 	p, err := imageproc.ParseIdefics3(f.preprocessorJSON, f.processorJSON)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
@@ -76,7 +76,7 @@ func (d *idefics3) ImageToken() string { return imageToken }
 func (d *idefics3) Stops() []string    { return []string{endOfTurn} }
 func (d *idefics3) Lead() string       { return " " }
 
-// Bind implements Family. A tile is an item of its own, so that the tiles of all
+// Bind implements family. A tile is an item of its own, so that the tiles of all
 // pictures share batches: the encoder must take any number of pictures of one tile.
 func (d *idefics3) Bind(vision infer.Info) error {
 	found, err := ports(vision, "pixel_values", "pixel_attention_mask")
@@ -101,9 +101,9 @@ func (d *idefics3) Bind(vision infer.Info) error {
 	return giving(vision)
 }
 
-// Render implements Family: SmolVLM's template, and that of Idefics3, which begins with
+// Render implements family: SmolVLM's template, and that of Idefics3, which begins with
 // another token.
-func (d *idefics3) Render(turns []Turn) string {
+func (d *idefics3) Render(turns []turn) string {
 	var b strings.Builder
 	b.WriteString(d.opening)
 	for _, t := range turns {
@@ -126,7 +126,7 @@ func capitalised(role string) string {
 	return strings.ToUpper(role[:1]) + role[1:]
 }
 
-func writeParts(b *strings.Builder, parts []Part, picture string) {
+func writeParts(b *strings.Builder, parts []part, picture string) {
 	for _, p := range parts {
 		if p.Image {
 			b.WriteString(picture)
@@ -136,8 +136,8 @@ func writeParts(b *strings.Builder, parts []Part, picture string) {
 	}
 }
 
-// Look implements Family.
-func (d *idefics3) Look(px *rewards.Pixels, frame int, split bool) (*View, error) {
+// Look implements family.
+func (d *idefics3) Look(px *rewards.Pixels, frame int, split bool) (*view, error) {
 	p := d.whole
 	if split {
 		p = d.split
@@ -155,7 +155,7 @@ func (d *idefics3) Look(px *rewards.Pixels, frame int, split bool) (*View, error
 	if d.masked {
 		mask.U8 = bytes.Repeat([]byte{1}, t.Size*t.Size)
 	}
-	v := &View{Grid: [2]int{t.Rows, t.Cols}, Tokens: t.Count * d.tokens}
+	v := &view{Grid: [2]int{t.Rows, t.Cols}, Tokens: t.Count * d.tokens}
 	n := 3 * t.Size * t.Size
 	for i := range t.Count {
 		tile := pixels
@@ -169,11 +169,11 @@ func (d *idefics3) Look(px *rewards.Pixels, frame int, split bool) (*View, error
 	return v, nil
 }
 
-// Expand implements Family, as transformers' Idefics3Processor writes it: the tiles row
+// Expand implements family, as transformers' Idefics3Processor writes it: the tiles row
 // by row, and at last the whole picture.
-func (d *idefics3) Expand(prompt string, views []*View) string {
+func (d *idefics3) Expand(prompt string, views []*view) string {
 	image := strings.Repeat(imageToken, d.tokens)
-	return expand(prompt, imageToken, views, func(v *View) string {
+	return expand(prompt, imageToken, views, func(v *view) string {
 		var b strings.Builder
 		rows, cols := v.Grid[0], v.Grid[1]
 		for r := range rows {
@@ -193,7 +193,7 @@ func (d *idefics3) Expand(prompt string, views []*View) string {
 	})
 }
 
-// Positions implements Family: they are those of any text.
-func (d *idefics3) Positions([]int64, int64, []*View) (*infer.Tensor, error) {
+// Positions implements family: they are those of any text.
+func (d *idefics3) Positions([]int64, int64, []*view) (*infer.Tensor, error) {
 	return nil, nil //nolint:nilnil // nil are the usual positions
 }

@@ -46,7 +46,7 @@ type Options struct {
 	Model string `json:"model"`
 	// Device is "cpu" or "cuda:<n>"; "" is cpu.
 	Device string `json:"device"`
-	// DType is that of all sessions, see DTypes; "": as judge.json says, else fp32.
+	// DType is that of all sessions, see dtypes; "": as judge.json says, else fp32.
 	DType string `json:"dtype"`
 	// Split shows large pictures in tiles, where the family has them: 16 times the cost
 	// for a picture of 4 × 4 tiles, and small print becomes legible. Nil: as judge.json
@@ -54,8 +54,8 @@ type Options struct {
 	Split *bool `json:"split"`
 }
 
-// DefaultOptions is what options that name nothing mean.
-func DefaultOptions() Options { return Options{Model: DefaultModel, Device: deviceCPU} }
+// defaultOptions is what options that name nothing mean.
+func defaultOptions() Options { return Options{Model: DefaultModel, Device: deviceCPU} }
 
 const deviceCPU = "cpu"
 
@@ -168,7 +168,7 @@ func (j *Judge) Warm(ctx context.Context) error {
 	for i := range px.RGB {
 		px.RGB[i] = 128
 	}
-	q := inquiry{name: "warming up", turns: func(pictures int) []Turn { return turnsOf("", "Is it grey?", pictures) }}
+	q := inquiry{name: "warming up", turns: func(pictures int) []turn { return turnsOf("", "Is it grey?", pictures) }}
 	v, err := j.open(ctx, l, q, px, []int{0})
 	if err == nil {
 		_, err = l.pick(ctx, q.name, v.prompt, v.seen, nil, 1, []int64{0})
@@ -182,21 +182,21 @@ func (j *Judge) Warm(ctx context.Context) error {
 // inquiry is a question that is yet to be shown frames.
 type inquiry struct {
 	name   string // in errors
-	turns  func(pictures int) []Turn
+	turns  func(pictures int) []turn
 	prefix string
 }
 
 // turnsOf is a question about as many pictures, which stand before the text.
-func turnsOf(system, text string, pictures int) []Turn {
-	var turns []Turn
+func turnsOf(system, text string, pictures int) []turn {
+	var turns []turn
 	if system != "" {
-		turns = append(turns, Turn{Role: "system", Parts: []Part{{Text: system}}})
+		turns = append(turns, turn{Role: "system", Parts: []part{{Text: system}}})
 	}
-	parts := make([]Part, 0, pictures+1)
+	parts := make([]part, 0, pictures+1)
 	for range pictures {
-		parts = append(parts, Part{Image: true})
+		parts = append(parts, part{Image: true})
 	}
-	return append(turns, Turn{Role: "user", Parts: append(parts, Part{Text: text})})
+	return append(turns, turn{Role: "user", Parts: append(parts, part{Text: text})})
 }
 
 // opened is a question with its frames, as the language model takes both.
@@ -208,7 +208,7 @@ type opened struct {
 // open looks at frames and puts the question about them. Whether it is too long is
 // found out before the vision encoder runs.
 func (j *Judge) open(ctx context.Context, l *loaded, q inquiry, px *rewards.Pixels, frames []int) (opened, error) {
-	var views []*View
+	var views []*view
 	for _, f := range frames {
 		if err := ctx.Err(); err != nil {
 			return opened{}, fmt.Errorf("looking at frame %d: %w", f, err)
@@ -225,7 +225,7 @@ func (j *Judge) open(ctx context.Context, l *loaded, q inquiry, px *rewards.Pixe
 }
 
 // look makes of a frame what the vision encoder takes.
-func (j *Judge) look(l *loaded, px *rewards.Pixels, frame int) (*View, error) {
+func (j *Judge) look(l *loaded, px *rewards.Pixels, frame int) (*view, error) {
 	if frame < 0 || frame >= px.Count || px.Width < 1 || px.Height < 1 || len(px.RGB) != px.Count*px.Width*px.Height*3 {
 		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %d×%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
 	}
@@ -237,7 +237,7 @@ func (j *Judge) look(l *loaded, px *rewards.Pixels, frame int) (*View, error) {
 }
 
 // put makes the prompt for views, and runs the vision encoder on them.
-func (j *Judge) put(ctx context.Context, l *loaded, q inquiry, views []*View) (opened, error) {
+func (j *Judge) put(ctx context.Context, l *loaded, q inquiry, views []*view) (opened, error) {
 	p, err := j.model.prompt(ctx, l, q.turns(len(views)), q.prefix, views)
 	if err != nil {
 		return opened{}, err

@@ -161,6 +161,21 @@ func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
 	require.ErrorContains(t, err, "not in the catalogue")
 }
 
+// What `rewardloop models pull` writes beside the files of others; those that are not of
+// judges are read by package preference.
+func TestEveryJudgeOfTheCatalogueHasASidecarThatIsRead(t *testing.T) {
+	t.Parallel()
+	all, err := filepath.Glob(filepath.Join("..", "..", "models", "sidecars", "judge-*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, path := range all {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = vlm.ParseSidecar(data)
+		require.NoError(t, err, path)
+	}
+}
+
 func TestWhatDoesNotFitTogetherEndsTheLoadingByName(t *testing.T) {
 	t.Parallel()
 	smol := tiny(t, "tiny-idefics3")

@@ -198,6 +198,8 @@ type scripted struct {
 	// says are the tokens that are said to a prompt, and how likely some tokens are.
 	says func(ids []int64) []int64
 	odds func(ids []int64, id int64) float32
+	// sick: what is said has log probabilities that are no numbers.
+	sick bool
 	// before is called with every request; its error is the answer.
 	before func(ctx context.Context, m infer.Model, r infer.Request) error
 
@@ -310,6 +312,9 @@ func (n scriptedNet) talk(g *infer.Generate, ids []int64) []infer.Tensor {
 		tokens[i] = -1
 		if i < len(say) {
 			tokens[i], logprobs[i] = say[i], -0.69314718
+			if n.sick {
+				logprobs[i] = float32(math.NaN())
+			}
 		}
 		for k := range g.Top {
 			topIDs[i*g.Top+k] = -1

@@ -43,7 +43,7 @@ type model struct {
 
 // loaded is what a model has once it is loaded. It does not change any more.
 type loaded struct {
-	family    Family
+	family    family
 	tokenizer tokenizer
 	render    renderer
 	harmless  *strings.Replacer

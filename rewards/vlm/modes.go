@@ -209,7 +209,7 @@ func (o *scorerOptions) readScore() reader {
 	where := regexp.MustCompile(pattern) // validate has compiled it
 	return func(ctx context.Context, l *loaded, q opened, _ asked) (reading, error) {
 		most := min(o.MaxTokens, l.context-len(q.prompt.ids))
-		a, err := l.say(ctx, modeGenerate, q.prompt, q.seen, max(most, 1), 0)
+		a, err := l.say(ctx, modeGenerate, q.prompt, q.seen, most, 0)
 		if err != nil {
 			return reading{}, err
 		}

@@ -86,7 +86,7 @@ type scorerOptions struct {
 
 func defaultScorerOptions() *scorerOptions {
 	return &scorerOptions{
-		Options: DefaultOptions(), Mode: modeYesNo, Show: showAlways, Frames: 4, Video: videoMean,
+		Options: defaultOptions(), Mode: modeYesNo, Show: showAlways, Frames: 4, Video: videoMean,
 		Low: 1, High: 5, Normalise: true, MaxTokens: 256, Match: matchLast, Scale: 1,
 	}
 }

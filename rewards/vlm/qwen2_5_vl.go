@@ -29,9 +29,9 @@ type qwen struct {
 	grid      string // what the encoder calls the sizes of its pictures
 }
 
-var _ Family = (*qwen)(nil)
+var _ family = (*qwen)(nil)
 
-func openQwen(f *folder) (Family, error) {
+func openQwen(f *folder) (family, error) {
 	p, err := imageproc.ParseQwen2VL(f.preprocessorJSON)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
@@ -54,7 +54,7 @@ func (d *qwen) ImageToken() string { return visionPad }
 func (d *qwen) Stops() []string    { return []string{turnEnd, textEnd} }
 func (d *qwen) Lead() string       { return "" }
 
-// Bind implements Family. The sizes are called grid_thw (Qwen2-VL's exports) or
+// Bind implements family. The sizes are called grid_thw (Qwen2-VL's exports) or
 // image_grid_thw (Qwen2.5-VL's).
 func (d *qwen) Bind(vision infer.Info) error {
 	found, err := ports(vision, "pixel_values", "image_grid_thw", "grid_thw")
@@ -74,8 +74,8 @@ func (d *qwen) Bind(vision infer.Info) error {
 	return giving(vision)
 }
 
-// Render implements Family.
-func (d *qwen) Render(turns []Turn) string {
+// Render implements family.
+func (d *qwen) Render(turns []turn) string {
 	var b strings.Builder
 	if len(turns) == 0 || turns[0].Role != "system" {
 		b.WriteString(turnStart + "system\n" + qwenSystem + turnEnd + "\n")
@@ -89,15 +89,15 @@ func (d *qwen) Render(turns []Turn) string {
 	return b.String()
 }
 
-// Look implements Family. The encoder has no batch axis: the patches of all pictures
+// Look implements family. The encoder has no batch axis: the patches of all pictures
 // stand one behind the other. So a picture is a run by itself.
-func (d *qwen) Look(px *rewards.Pixels, frame int, _ bool) (*View, error) {
+func (d *qwen) Look(px *rewards.Pixels, frame int, _ bool) (*view, error) {
 	p, err := d.processor.Patches(px, frame)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names sizes and class
 	}
 	grid := [2]int{p.GridH / d.processor.Merge, p.GridW / d.processor.Merge}
-	return &View{Grid: grid, Tokens: p.GridT * grid[0] * grid[1], Items: []infer.Request{{
+	return &view{Grid: grid, Tokens: p.GridT * grid[0] * grid[1], Items: []infer.Request{{
 		Name: "picture", Whole: true,
 		Inputs: []infer.Tensor{
 			d.processor.Tensor("pixel_values", p),
@@ -106,15 +106,15 @@ func (d *qwen) Look(px *rewards.Pixels, frame int, _ bool) (*View, error) {
 	}}}, nil
 }
 
-// Expand implements Family.
-func (d *qwen) Expand(prompt string, views []*View) string {
-	return expand(prompt, visionPad, views, func(v *View) string { return strings.Repeat(visionPad, v.Tokens) })
+// Expand implements family.
+func (d *qwen) Expand(prompt string, views []*view) string {
+	return expand(prompt, visionPad, views, func(v *view) string { return strings.Repeat(visionPad, v.Tokens) })
 }
 
-// Positions implements Family: transformers' get_rope_index. Text counts on alike on
+// Positions implements family: transformers' get_rope_index. Text counts on alike on
 // the three axes. A picture stands still in time and counts its rows and columns from
 // there; the text behind it goes on after the largest of them.
-func (d *qwen) Positions(ids []int64, image int64, views []*View) (*infer.Tensor, error) {
+func (d *qwen) Positions(ids []int64, image int64, views []*view) (*infer.Tensor, error) {
 	length := len(ids)
 	pos := make([]int64, 3*length)
 	next, at := int64(0), 0

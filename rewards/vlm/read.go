@@ -29,14 +29,13 @@ func (j *Judge) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]
 		if err != nil {
 			return err
 		}
-		q := inquiry{turns: func(pictures int) []Turn { return turnsOf("", readQuestion, pictures) }}
+		q := inquiry{turns: func(pictures int) []turn { return turnsOf("", readQuestion, pictures) }}
 		o, err := j.open(ctx, l, q, px, []int{frame})
 		if err != nil {
 			return err
 		}
-		if most := min(readTokens, l.context-len(o.prompt.ids)); most > 0 {
-			a, err = l.say(ctx, "reading", o.prompt, o.seen, most, 0)
-		}
+		// There is room for one: open has looked.
+		a, err = l.say(ctx, "reading", o.prompt, o.seen, min(readTokens, l.context-len(o.prompt.ids)), 0)
 		return err
 	})
 	if err != nil {

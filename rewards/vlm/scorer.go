@@ -222,7 +222,7 @@ func hasVisual(s *rewards.Sample) bool {
 func (s *scorer) one(ctx context.Context, l *loaded, a asked, px *rewards.Pixels, frames []int) (reading, error) {
 	q := inquiry{
 		prefix: s.options.Prefix,
-		turns:  func(pictures int) []Turn { return turnsOf(s.options.System, a.text, pictures) },
+		turns:  func(pictures int) []turn { return turnsOf(s.options.System, a.text, pictures) },
 	}
 	o, err := s.judge.open(ctx, l, q, px, frames)
 	if err != nil {

@@ -75,24 +75,24 @@ func namedTemplate(raw json.RawMessage) (string, error) {
 }
 
 // renderer makes the text of a conversation.
-type renderer func(turns []Turn) (string, error)
+type renderer func(turns []turn) (string, error)
 
 // probes are the conversations that two templates must agree on.
-func probes() [][]Turn {
-	text := func(s string) Part { return Part{Text: s} }
-	picture := Part{Image: true}
-	return [][]Turn{
-		{{"user", []Part{picture, text("What is in it? <b>\"1 & 2\"</b>")}}},
-		{{"user", []Part{text(" One line\nand a second. ")}}},
-		{{"system", []Part{text("You are brief.")}}, {"user", []Part{text("First: "), picture, text(" Second: "), picture, text("Same?")}}},
-		{{"user", []Part{picture, text("Well?")}}, {"assistant", []Part{text("Yes.")}}, {"user", []Part{text("Sure?")}}},
+func probes() [][]turn {
+	text := func(s string) part { return part{Text: s} }
+	picture := part{Image: true}
+	return [][]turn{
+		{{"user", []part{picture, text("What is in it? <b>\"1 & 2\"</b>")}}},
+		{{"user", []part{text(" One line\nand a second. ")}}},
+		{{"system", []part{text("You are brief.")}}, {"user", []part{text("First: "), picture, text(" Second: "), picture, text("Same?")}}},
+		{{"user", []part{picture, text("Well?")}}, {"assistant", []part{text("Yes.")}}, {"user", []part{text("Sure?")}}},
 	}
 }
 
 // newRenderer is the family's own renderer where the folder's template says the same,
 // or there is none; else the folder's template. The second result says which it is.
-func newRenderer(family Family, t chatTemplate, c tokenizerConfig) (render renderer, own bool, err error) {
-	coded := func(turns []Turn) (string, error) { return family.Render(turns), nil }
+func newRenderer(family family, t chatTemplate, c tokenizerConfig) (render renderer, own bool, err error) {
+	coded := func(turns []turn) (string, error) { return family.Render(turns), nil }
 	if strings.TrimSpace(t.source) == "" {
 		return coded, true, nil
 	}
@@ -100,7 +100,7 @@ func newRenderer(family Family, t chatTemplate, c tokenizerConfig) (render rende
 	if err != nil {
 		return nil, false, fmt.Errorf("the chat template in %s cannot be read: %w", t.file, err)
 	}
-	theirs := func(turns []Turn) (string, error) { return compiled.render(turns, c) }
+	theirs := func(turns []turn) (string, error) { return compiled.render(turns, c) }
 	own = true
 	for i, probe := range probes() {
 		got, err := theirs(probe)
@@ -120,7 +120,7 @@ func newRenderer(family Family, t chatTemplate, c tokenizerConfig) (render rende
 	return theirs, false, nil
 }
 
-func pictures(turns []Turn) int {
+func pictures(turns []turn) int {
 	n := 0
 	for _, t := range turns {
 		for _, p := range t.Parts {
@@ -192,7 +192,7 @@ func quiet(do func() error) (err error) {
 const maxTemplateError = 400
 
 // render renders a conversation, open for the answer.
-func (j jinja) render(turns []Turn, c tokenizerConfig) (string, error) {
+func (j jinja) render(turns []turn, c tokenizerConfig) (string, error) {
 	messages := make([]any, 0, len(turns))
 	for _, t := range turns {
 		content := make([]any, 0, len(t.Parts))

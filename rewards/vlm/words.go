@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rewardloop/rewardloop/internal/hftok"
 )
@@ -86,8 +87,8 @@ func readSpecial(data []byte) ([]string, error) {
 func harmless(special []string) *strings.Replacer {
 	pairs := make([]string, 0, 2*len(special))
 	for _, s := range special {
-		if len(s) > 1 {
-			pairs = append(pairs, s, s[:1]+" "+s[1:])
+		if _, n := utf8.DecodeRuneInString(s); len(s) > n {
+			pairs = append(pairs, s, s[:n]+" "+s[n:])
 		}
 	}
 	return strings.NewReplacer(pairs...)

@@ -7,10 +7,10 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/localmodel"
+	"github.com/rewardloop/rewardloop/internal/pytext"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -171,7 +171,7 @@ func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]R
 	}
 	var out []Result
 	for i, l := range lines {
-		if strings.TrimFunc(l.text, isSpace) == "" || l.confidence < r.cfg.TextScore {
+		if strings.TrimFunc(l.text, pytext.IsSpace) == "" || l.confidence < r.cfg.TextScore {
 			continue
 		}
 		out = append(out, Result{Text: l.text, Confidence: l.confidence, Quad: p.restore(regions[i].Quad), Detection: regions[i].Score})
@@ -185,10 +185,6 @@ func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]R
 	}
 	return out, nil
 }
-
-// isSpace is what Python's str.strip takes off: Unicode's white space and the
-// separators U+001C to U+001F.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
 
 // fast tells whether a page is read in fast mode.
 func (r *Reader) fast(p page) bool { return r.cfg.Mode == Fast && !long(p.W, p.H) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,15 +13,13 @@ import (
 // maxFile bounds a model in bytes; PP-OCR's have 2 to 21 MB, the server ones 110.
 const maxFile = 512 << 20
 
-func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
-
 // File folds the model at path into folder, which it makes, and returns the path and
 // the SHA-256 of what should be loaded: the folded file, named after the source and
 // its content, or the source itself if nothing is to be folded. want is the SHA-256
 // that the source must have, in lower-case hexadecimal; "" is not checked. The folded
 // file is written again if it is not byte by byte what it should be, and appears whole
 // or not at all, however many processes write it.
-func File(path, want, folder string) (folded, sum string, r Report, err error) {
+func File(path, want, folder string) (folded, sum string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("fold %s: %w", path, err)
@@ -30,31 +27,31 @@ func File(path, want, folder string) (folded, sum string, r Report, err error) {
 	}()
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", "", r, err
+		return "", "", err
 	}
 	if info.Size() > maxFile {
-		return "", "", r, fmt.Errorf("it has %d bytes, at most %d are folded", info.Size(), maxFile)
+		return "", "", fmt.Errorf("it has %d bytes, at most %d are folded", info.Size(), maxFile)
 	}
 	source, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", r, err
+		return "", "", err
 	}
 	have := hash(source)
 	if want != "" && have != want {
-		return "", "", r, fmt.Errorf("its SHA-256 is %s, want %s", have, want)
+		return "", "", fmt.Errorf("its SHA-256 is %s, want %s", have, want)
 	}
 	out, r, err := Model(source)
 	if err != nil {
-		return "", "", r, err
+		return "", "", err
 	}
 	if !r.Changed() {
-		return path, have, r, nil
+		return path, have, nil
 	}
 	folded = filepath.Join(folder, strings.TrimSuffix(filepath.Base(path), ".onnx")+"-"+have[:12]+".folded.onnx")
 	if old, err := os.ReadFile(folded); err == nil && bytes.Equal(old, out) {
-		return folded, hash(out), r, nil
+		return folded, hash(out), nil
 	}
-	return folded, hash(out), r, replace(folded, out)
+	return folded, hash(out), replace(folded, out)
 }
 
 func hash(data []byte) string {

@@ -80,9 +80,10 @@ type tensor struct {
 	data []float32
 }
 
-// scalar is the value of a tensor of one element.
+// scalar is the value of a tensor of one element and at most one axis: one of more axes
+// than another operand would add axes to the result.
 func (t *tensor) scalar() (float32, bool) {
-	if t == nil || len(t.data) != 1 {
+	if t == nil || len(t.data) != 1 || len(t.dims) > 1 {
 		return 0, false
 	}
 	return t.data[0], true

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -28,10 +29,10 @@ func (r Report) String() string {
 // give the same.
 func Model(data []byte) ([]byte, Report, error) {
 	g, err := parse(data)
-	if err != nil {
-		if isUnknown(err) {
-			return data, Report{}, nil
-		}
+	switch {
+	case errors.Is(err, errUnknown):
+		return data, Report{}, nil
+	case err != nil:
 		return nil, Report{}, fmt.Errorf("fold: %w", err)
 	}
 	r := g.fold()
@@ -149,15 +150,14 @@ func (g *graph) operand(n *node) (t *tensor, other string) {
 	return nil, ""
 }
 
-// number is operand for a constant of one element.
+// number is operand for a constant that is one number.
 func (g *graph) number(n *node) (v float32, other string, ok bool) {
 	t, other := g.operand(n)
 	v, ok = t.scalar()
-	// One of more axes than the other input would add axes to the result.
-	return v, other, ok && len(t.dims) <= 1
+	return v, other, ok
 }
 
-// is tells whether the constant of a name is one number.
+// is tells whether the constant of a name is this number.
 func (g *graph) is(name string, v float32) bool {
 	got, ok := g.consts[name].scalar()
 	return ok && got == v
