@@ -98,7 +98,7 @@ func readHeader(format rewards.Encoding, data []byte) (cfg image.Config, perPixe
 		if err != nil {
 			return cfg, 0, err
 		}
-		perPixel = 4 // up to four planes
+		perPixel = 8 // up to four planes, and a copy of them where they are RGB or CMYK
 		if progressive {
 			perPixel += 4 * 4 // and an int32 for each coefficient
 		}

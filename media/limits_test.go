@@ -237,3 +237,33 @@ func TestDecoderAcceptsTheScansOfARealProgressiveJPEG(t *testing.T) {
 	_, err = d.Decode(t.Context(), encoded(rewards.JPEG, read(t, "testdata/pil/jpeg_progressive.jpg")))
 	require.NoError(t, err)
 }
+
+//nolint:paralleltest // it measures what the process allocates
+func TestNoDecodingAllocatesMoreThanItTakesFromTheBudget(t *testing.T) {
+	const side = 2048
+	photo := image.NewNRGBA(image.Rect(0, 0, side, side))
+	for i := range photo.Pix {
+		photo.Pix[i] = byte(i % 251)
+	}
+	var asJPEG, asPNG bytes.Buffer
+	require.NoError(t, jpeg.Encode(&asJPEG, photo, nil))
+	require.NoError(t, png.Encode(&asPNG, photo))
+	// Adobe's marker says that the three components are red, green and blue.
+	adobe := []byte("\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00")
+	rgb := append(append([]byte("\xff\xd8"), adobe...), asJPEG.Bytes()[2:]...)
+	for name, m := range map[string]*rewards.Media{
+		"jpeg": encoded(rewards.JPEG, asJPEG.Bytes()), "jpeg of RGB": encoded(rewards.JPEG, rgb), "png": encoded(rewards.PNG, asPNG.Bytes()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			d := decoder(t, media.Config{})
+			runtime.ReadMemStats(&before)
+			_, err := d.Decode(t.Context(), m)
+			runtime.ReadMemStats(&after)
+			require.NoError(t, err)
+			took := int64(after.TotalAlloc - before.TotalAlloc)
+			_, err = decoder(t, media.Config{BudgetBytes: took - 1}).Decode(t.Context(), m)
+			require.ErrorContains(t, err, "the whole budget", "it took %d bytes", took)
+		})
+	}
+}

@@ -79,11 +79,11 @@ func (t *Tokenizer) readAdded(raw json.RawMessage, vocab *vocabulary) error {
 	var list []json.RawMessage
 	if !absent(raw) {
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return fmt.Errorf("%w: added_tokens: %w", ErrInvalid, err)
+			return fmt.Errorf("%w: added_tokens: %w", errInvalid, err)
 		}
 	}
 	if len(list) > maxAdded {
-		return fmt.Errorf("%w: %d added_tokens are more than %d", ErrInvalid, len(list), maxAdded)
+		return fmt.Errorf("%w: %d added_tokens are more than %d", errInvalid, len(list), maxAdded)
 	}
 	// The library numbers added tokens itself: those of the vocabulary keep their ids, the others
 	// follow on it. A file that says otherwise would get other ids there.
@@ -100,7 +100,7 @@ func (t *Tokenizer) readAdded(raw json.RawMessage, vocab *vocabulary) error {
 			next++
 		}
 		if id != tok.id {
-			return fmt.Errorf("%w: added_tokens[%d]: %q has the id %d, but in this vocabulary it is %d", ErrInvalid, i, short(tok.content), tok.id, id)
+			return fmt.Errorf("%w: added_tokens[%d]: %q has the id %d, but in this vocabulary it is %d", errInvalid, i, short(tok.content), tok.id, id)
 		}
 		t.ids[tok.content], t.tokens[id] = id, tok.content
 		t.size = max(t.size, int(id)+1)
@@ -114,7 +114,7 @@ func (t *Tokenizer) readAdded(raw json.RawMessage, vocab *vocabulary) error {
 
 func readAddedToken(at string, raw json.RawMessage) (addedToken, error) {
 	if absent(raw) {
-		return addedToken{}, fmt.Errorf("%w: %s is null", ErrInvalid, at)
+		return addedToken{}, fmt.Errorf("%w: %s is null", errInvalid, at)
 	}
 	c, err := openObject(at, raw)
 	if err != nil {
@@ -129,7 +129,7 @@ func readAddedToken(at string, raw json.RawMessage) (addedToken, error) {
 	c.require("normalized", &tok.afterNormalizing)
 	c.require("special", &tok.isSpecial)
 	if c.err == nil && tok.content == "" {
-		c.fail(fmt.Errorf("%w: %s is empty", ErrInvalid, at))
+		c.fail(fmt.Errorf("%w: %s is empty", errInvalid, at))
 	}
 	return tok, c.close()
 }
@@ -154,11 +154,11 @@ func (t *Tokenizer) buildMatchers(tokens []addedToken) error {
 		if t.norm != nil {
 			var err error
 			if content, _, err = t.norm.normalize(content); err != nil {
-				return fmt.Errorf("%w: added token %q: %w", ErrInvalid, short(tok.content), err)
+				return fmt.Errorf("%w: added token %q: %w", errInvalid, short(tok.content), err)
 			}
 		}
 		if content == "" || len(content) > maxToken*4 {
-			return fmt.Errorf("%w: added token %q has %d bytes once it is normalised", ErrUnsupported, short(tok.content), len(content))
+			return fmt.Errorf("%w: added token %q has %d bytes once it is normalised", errUnsupported, short(tok.content), len(content))
 		}
 		t.normalized = t.normalized.with(tok, content)
 	}

@@ -40,7 +40,7 @@ func readBPE(c *component, byteLevel bool) (*bpe, *vocabulary, error) {
 	m := &bpe{unkID: noID, cache: newWordCache()}
 	var dropout float64
 	if c.value("dropout", &dropout); dropout != 0 {
-		c.fail(fmt.Errorf("%w: model: dropout %g makes the ids random", ErrUnsupported, dropout))
+		c.fail(fmt.Errorf("%w: model: dropout %g makes the ids random", errUnsupported, dropout))
 	}
 	for key, s := range map[string]*string{"unk_token": &m.unk, "continuing_subword_prefix": &m.prefix, "end_of_word_suffix": &m.suffix} {
 		c.value(key, s)
@@ -99,7 +99,7 @@ func readMerges(c *component) [][2]string {
 	var lines []string
 	switch {
 	case raw == nil:
-		c.fail(fmt.Errorf("%w: model has no merges", ErrInvalid))
+		c.fail(fmt.Errorf("%w: model has no merges", errInvalid))
 	case json.Unmarshal(raw, &lines) == nil:
 		pairs = make([][2]string, 0, len(lines))
 		for i, line := range lines {
@@ -108,7 +108,7 @@ func readMerges(c *component) [][2]string {
 			}
 			a, b, ok := strings.Cut(line, " ")
 			if !ok || strings.Contains(b, " ") {
-				c.fail(fmt.Errorf("%w: model: merges[%d]: %q is not a pair", ErrInvalid, i, short(line)))
+				c.fail(fmt.Errorf("%w: model: merges[%d]: %q is not a pair", errInvalid, i, short(line)))
 				return nil
 			}
 			pairs = append(pairs, [2]string{a, b})
@@ -116,19 +116,19 @@ func readMerges(c *component) [][2]string {
 	default:
 		var lists [][]string
 		if err := json.Unmarshal(raw, &lists); err != nil {
-			c.fail(fmt.Errorf("%w: model: merges: %w", ErrInvalid, err))
+			c.fail(fmt.Errorf("%w: model: merges: %w", errInvalid, err))
 		}
 		pairs = make([][2]string, len(lists))
 		for i, l := range lists {
 			if len(l) != 2 {
-				c.fail(fmt.Errorf("%w: model: merges[%d] has %d parts", ErrInvalid, i, len(l)))
+				c.fail(fmt.Errorf("%w: model: merges[%d] has %d parts", errInvalid, i, len(l)))
 				return nil
 			}
 			pairs[i] = [2]string{l[0], l[1]}
 		}
 	}
 	if len(pairs) > maxMerges {
-		c.fail(fmt.Errorf("%w: model: %d merges are more than %d", ErrInvalid, len(pairs), maxMerges))
+		c.fail(fmt.Errorf("%w: model: %d merges are more than %d", errInvalid, len(pairs), maxMerges))
 	}
 	return pairs
 }
@@ -138,12 +138,12 @@ func (m *bpe) learn(merges [][2]string) error {
 	m.merges = newPairTable(len(merges))
 	for rank, p := range merges {
 		if len(p[1]) < len(m.prefix) {
-			return fmt.Errorf("%w: model: merges[%d]: %q is shorter than the prefix of continuing words", ErrInvalid, rank, short(p[1]))
+			return fmt.Errorf("%w: model: merges[%d]: %q is shorter than the prefix of continuing words", errInvalid, rank, short(p[1]))
 		}
 		joined := p[0] + p[1][len(m.prefix):]
 		for _, token := range []string{p[0], p[1], joined} {
 			if m.vocab.id(token) == noID {
-				return fmt.Errorf("%w: model: merges[%d]: %q is not in the vocabulary", ErrInvalid, rank, short(token))
+				return fmt.Errorf("%w: model: merges[%d]: %q is not in the vocabulary", errInvalid, rank, short(token))
 			}
 		}
 		m.merges.put(pairKey(m.vocab.id(p[0]), m.vocab.id(p[1])), uint64(rank)<<32|uint64(m.vocab.id(joined)))

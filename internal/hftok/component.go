@@ -29,7 +29,7 @@ func openComponent(at string, raw json.RawMessage) (*component, error) {
 		return nil, err
 	}
 	if !c.value("type", &c.kind) && c.err == nil {
-		return nil, fmt.Errorf("%w: %s has no type", ErrInvalid, at)
+		return nil, fmt.Errorf("%w: %s has no type", errInvalid, at)
 	}
 	return c, c.err
 }
@@ -38,7 +38,7 @@ func openComponent(at string, raw json.RawMessage) (*component, error) {
 func openObject(at string, raw json.RawMessage) (*component, error) {
 	c := &component{at: at}
 	if err := json.Unmarshal(raw, &c.fields); err != nil {
-		return nil, fmt.Errorf("%w: %s is not an object: %w", ErrInvalid, at, err)
+		return nil, fmt.Errorf("%w: %s is not an object: %w", errInvalid, at, err)
 	}
 	return c, nil
 }
@@ -72,7 +72,7 @@ func (c *component) value(key string, v any) bool {
 		return false
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		c.fail(fmt.Errorf("%w: %s: %s: %w", ErrInvalid, c.place(), key, err))
+		c.fail(fmt.Errorf("%w: %s: %s: %w", errInvalid, c.place(), key, err))
 		return false
 	}
 	return true
@@ -81,7 +81,7 @@ func (c *component) value(key string, v any) bool {
 // require is value for a key that must be there.
 func (c *component) require(key string, v any) {
 	if !c.value(key, v) {
-		c.fail(fmt.Errorf("%w: %s has no %s", ErrInvalid, c.place(), key))
+		c.fail(fmt.Errorf("%w: %s has no %s", errInvalid, c.place(), key))
 	}
 }
 
@@ -103,14 +103,14 @@ func (c *component) text(key string, limit int) string {
 func (c *component) char(key string) string {
 	s := c.text(key, utf8.UTFMax)
 	if c.err == nil && utf8.RuneCountInString(s) != 1 {
-		c.fail(fmt.Errorf("%w: %s: %s is not one character", ErrInvalid, c.place(), key))
+		c.fail(fmt.Errorf("%w: %s: %s is not one character", errInvalid, c.place(), key))
 	}
 	return s
 }
 
 func (c *component) bounded(key, s string, limit int) string {
 	if len(s) > limit {
-		c.fail(fmt.Errorf("%w: %s: %s has %d bytes, more than %d", ErrInvalid, c.place(), key, len(s), limit))
+		c.fail(fmt.Errorf("%w: %s: %s has %d bytes, more than %d", errInvalid, c.place(), key, len(s), limit))
 	}
 	return s
 }
@@ -130,12 +130,12 @@ func (c *component) close() error {
 	for i, k := range keys {
 		keys[i] = fmt.Sprintf("%q", short(k))
 	}
-	return fmt.Errorf("%w: %s has unknown keys: %s", ErrUnsupported, c.place(), strings.Join(keys[:min(len(keys), 8)], ", "))
+	return fmt.Errorf("%w: %s has unknown keys: %s", errUnsupported, c.place(), strings.Join(keys[:min(len(keys), 8)], ", "))
 }
 
 // unknown is the error for a type that is not implemented.
 func (c *component) unknown() error {
-	return fmt.Errorf("%w: %s has the unknown type %q", ErrUnsupported, c.at, short(c.kind))
+	return fmt.Errorf("%w: %s has the unknown type %q", errUnsupported, c.at, short(c.kind))
 }
 
 // short keeps names out of a file from flooding a message.
@@ -150,7 +150,7 @@ func short(s string) string {
 // list reads the members of a Sequence; build gets each with its place.
 func (c *component) list(key string, depth int, build func(at string, raw json.RawMessage) error) error {
 	if depth >= maxDepth {
-		return fmt.Errorf("%w: %s lies more than %d sequences deep", ErrInvalid, c.at, maxDepth)
+		return fmt.Errorf("%w: %s lies more than %d sequences deep", errInvalid, c.at, maxDepth)
 	}
 	var members []json.RawMessage
 	c.require(key, &members)
@@ -158,12 +158,12 @@ func (c *component) list(key string, depth int, build func(at string, raw json.R
 		return err
 	}
 	if len(members) > maxMembers {
-		return fmt.Errorf("%w: %s has %d members, more than %d", ErrInvalid, c.place(), len(members), maxMembers)
+		return fmt.Errorf("%w: %s has %d members, more than %d", errInvalid, c.place(), len(members), maxMembers)
 	}
 	for i, raw := range members {
 		at := fmt.Sprintf("%s.%s[%d]", c.at, key, i)
 		if absent(raw) {
-			return fmt.Errorf("%w: %s is null", ErrInvalid, at)
+			return fmt.Errorf("%w: %s is null", errInvalid, at)
 		}
 		if err := build(at, raw); err != nil {
 			return err
@@ -196,10 +196,10 @@ func (c *component) pattern(key string) finder {
 	return f
 }
 
-// inClass gives an error the class ErrInvalid unless it has one.
+// inClass gives an error the class errInvalid unless it has one.
 func inClass(err error) error {
-	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, errInvalid) || errors.Is(err, errUnsupported) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrInvalid, err)
+	return fmt.Errorf("%w: %w", errInvalid, err)
 }

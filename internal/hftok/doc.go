@@ -11,14 +11,14 @@
 // post-processor puts the special tokens round them (post.go). Decode goes the other way: ids to
 // tokens, and tokens through the decoder to a text (decode.go).
 //
-// A file is read once, by Load or Parse, with bounds on everything it says. A component, a key or a
+// A file is read once, by Load, with bounds on everything it says. A component, a key or a
 // piece of regular expression that is not known here fails the load with its place and name: a
 // tokenizer that loads gives the library's ids. Characters are classed as tokenizers 0.22.2 classes
 // them, which differs from Go in what is younger or older than Unicode 15 (classes.go, tables.go).
 // In expressions without a scanner, names of scripts (\p{Han}) are those of Go's Unicode.
 //
-// What it does not do: offsets, overflowing parts of a truncated text, BPE dropout, the pre-tokenizer
-// UnicodeScripts, and post-processors that add tokens twice.
+// What it does not do: offsets, what the sections "padding" and "truncation" ask for, overflowing parts of a
+// truncated text, BPE dropout, the pre-tokenizer UnicodeScripts, and post-processors that add tokens twice.
 //
 // A Tokenizer is immutable but for its cache and safe for concurrent use. It starts no goroutine
 // itself; regexp2 keeps one clock goroutine alive for some two seconds after an expression without

@@ -1,5 +1,17 @@
 package hftok
 
+// The classes of errors, and the longest text.
+var (
+	ErrInvalid     = errInvalid
+	ErrUnsupported = errUnsupported
+	ErrText        = errText
+)
+
+const MaxText = maxText
+
+// Parse is Load for a file in memory.
+func Parse(data []byte) (*Tokenizer, error) { return parse(data) }
+
 // cacheOf returns the model's cache, or nil.
 func (t *Tokenizer) cacheOf() *wordCache {
 	switch m := t.model.(type) {
@@ -38,4 +50,19 @@ func (t *Tokenizer) Words() (n, limit int) {
 		}
 	}
 	return n, len(c.slots)
+}
+
+// Token returns the token of an id as the vocabulary writes it.
+func (t *Tokenizer) Token(id int64) (string, bool) {
+	token, ok := t.tokens[id]
+	return token, ok
+}
+
+// Kept is the room that the lists of the last call have left to the next one, and its bound.
+func (t *Tokenizer) Kept() (room, limit int) {
+	sc, ok := t.scratch.Get().(*scratch)
+	if !ok {
+		return 0, maxKept
+	}
+	return max(sc.room(), cap(sc.spare)), maxKept
 }

@@ -247,34 +247,22 @@ func TestGoldenDecodersJoinTokensAsTheLibraryDoes(t *testing.T) {
 	}
 }
 
-func TestSectionsForPaddingAndTruncationAreRead(t *testing.T) {
+func TestSectionsForPaddingAndTruncationChangeNothing(t *testing.T) {
 	t.Parallel()
-	qwen, err := hftok.Load(filepath.Join("testdata", "qwen2.json"))
+	data, err := os.ReadFile(filepath.Join("testdata", "bert_cased.json"))
 	require.NoError(t, err)
-	end, _ := qwen.ID("<|endoftext|>")
-	id, ok := qwen.Padding()
-	assert.True(t, ok)
-	assert.Equal(t, end, id)
-	p, ok := qwen.PaddingConfig()
-	assert.True(t, ok)
-	assert.Equal(t, hftok.Padding{ID: end, Token: "<|endoftext|>", Left: true, MultipleOf: 8}, p)
-	_, ok = qwen.Truncation()
-	assert.False(t, ok)
-
-	bert, err := hftok.Load(filepath.Join("testdata", "bert_cased.json"))
+	var file map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &file))
+	require.Contains(t, string(file["truncation"]), `"max_length":32`)
+	long := strings.Repeat("a b ", 100)
+	with, err := assemble(t, file).Encode(long, true)
 	require.NoError(t, err)
-	c, ok := bert.Truncation()
-	assert.True(t, ok)
-	assert.Equal(t, hftok.Truncation{MaxLength: 32, Strategy: "longest_first", Stride: 2}, c)
-	_, ok = bert.Padding()
-	assert.False(t, ok)
-	assert.Equal(t, 3, bert.Added(true))
-	sep, _ := bert.ID("[SEP]")
-	assert.True(t, bert.Special(sep))
-	token, ok := bert.Token(sep)
-	assert.True(t, ok)
-	assert.Equal(t, "[SEP]", token)
-	assert.Positive(t, bert.Size())
+	delete(file, "truncation")
+	delete(file, "padding")
+	without, err := assemble(t, file).Encode(long, true)
+	require.NoError(t, err)
+	assert.Equal(t, without, with)
+	assert.Greater(t, len(with), 32)
 }
 
 func TestNoFixtureIsLargerThanSixtyKilobytes(t *testing.T) {

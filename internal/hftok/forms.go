@@ -28,7 +28,7 @@ func (f form) normalize(s string) (string, bool, error) {
 		marked = marked[:0]
 	}
 	for _, r := range s {
-		if b.Len() > maxNormalized {
+		if b.Len()+len(marked) > maxNormalized { // each has a byte or more
 			return "", false, tooLong()
 		}
 		if r < utf8.RuneSelf {

@@ -1,7 +1,6 @@
 package hftok
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +22,7 @@ const (
 	maxMembers = 64        // members of a sequence
 )
 
-// Load reads the tokenizer.json at path. Errors wrap ErrInvalid or ErrUnsupported and name the place in
-// the file.
+// Load reads the tokenizer.json at path. Errors name the place in the file.
 func Load(path string) (*Tokenizer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -35,29 +33,29 @@ func Load(path string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hftok: read %s: %w", path, err)
 	}
-	t, err := Parse(data)
+	t, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
-// Parse is Load for a file in memory. It keeps nothing of data.
-func Parse(data []byte) (*Tokenizer, error) {
+// parse is Load for a file in memory. It keeps nothing of data.
+func parse(data []byte) (*Tokenizer, error) {
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrInvalid, maxFile)
+		return nil, fmt.Errorf("%w: more than %d bytes", errInvalid, maxFile)
 	}
 	c, err := openObject("tokenizer.json", data)
 	if err != nil {
 		return nil, err
 	}
 	if c.fields == nil {
-		return nil, fmt.Errorf("%w: it is null", ErrInvalid)
+		return nil, fmt.Errorf("%w: it is null", errInvalid)
 	}
 	version := "1.0"
 	c.value("version", &version)
 	if c.err == nil && version != "1.0" {
-		return nil, fmt.Errorf("%w: version %q", ErrUnsupported, short(version))
+		return nil, fmt.Errorf("%w: version %q", errUnsupported, short(version))
 	}
 	t := &Tokenizer{}
 	if err := errors.Join(t.readParts(c), c.close()); err != nil {
@@ -90,75 +88,20 @@ func (t *Tokenizer) readParts(c *component) error {
 	if t.decode, err = buildDecoder("decoder", c.raw("decoder"), 0); err != nil {
 		return err
 	}
-	if t.padding, err = readPadding(c.raw("padding")); err != nil {
-		return err
-	}
-	if t.truncation, err = readTruncation(c.raw("truncation")); err != nil {
-		return err
-	}
+	// Texts are neither padded nor cut here: that is the business of who encodes.
+	c.raw("padding")
+	c.raw("truncation")
 	return t.checkIDs()
 }
 
-// checkIDs refuses ids of the post-processor and the padding that no token has.
+// checkIDs refuses ids of the post-processor that no token has.
 func (t *Tokenizer) checkIDs() error {
 	for _, id := range t.post.ids() {
 		if _, ok := t.tokens[id]; !ok {
-			return fmt.Errorf("%w: post_processor: no token has the id %d", ErrInvalid, id)
+			return fmt.Errorf("%w: post_processor: no token has the id %d", errInvalid, id)
 		}
 	}
 	return nil
-}
-
-func readPadding(raw json.RawMessage) (*Padding, error) {
-	if absent(raw) {
-		return nil, nil //nolint:nilnil // most files have no such section
-	}
-	c, err := openObject("padding", raw)
-	if err != nil {
-		return nil, err
-	}
-	p := &Padding{}
-	c.require("pad_id", &p.ID)
-	c.require("pad_type_id", &p.TypeID)
-	p.Token = c.text("pad_token", maxToken)
-	c.value("pad_to_multiple_of", &p.MultipleOf)
-	p.Left = c.oneOf("direction", "Right", "Left") == "Left"
-	strategy := c.raw("strategy")
-	var name string
-	var fixed struct{ Fixed *int }
-	switch {
-	case json.Unmarshal(strategy, &name) == nil && name == "BatchLongest":
-	case json.Unmarshal(strategy, &fixed) == nil && fixed.Fixed != nil:
-		p.Fixed = *fixed.Fixed
-	default:
-		c.fail(fmt.Errorf("%w: padding: strategy %s", ErrUnsupported, short(string(strategy))))
-	}
-	for _, n := range []int64{p.ID, p.TypeID, int64(p.Fixed), int64(p.MultipleOf)} {
-		if n < 0 || n > maxID {
-			c.fail(fmt.Errorf("%w: padding: %d is out of range", ErrInvalid, n))
-		}
-	}
-	return p, c.close()
-}
-
-func readTruncation(raw json.RawMessage) (*Truncation, error) {
-	if absent(raw) {
-		return nil, nil //nolint:nilnil // most files have no such section
-	}
-	c, err := openObject("truncation", raw)
-	if err != nil {
-		return nil, err
-	}
-	tr := &Truncation{}
-	c.require("max_length", &tr.MaxLength)
-	c.require("stride", &tr.Stride)
-	tr.Left = c.oneOf("direction", "Right", "Left") == "Left"
-	names := map[string]string{"LongestFirst": "longest_first", "OnlyFirst": "only_first", "OnlySecond": "only_second"}
-	tr.Strategy = names[c.oneOf("strategy", "LongestFirst", "OnlyFirst", "OnlySecond")]
-	if tr.MaxLength < 0 || tr.Stride < 0 {
-		c.fail(fmt.Errorf("%w: truncation: max_length %d and stride %d must not be negative", ErrInvalid, tr.MaxLength, tr.Stride))
-	}
-	return tr, c.close()
 }
 
 // oneOf returns a key that has one of the values; the first is what a missing key means.
@@ -168,6 +111,6 @@ func (c *component) oneOf(key string, values ...string) string {
 	if slices.Contains(values, v) {
 		return v
 	}
-	c.fail(fmt.Errorf("%w: %s: %s %q is none of %q", ErrUnsupported, c.place(), key, short(v), values))
+	c.fail(fmt.Errorf("%w: %s: %s %q is none of %q", errUnsupported, c.place(), key, short(v), values))
 	return values[0]
 }

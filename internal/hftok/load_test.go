@@ -45,7 +45,6 @@ func TestWhatIsNotKnownFailsTheLoadByNameAndPlace(t *testing.T) {
 		{"set in a set", tiny(`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a&&b]"},"behavior":"Isolated","invert":false}`), hftok.ErrUnsupported, []string{"pattern", "within a set"}},
 		{"group", tiny(`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?m:a)"},"behavior":"Isolated","invert":false}`), hftok.ErrUnsupported, []string{"(?m:a"}},
 		{"two templates", tiny(`"post_processor":{"type":"Sequence","processors":[{"type":"BertProcessing","sep":["a",0],"cls":["b",1]},{"type":"BertProcessing","sep":["a",0],"cls":["b",1]}]}`), hftok.ErrUnsupported, []string{"processors[1]"}},
-		{"padding", tiny(`"padding":{"strategy":"Longest","direction":"Right","pad_id":0,"pad_type_id":0,"pad_token":"a"}`), hftok.ErrUnsupported, []string{"padding", "Longest"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,6 +136,31 @@ func TestATextMayNotBlowUp(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tok.Encode("aaaa", true)
 	require.ErrorIs(t, err, hftok.ErrText)
+}
+
+func TestANormalFormMayNotBlowATextUp(t *testing.T) {
+	t.Parallel()
+	if stride > 1 {
+		t.Skip("the race detector makes it ten times dearer")
+	}
+	tok, err := hftok.Parse([]byte(tiny(`"normalizer":{"type":"NFKC"}`)))
+	require.NoError(t, err)
+	// A ligature of 3 bytes that is 18 characters.
+	_, err = tok.Encode(strings.Repeat("\ufdfa", hftok.MaxText/3), true)
+	require.ErrorIs(t, err, hftok.ErrText)
+}
+
+func TestAGiantTextLeavesNothingGiantBehind(t *testing.T) {
+	t.Parallel()
+	tok, err := hftok.Parse([]byte(tiny(`"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"FixedLength","length":1},{"type":"WhitespaceSplit"}]}`)))
+	require.NoError(t, err)
+	for range 20 { // What is kept, the collector may take at any time.
+		ids, err := tok.Encode(strings.Repeat(" ", 20_000), true)
+		require.NoError(t, err)
+		assert.Empty(t, ids)
+		room, limit := tok.Kept()
+		require.LessOrEqual(t, room, limit)
+	}
 }
 
 func TestAHopelessExpressionIsStopped(t *testing.T) {

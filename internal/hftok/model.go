@@ -23,7 +23,7 @@ type vocabulary struct {
 // model is taken from pre and done by the model, which then works on bytes.
 func (t *Tokenizer) readModel(raw json.RawMessage, pre *preTokenizer) (*vocabulary, error) {
 	if absent(raw) {
-		return nil, fmt.Errorf("%w: there is no model", ErrInvalid)
+		return nil, fmt.Errorf("%w: there is no model", errInvalid)
 	}
 	c, err := openObject("model", raw)
 	if err != nil {
@@ -76,7 +76,7 @@ func readVocab(c *component) *vocabulary {
 	v := &vocabulary{top: -1}
 	c.require("vocab", &v.ids)
 	if c.err == nil && len(v.ids) > maxVocab {
-		c.fail(fmt.Errorf("%w: model: a vocabulary of %d tokens has more than %d", ErrInvalid, len(v.ids), maxVocab))
+		c.fail(fmt.Errorf("%w: model: a vocabulary of %d tokens has more than %d", errInvalid, len(v.ids), maxVocab))
 	}
 	if c.err != nil {
 		return v
@@ -85,11 +85,11 @@ func readVocab(c *component) *vocabulary {
 	v.tokens = make(map[int64]string, len(v.ids))
 	for token, id := range v.ids {
 		if id < 0 || id > maxID || len(token) > maxToken {
-			c.fail(fmt.Errorf("%w: model: vocab: token %q with the id %d is out of bounds", ErrInvalid, short(token), id))
+			c.fail(fmt.Errorf("%w: model: vocab: token %q with the id %d is out of bounds", errInvalid, short(token), id))
 			return v
 		}
 		if other, taken := v.tokens[id]; taken {
-			c.fail(fmt.Errorf("%w: model: vocab: tokens %q and %q have the same id %d", ErrInvalid, short(min(token, other)), short(max(token, other)), id))
+			c.fail(fmt.Errorf("%w: model: vocab: tokens %q and %q have the same id %d", errInvalid, short(min(token, other)), short(max(token, other)), id))
 			return v
 		}
 		v.tokens[id] = token
@@ -100,5 +100,5 @@ func readVocab(c *component) *vocabulary {
 
 // noUnknown is the error for a word that needs the unknown token where the vocabulary has none.
 func noUnknown(word, unk string) error {
-	return fmt.Errorf("%w: %q needs the unknown token %q, which the vocabulary lacks", ErrText, short(word), short(unk))
+	return fmt.Errorf("%w: %q needs the unknown token %q, which the vocabulary lacks", errText, short(word), short(unk))
 }

@@ -64,7 +64,7 @@ func buildNormalizer(at string, raw json.RawMessage, depth int) (normalizer, err
 		c.require("precompiled_charsmap", &blob)
 		n, err = newCharsmap(blob)
 		if err != nil && c.err == nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, c.place(), err)
+			return nil, fmt.Errorf("%w: %s: %w", errInvalid, c.place(), err)
 		}
 	default:
 		return nil, c.unknown()
@@ -91,7 +91,7 @@ func (seq normalizers) normalize(s string) (string, bool, error) {
 }
 
 func tooLong() error {
-	return fmt.Errorf("%w: normalised it has more than %d bytes", ErrText, maxNormalized)
+	return fmt.Errorf("%w: normalised it has more than %d bytes", errText, maxNormalized)
 }
 
 // plain is a normaliser that drops nothing from the front.

@@ -80,7 +80,7 @@ func (c *component) tokenID(key string) int64 {
 	var id int64
 	c.require(key, &pair)
 	if c.err == nil && (json.Unmarshal(pair[0], &token) != nil || json.Unmarshal(pair[1], &id) != nil) {
-		c.fail(fmt.Errorf("%w: %s: %s is not a token and its id", ErrInvalid, c.place(), key))
+		c.fail(fmt.Errorf("%w: %s: %s is not a token and its id", errInvalid, c.place(), key))
 	}
 	return id
 }
@@ -93,7 +93,7 @@ func buildPostSequence(c *component, depth int) (*postProcessor, error) {
 			return err
 		}
 		if only != nil {
-			return fmt.Errorf("%w: %s is the second of %s that adds tokens", ErrUnsupported, at, c.at)
+			return fmt.Errorf("%w: %s is the second of %s that adds tokens", errUnsupported, at, c.at)
 		}
 		only = p
 		return nil
@@ -125,7 +125,7 @@ func (c *component) template(key string, tokens map[string]struct{ IDs []int64 }
 	}
 	c.require(key, &list)
 	if len(list) > maxTemplate {
-		c.fail(fmt.Errorf("%w: %s: %s has %d parts, more than %d", ErrInvalid, c.place(), key, len(list), maxTemplate))
+		c.fail(fmt.Errorf("%w: %s: %s has %d parts, more than %d", errInvalid, c.place(), key, len(list), maxTemplate))
 		return nil
 	}
 	parts := make([]templatePart, 0, len(list))
@@ -138,11 +138,11 @@ func (c *component) template(key string, tokens map[string]struct{ IDs []int64 }
 		case e.SpecialToken != nil:
 			tok, ok := tokens[e.SpecialToken.ID]
 			if !ok || len(tok.IDs) > maxTemplate {
-				c.fail(fmt.Errorf("%w: %s: %s[%d]: special token %q has no list of ids", ErrInvalid, c.place(), key, i, short(e.SpecialToken.ID)))
+				c.fail(fmt.Errorf("%w: %s: %s[%d]: special token %q has no list of ids", errInvalid, c.place(), key, i, short(e.SpecialToken.ID)))
 			}
 			parts = append(parts, special(e.SpecialToken.TypeID, tok.IDs...))
 		default:
-			c.fail(fmt.Errorf("%w: %s: %s[%d] is neither a text nor a special token", ErrInvalid, c.place(), key, i))
+			c.fail(fmt.Errorf("%w: %s: %s[%d] is neither a text nor a special token", errInvalid, c.place(), key, i))
 		}
 	}
 	return parts

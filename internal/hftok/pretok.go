@@ -48,7 +48,7 @@ func buildPreTokenizer(at string, raw json.RawMessage, depth int) (preTokenizer,
 	case "FixedLength":
 		n := fixedLength(5)
 		if c.value("length", &n); n < 1 {
-			c.fail(fmt.Errorf("%w: %s: length %d", ErrInvalid, c.place(), n))
+			c.fail(fmt.Errorf("%w: %s: length %d", errInvalid, c.place(), n))
 		}
 		p = n
 	case "Metaspace":
@@ -257,7 +257,7 @@ func readMetaspace(c *component) metaspace {
 	c.raw("str_rep") // the sign again, in old files
 	var add *bool
 	if c.value("add_prefix_space", &add); add != nil && !*add && m.scheme != "never" {
-		c.fail(fmt.Errorf("%w: %s: add_prefix_space is false, but prepend_scheme is %q", ErrInvalid, c.place(), m.scheme))
+		c.fail(fmt.Errorf("%w: %s: add_prefix_space is false, but prepend_scheme is %q", errInvalid, c.place(), m.scheme))
 	}
 	return m
 }

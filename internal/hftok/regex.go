@@ -44,12 +44,12 @@ type general struct{ re *regexp2.Regexp }
 func compileGeneral(expr string) (finder, error) {
 	translated, err := translate(expr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: regular expression %q: %w", ErrUnsupported, short(expr), err)
+		return nil, fmt.Errorf("%w: regular expression %q: %w", errUnsupported, short(expr), err)
 	}
 	// In Oniguruma's Ruby syntax ^ and $ stand at every line.
 	re, err := regexp2.Compile(translated, regexp2.Multiline)
 	if err != nil {
-		return nil, fmt.Errorf("%w: regular expression %q: %w", ErrUnsupported, short(expr), err)
+		return nil, fmt.Errorf("%w: regular expression %q: %w", errUnsupported, short(expr), err)
 	}
 	re.MatchTimeout = matchTime
 	return general{re}, nil
@@ -80,10 +80,10 @@ func (g general) spans(dst []span, s string) ([]span, error) {
 		done = to
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: regular expression: %w", ErrText, err)
+		return nil, fmt.Errorf("%w: regular expression: %w", errText, err)
 	}
 	if m != nil {
-		return nil, fmt.Errorf("%w: its regular expression was not done after %v", ErrText, textTime)
+		return nil, fmt.Errorf("%w: its regular expression was not done after %v", errText, textTime)
 	}
 	if done < len(s) {
 		dst = append(dst, span{done, len(s), false})

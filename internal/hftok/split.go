@@ -20,13 +20,13 @@ const (
 func (c *component) behavior(otherwise behavior) behavior {
 	b := string(otherwise)
 	if !c.value("behavior", &b) && otherwise == "" {
-		c.fail(fmt.Errorf("%w: %s has no behavior", ErrInvalid, c.place()))
+		c.fail(fmt.Errorf("%w: %s has no behavior", errInvalid, c.place()))
 	}
 	switch b := behavior(b); b {
 	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
 		return b
 	}
-	c.fail(fmt.Errorf("%w: %s: behavior %q", ErrUnsupported, c.place(), short(b)))
+	c.fail(fmt.Errorf("%w: %s: behavior %q", errUnsupported, c.place(), short(b)))
 	return otherwise
 }
 

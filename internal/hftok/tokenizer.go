@@ -8,18 +8,18 @@ import (
 )
 
 var (
-	// ErrInvalid says that a tokenizer.json cannot be read: not JSON, out of bounds, or at odds with
+	// errInvalid says that a tokenizer.json cannot be read: not JSON, out of bounds, or at odds with
 	// itself.
-	ErrInvalid = errors.New("hftok: invalid tokenizer.json")
-	// ErrUnsupported says that a tokenizer.json asks for something this package does not do.
-	ErrUnsupported = errors.New("hftok: unsupported tokenizer.json")
-	// ErrText says that a text cannot be encoded: not UTF-8, too long, without a token for a
+	errInvalid = errors.New("hftok: invalid tokenizer.json")
+	// errUnsupported says that a tokenizer.json asks for something this package does not do.
+	errUnsupported = errors.New("hftok: unsupported tokenizer.json")
+	// errText says that a text cannot be encoded: not UTF-8, too long, without a token for a
 	// character where there is none for the unknown, or too costly for its regular expression.
-	ErrText = errors.New("hftok: cannot encode the text")
+	errText = errors.New("hftok: cannot encode the text")
 )
 
-// MaxText is the longest text that is encoded, in bytes.
-const MaxText = 4 << 20
+// maxText is the longest text that is encoded, in bytes.
+const maxText = 4 << 20
 
 // maxNormalized bounds what a normaliser may make of a text, in bytes.
 const maxNormalized = 16 << 20
@@ -38,9 +38,6 @@ type Tokenizer struct {
 	special map[string]bool // contents of special added tokens
 	size    int
 
-	padding    *Padding
-	truncation *Truncation
-
 	scratch sync.Pool // of *scratch
 }
 
@@ -49,23 +46,6 @@ type Encoding struct {
 	IDs   []int64
 	Types []int64 // token type ids: mostly 0 for the first text and 1 for the second
 	Mask  []int64 // attention mask: 1 everywhere, as nothing is padded here
-}
-
-// Padding is the section "padding" of a tokenizer.json.
-type Padding struct {
-	ID, TypeID int64
-	Token      string
-	Left       bool // pad on the left
-	Fixed      int  // pad to this length; 0: to the longest of a batch
-	MultipleOf int  // round the length up to a multiple of this; 0: do not
-}
-
-// Truncation is the section "truncation" of a tokenizer.json.
-type Truncation struct {
-	MaxLength int
-	Strategy  string // longest_first, only_first or only_second
-	Stride    int
-	Left      bool // cut on the left
 }
 
 // scratch is what one call needs and the next one can use again.
@@ -80,7 +60,9 @@ type scratch struct {
 
 // Encode returns the ids of the text. special adds the tokens of the post-processor, such as CLS and
 // SEP; special tokens written in the text itself are found either way, as in the library. Nothing is
-// truncated or padded, whatever the file says. Errors wrap ErrText.
+// truncated or padded, whatever the file says. An error is the text's fault: not UTF-8, longer than 4 MiB,
+// without a token for a character where there is none for the unknown, or too costly for a regular
+// expression of the file.
 func (t *Tokenizer) Encode(text string, special bool) ([]int64, error) {
 	ids, err := t.encode(text)
 	if err != nil {
@@ -142,7 +124,7 @@ func (t *Tokenizer) room(special, pair bool, limit int) (int, error) {
 		added = t.post.added(pair)
 	}
 	if limit < added {
-		return 0, fmt.Errorf("%w: a length of %d has no room for %d special tokens", ErrText, limit, added)
+		return 0, fmt.Errorf("%w: a length of %d has no room for %d special tokens", errText, limit, added)
 	}
 	return limit - added, nil
 }
@@ -179,11 +161,11 @@ func (t *Tokenizer) encodeBoth(a, b string) (first, second []int64, err error) {
 
 // encode is Encode without the post-processor.
 func (t *Tokenizer) encode(text string) ([]int64, error) {
-	if len(text) > MaxText {
-		return nil, fmt.Errorf("%w: %d bytes are over the limit of %d", ErrText, len(text), MaxText)
+	if len(text) > maxText {
+		return nil, fmt.Errorf("%w: %d bytes are over the limit of %d", errText, len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return nil, fmt.Errorf("%w: it is not UTF-8", ErrText)
+		return nil, fmt.Errorf("%w: it is not UTF-8", errText)
 	}
 	sc, ok := t.scratch.Get().(*scratch)
 	if !ok {
@@ -207,10 +189,17 @@ func (t *Tokenizer) encode(text string) ([]int64, error) {
 	return ids, nil
 }
 
+// maxKept is the most room that a list of a scratch may have to be kept.
+const maxKept = 1 << 14
+
+// room is that of the largest list.
+func (sc *scratch) room() int {
+	return max(cap(sc.pieces), cap(sc.spare), cap(sc.spans), cap(sc.buf), cap(sc.path), cap(sc.ends), cap(sc.word.syms), cap(sc.word.heap))
+}
+
 // recycle keeps the scratch of a call for the next one, unless a giant text made it large.
 func (t *Tokenizer) recycle(sc *scratch) {
-	const keep = 1 << 14
-	if cap(sc.pieces) > keep || cap(sc.spans) > keep || cap(sc.buf) > keep || cap(sc.path) > keep || cap(sc.word.syms) > keep {
+	if sc.room() > maxKept {
 		return
 	}
 	clear(sc.pieces[:cap(sc.pieces)])
@@ -222,6 +211,9 @@ func (t *Tokenizer) recycle(sc *scratch) {
 func (t *Tokenizer) encodePart(sc *scratch, ids []int64, part string, first bool) ([]int64, error) {
 	if t.norm != nil {
 		out, kept, err := t.norm.normalize(part)
+		if err == nil && len(out) > maxNormalized {
+			err = tooLong()
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +265,7 @@ func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) (string, error) {
 		}
 		tokens = append(tokens, token)
 		if size += len(token); size > maxNormalized {
-			return "", fmt.Errorf("%w: the tokens of %d ids have more than %d bytes", ErrText, len(ids), maxNormalized)
+			return "", fmt.Errorf("%w: the tokens of %d ids have more than %d bytes", errText, len(ids), maxNormalized)
 		}
 	}
 	return decodeTokens(t.decode, tokens)
@@ -286,43 +278,5 @@ func (t *Tokenizer) ID(token string) (int64, bool) {
 	return id, ok
 }
 
-// Token returns the token of an id as the vocabulary writes it.
-func (t *Tokenizer) Token(id int64) (string, bool) {
-	token, ok := t.tokens[id]
-	return token, ok
-}
-
-// Special reports whether the id is that of a special added token, one that Decode may leave out.
-func (t *Tokenizer) Special(id int64) bool {
-	return t.special[t.tokens[id]]
-}
-
 // Size is the highest id plus one, added tokens included.
 func (t *Tokenizer) Size() int { return t.size }
-
-// Added is how many ids the post-processor adds to one text, or to a pair.
-func (t *Tokenizer) Added(pair bool) int { return t.post.added(pair) }
-
-// Padding returns the id that the file's section "padding" pads with; ok is false without one.
-func (t *Tokenizer) Padding() (id int64, ok bool) {
-	if t.padding == nil {
-		return 0, false
-	}
-	return t.padding.ID, true
-}
-
-// PaddingConfig returns the file's section "padding"; ok is false without one.
-func (t *Tokenizer) PaddingConfig() (p Padding, ok bool) {
-	if t.padding == nil {
-		return Padding{}, false
-	}
-	return *t.padding, true
-}
-
-// Truncation returns the file's section "truncation"; ok is false without one.
-func (t *Tokenizer) Truncation() (c Truncation, ok bool) {
-	if t.truncation == nil {
-		return Truncation{}, false
-	}
-	return *t.truncation, true
-}

@@ -36,10 +36,10 @@ func readUnigram(c *component) (*unigram, *vocabulary, error) {
 		return nil, nil, err
 	}
 	if len(pairs) > maxVocab {
-		return nil, nil, fmt.Errorf("%w: model: a vocabulary of %d tokens has more than %d", ErrInvalid, len(pairs), maxVocab)
+		return nil, nil, fmt.Errorf("%w: model: a vocabulary of %d tokens has more than %d", errInvalid, len(pairs), maxVocab)
 	}
 	if unk < -1 || unk >= int64(len(pairs)) {
-		return nil, nil, fmt.Errorf("%w: model: unk_id %d is not in a vocabulary of %d tokens", ErrInvalid, unk, len(pairs))
+		return nil, nil, fmt.Errorf("%w: model: unk_id %d is not in a vocabulary of %d tokens", errInvalid, unk, len(pairs))
 	}
 	m.unkID = int32(unk)
 	vocab := &vocabulary{
@@ -51,7 +51,7 @@ func readUnigram(c *component) (*unigram, *vocabulary, error) {
 	lowest := math.Inf(1)
 	for i, p := range pairs {
 		if len(p.token) > maxToken {
-			return nil, nil, fmt.Errorf("%w: model: vocab[%d]: %q is too long", ErrInvalid, i, short(p.token))
+			return nil, nil, fmt.Errorf("%w: model: vocab[%d]: %q is too long", errInvalid, i, short(p.token))
 		}
 		m.scores[i] = p.score
 		lowest = min(lowest, p.score)

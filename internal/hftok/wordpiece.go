@@ -23,7 +23,7 @@ func readWordPiece(c *component) (*wordPiece, *vocabulary, error) {
 	m.prefix = c.text("continuing_subword_prefix", maxToken)
 	c.require("max_input_chars_per_word", &m.maxChars)
 	if m.maxChars < 0 {
-		c.fail(fmt.Errorf("%w: model: max_input_chars_per_word is %d", ErrInvalid, m.maxChars))
+		c.fail(fmt.Errorf("%w: model: max_input_chars_per_word is %d", errInvalid, m.maxChars))
 	}
 	m.vocab = readVocab(c)
 	if err := c.close(); err != nil {

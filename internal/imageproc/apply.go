@@ -8,8 +8,8 @@ import (
 )
 
 // Apply runs the steps of a valid recipe on frame i of px. Errors are of class BadInput:
-// no such frame, a step that would make a side of 0 or of more than MaxSide pixels, or a
-// picture larger than its padding.
+// no such frame, a side of more than 65,535 pixels, a step that would make one of 0 or of more
+// than 8192, or a picture larger than its padding.
 func (r Recipe) Apply(px *rewards.Pixels, i int) (*Picture, error) {
 	p, err := frameOf(px, i)
 	if err != nil {
@@ -63,9 +63,9 @@ func (s Step) target(w, h int) (int, int, error) {
 
 // bounded refuses sizes that no picture may have.
 func bounded(w, h, tw, th int) error {
-	if tw < 1 || th < 1 || tw > MaxSide || th > MaxSide {
+	if tw < 1 || th < 1 || tw > maxSide || th > maxSide {
 		return fmt.Errorf("%w: a picture of %d×%d pixels would become %d×%d, want sides of 1 to %d: send one that is less narrow",
-			rewards.BadInput, w, h, tw, th, MaxSide)
+			rewards.BadInput, w, h, tw, th, maxSide)
 	}
 	return nil
 }

@@ -76,8 +76,6 @@ func BenchmarkProcessors(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	direct := tiles
-	direct.Direct = true
 	for name, f := range map[string]func() error{
 		"clip": func() error {
 			p, err := clip.Apply(px, 0)
@@ -86,10 +84,9 @@ func BenchmarkProcessors(b *testing.B) {
 			}
 			return err
 		},
-		"idefics3/split":  func() error { _, err := tiles.Tiles(px, 0, true); return err },
-		"idefics3/whole":  func() error { _, err := tiles.Tiles(px, 0, false); return err },
-		"idefics3/direct": func() error { _, err := direct.Tiles(px, 0, false); return err },
-		"qwen2vl":         func() error { _, err := patches.Patches(px, 0); return err },
+		"idefics3/split": func() error { _, err := tiles.Tiles(px, 0, true); return err },
+		"idefics3/whole": func() error { _, err := tiles.Tiles(px, 0, false); return err },
+		"qwen2vl":        func() error { _, err := patches.Patches(px, 0); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			measure(b, func() {

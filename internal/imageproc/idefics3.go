@@ -18,19 +18,13 @@ const maxLongest = 4096
 type Idefics3 struct {
 	// NoResize leaves out the first resize, to LongestEdge (do_resize false).
 	NoResize bool
-	// LongestEdge is what the longer side becomes first, by enlarging too. 1 to MaxSide;
+	// LongestEdge is what the longer side becomes first, by enlarging too. 1 to 8192;
 	// beyond 4096 the picture is then brought back to 4096.
 	LongestEdge int
 	// Size is the side of a tile (max_image_size.longest_edge), 1 to 4096.
 	Size int
 	// Filter is that of all resizes.
 	Filter Filter
-	// Split is what the file says about splitting; Tiles is told by its caller.
-	Split bool
-	// Direct makes the one tile of a picture that is not split in one resize. transformers
-	// resizes to LongestEdge first, which at 2048 takes 200 ms for a picture of 1024×1024
-	// instead of 30, and changes the pixels a little.
-	Direct bool
 	// SeqLen is the number of tokens of one tile (image_seq_len), 0 if no file says it.
 	SeqLen int
 	// Rescale, Mean and Std are as in Recipe.
@@ -48,15 +42,12 @@ func ParseIdefics3(preprocessor, processor []byte) (Idefics3, error) {
 	if c.typ != "Idefics3ImageProcessor" && c.typ != "SmolVLMImageProcessor" {
 		return Idefics3{}, fmt.Errorf("preprocessor_config.json: image_processor_type %q, want Idefics3ImageProcessor or SmolVLMImageProcessor", c.typ)
 	}
-	p := Idefics3{
-		NoResize: !take(c, "do_resize", true),
-		Split:    take(c, "do_image_splitting", true),
-		Filter:   c.filter(Lanczos),
-	}
+	p := Idefics3{NoResize: !take(c, "do_resize", true), Filter: c.filter(Lanczos)}
 	p.LongestEdge = c.longest("size", 4*364)
 	p.Size = c.longest("max_image_size", 364)
-	delete(c.raw, "do_pad")         // a sample's own tiles are of one size
-	delete(c.raw, "video_sampling") // of SmolVLM2, for videos
+	take(c, "do_image_splitting", true) // Tiles is told by its caller
+	delete(c.raw, "do_pad")             // a sample's own tiles are of one size
+	delete(c.raw, "video_sampling")     // of SmolVLM2, for videos
 	p.Rescale, p.Mean, p.Std = c.norm(halfs(), halfs())
 	if err := c.done(); err != nil {
 		return Idefics3{}, err
@@ -73,7 +64,7 @@ func ParseIdefics3(preprocessor, processor []byte) (Idefics3, error) {
 		}
 		p.SeqLen = file.SeqLen
 	}
-	if err := p.Validate(); err != nil {
+	if err := p.validate(); err != nil {
 		return Idefics3{}, err
 	}
 	return p, nil
@@ -88,17 +79,14 @@ func (c *hfConfig) longest(key string, absent int) int {
 	return size["longest_edge"]
 }
 
-// Validate names all faults.
-func (p Idefics3) Validate() error {
-	errs := []error{side("longest edge", p.LongestEdge, true), p.Filter.check(), checkNorm(p.Mean, p.Std)}
+// validate names all faults.
+func (p Idefics3) validate() error {
+	errs := []error{side("longest edge", p.LongestEdge, true), p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
 	if p.Size < 1 || p.Size > maxLongest {
 		errs = append(errs, fmt.Errorf("tile size is %d, want 1 to %d", p.Size, maxLongest))
 	}
 	if p.SeqLen < 0 || p.SeqLen > 1<<16 {
 		errs = append(errs, fmt.Errorf("image_seq_len is %d, want 1 to %d", p.SeqLen, 1<<16))
-	}
-	if p.Rescale == 0 || !finite(p.Rescale) {
-		errs = append(errs, fmt.Errorf("rescale is %v, want a finite number other than 0", p.Rescale))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("idefics3 image processor: %w", err)
@@ -125,12 +113,12 @@ func (p Idefics3) Tiles(px *rewards.Pixels, i int, split bool) (Tiles, error) {
 	if err != nil {
 		return Tiles{}, err
 	}
-	if !p.NoResize && (split || !p.Direct) {
+	if !p.NoResize {
 		w, h := p.longest(src.Width, src.Height)
 		if err := bounded(src.Width, src.Height, w, h); err != nil {
 			return Tiles{}, err
 		}
-		src = Resize(src, w, h, p.Filter)
+		src = resize(src, w, h, p.Filter)
 	}
 	t := Tiles{Count: 1, Size: p.Size}
 	if split {
@@ -138,7 +126,7 @@ func (p Idefics3) Tiles(px *rewards.Pixels, i int, split bool) (Tiles, error) {
 		if err := bounded(src.Width, src.Height, w, h); err != nil {
 			return Tiles{}, err
 		}
-		src = Resize(src, w, h, p.Filter)
+		src = resize(src, w, h, p.Filter)
 		if w > p.Size || h > p.Size {
 			t.Rows, t.Cols = h/p.Size, w/p.Size
 			t.Count = t.Rows*t.Cols + 1
@@ -154,7 +142,7 @@ func (p Idefics3) Tiles(px *rewards.Pixels, i int, split bool) (Tiles, error) {
 		}
 	}
 	t.CHW = t.CHW[:len(t.CHW)+n]
-	planes(t.CHW[len(t.CHW)-n:], Resize(src, p.Size, p.Size, p.Filter).RGB)
+	planes(t.CHW[len(t.CHW)-n:], resize(src, p.Size, p.Size, p.Filter).RGB)
 	return t, nil
 }
 
@@ -196,12 +184,10 @@ func (p Idefics3) grid(w, h int) (int, int) {
 	return up(int(float64(h) * aspect)), h
 }
 
-// Norm is the normalisation of Tiles.CHW.
-func (p Idefics3) Norm() *infer.Normalize {
-	return &infer.Normalize{Rescale: p.Rescale, Mean: p.Mean, Std: p.Std, Inner: p.Size * p.Size}
-}
-
 // Tensor is t as the input called name: U8 [Count, 3, Size, Size] with Norm set.
 func (p Idefics3) Tensor(name string, t Tiles) infer.Tensor {
-	return infer.Tensor{Name: name, DType: infer.U8, Shape: []int{t.Count, 3, t.Size, t.Size}, U8: t.CHW, Norm: p.Norm()}
+	return infer.Tensor{
+		Name: name, DType: infer.U8, Shape: []int{t.Count, 3, t.Size, t.Size}, U8: t.CHW,
+		Norm: &infer.Normalize{Rescale: p.Rescale, Mean: p.Mean, Std: p.Std, Inner: p.Size * p.Size},
+	}
 }

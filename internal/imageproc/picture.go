@@ -6,8 +6,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// MaxSide is the most pixels a picture may have along one side after a step.
-const MaxSide = 8192
+const (
+	// maxSide is the most pixels a picture may have along one side after a step.
+	maxSide = 8192
+	// maxSource is the most that it may have before the first, the most that a JPEG can
+	// have. Resampling needs memory that grows with a side and not with the area: a line of
+	// 2²⁴ pixels would take 16 times what it has itself.
+	maxSource = 1<<16 - 1
+)
 
 // Picture is one RGB picture of 8 bits. It may share its bytes with the pixels it was made
 // of: they are not written to.
@@ -24,14 +30,16 @@ func frameOf(px *rewards.Pixels, i int) (*Picture, error) {
 		return nil, fmt.Errorf("%w: there is no picture", rewards.BadInput)
 	case px.Width < 1 || px.Height < 1 || px.Count < 1 || len(px.RGB)/px.Count/px.Height/px.Width < 3:
 		return nil, fmt.Errorf("%w: %d frames of %d×%d pixels in %d bytes", rewards.BadInput, px.Count, px.Width, px.Height, len(px.RGB))
+	case max(px.Width, px.Height) > maxSource:
+		return nil, fmt.Errorf("%w: a picture of %d×%d pixels, want sides of 1 to %d: cut it into parts", rewards.BadInput, px.Width, px.Height, maxSource)
 	case i < 0 || i >= px.Count:
 		return nil, fmt.Errorf("%w: no frame %d among %d", rewards.BadInput, i, px.Count)
 	}
 	return &Picture{Width: px.Width, Height: px.Height, RGB: px.Frame(i)}, nil
 }
 
-// CHW returns the picture's bytes channel by channel: [3, Height, Width].
-func (p *Picture) CHW() []byte {
+// chw returns the picture's bytes channel by channel: [3, Height, Width].
+func (p *Picture) chw() []byte {
 	out := make([]byte, 3*p.Width*p.Height)
 	planes(out, p.RGB)
 	return out

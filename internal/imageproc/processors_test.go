@@ -84,7 +84,6 @@ func TestSmolVLMIsSplitIntoSeventeenTiles(t *testing.T) {
 	t.Parallel()
 	p, err := imageproc.ParseIdefics3([]byte(smolVLM), []byte(`{"image_seq_len": 64, "processor_class": "Idefics3Processor"}`))
 	require.NoError(t, err)
-	require.True(t, p.Split)
 	require.Equal(t, []int{2048, 512, 64}, []int{p.LongestEdge, p.Size, p.SeqLen})
 	p.LongestEdge, p.Size = 128, 32 // the same at a sixteenth
 	tiles, err := p.Tiles(grey(100, 80), 0, true)
@@ -93,22 +92,6 @@ func TestSmolVLMIsSplitIntoSeventeenTiles(t *testing.T) {
 	tensor := p.Tensor("pixel_values", tiles)
 	require.NoError(t, tensor.Check())
 	require.Equal(t, []int{17, 3, 32, 32}, tensor.Shape)
-}
-
-func TestOneTileInOneResizeIsThatOfAProcessorWithoutTheFirstResize(t *testing.T) {
-	t.Parallel()
-	p := imageproc.Idefics3{LongestEdge: 96, Size: 24, Filter: imageproc.Lanczos, Rescale: 1, Mean: []float32{0, 0, 0}, Std: []float32{1, 1, 1}, Direct: true}
-	require.NoError(t, p.Validate())
-	direct, err := p.Tiles(grey(31, 50), 0, false)
-	require.NoError(t, err)
-	require.Equal(t, 1, direct.Count)
-	want := imageproc.Resize(&imageproc.Picture{Width: 31, Height: 50, RGB: grey(31, 50).RGB}, 24, 24, imageproc.Lanczos)
-	require.Equal(t, want.CHW(), direct.CHW)
-	p.Direct = false
-	twice, err := p.Tiles(grey(31, 50), 0, false)
-	require.NoError(t, err)
-	require.NotEqual(t, direct.CHW, twice.CHW)
-	require.Zero(t, twice.Rows)
 }
 
 func TestTilesOfNarrowPictures(t *testing.T) {
@@ -129,6 +112,21 @@ func TestTilesOfNarrowPictures(t *testing.T) {
 	p.NoResize = true
 	_, err = p.Tiles(grey(9000, 2), 0, true)
 	require.ErrorIs(t, err, rewards.BadInput, "9000 pixels wide")
+}
+
+func TestALineOfPixelsIsRefusedBeforeItTakesManyTimesItsMemory(t *testing.T) {
+	t.Parallel()
+	norm := imageproc.Recipe{
+		Steps:   []imageproc.Step{{Op: imageproc.OpResize, Width: 8, Height: 8, Filter: imageproc.Bicubic}},
+		Rescale: 1, Mean: []float32{0, 0, 0}, Std: []float32{1, 1, 1},
+	}
+	for _, size := range [][2]int{{imageproc.MaxSource + 1, 1}, {1, imageproc.MaxSource + 1}} {
+		_, err := norm.Apply(grey(size[0], size[1]), 0)
+		require.ErrorIs(t, err, rewards.BadInput)
+		require.ErrorContains(t, err, "65535")
+		_, err = norm.Apply(grey(min(size[0], imageproc.MaxSource), min(size[1], imageproc.MaxSource)), 0)
+		require.NoError(t, err)
+	}
 }
 
 func TestFilesOfOtherJudgesAreRefusedByName(t *testing.T) {

@@ -61,23 +61,20 @@ func ParseQwen2VL(preprocessor []byte) (Qwen2VL, error) {
 	if err := c.done(); err != nil {
 		return Qwen2VL{}, err
 	}
-	if err := p.Validate(); err != nil {
+	if err := p.validate(); err != nil {
 		return Qwen2VL{}, err
 	}
 	return p, nil
 }
 
-// Validate names all faults.
-func (p Qwen2VL) Validate() error {
-	errs := []error{p.Filter.check(), checkNorm(p.Mean, p.Std)}
-	if p.MinPixels < 1 || p.MaxPixels < p.MinPixels || p.MaxPixels > MaxSide*MaxSide {
-		errs = append(errs, fmt.Errorf("%d to %d pixels, want 1 to %d and the lower bound first", p.MinPixels, p.MaxPixels, MaxSide*MaxSide))
+// validate names all faults.
+func (p Qwen2VL) validate() error {
+	errs := []error{p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
+	if p.MinPixels < 1 || p.MaxPixels < p.MinPixels || p.MaxPixels > maxSide*maxSide {
+		errs = append(errs, fmt.Errorf("%d to %d pixels, want 1 to %d and the lower bound first", p.MinPixels, p.MaxPixels, maxSide*maxSide))
 	}
 	if p.Patch < 1 || p.Patch > 256 || p.Merge < 1 || p.Merge > 16 || p.Temporal < 1 || p.Temporal > 16 {
 		errs = append(errs, fmt.Errorf("patch_size %d, merge_size %d and temporal_patch_size %d, want 1 to 256, 1 to 16 and 1 to 16", p.Patch, p.Merge, p.Temporal))
-	}
-	if p.Rescale == 0 || !finite(p.Rescale) {
-		errs = append(errs, fmt.Errorf("rescale is %v, want a finite number other than 0", p.Rescale))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("qwen2-vl image processor: %w", err)
@@ -85,11 +82,11 @@ func (p Qwen2VL) Validate() error {
 	return nil
 }
 
-// SmartResize is the height and width, multiples of factor, to which a picture of h×w is
+// smartResize is the height and width, multiples of factor, to which a picture of h×w is
 // brought: each side to the nearest multiple (half to even, as Python rounds), unless
 // that is more or fewer pixels than allowed. The error is of class BadInput: an empty
 // picture, or one side more than 200 times the other.
-func SmartResize(h, w, factor, minPixels, maxPixels int) (height, width int, err error) {
+func smartResize(h, w, factor, minPixels, maxPixels int) (height, width int, err error) {
 	if h < 1 || w < 1 || factor < 1 {
 		return 0, 0, fmt.Errorf("%w: a picture of %d×%d pixels cannot be brought to multiples of %d", rewards.BadInput, w, h, factor)
 	}
@@ -129,14 +126,14 @@ func (p Qwen2VL) Patches(px *rewards.Pixels, i int) (Patches, error) {
 	if err != nil {
 		return Patches{}, err
 	}
-	h, w, err := SmartResize(src.Height, src.Width, p.Patch*p.Merge, p.MinPixels, p.MaxPixels)
+	h, w, err := smartResize(src.Height, src.Width, p.Patch*p.Merge, p.MinPixels, p.MaxPixels)
 	if err != nil {
 		return Patches{}, err
 	}
 	if err := bounded(src.Width, src.Height, w, h); err != nil {
 		return Patches{}, err
 	}
-	src = Resize(src, w, h, p.Filter)
+	src = resize(src, w, h, p.Filter)
 	out := Patches{GridT: 1, GridH: h / p.Patch, GridW: w / p.Patch}
 	out.Data = make([]byte, 3*p.Temporal*w*h)
 	rest := out.Data
@@ -171,16 +168,12 @@ func (p Qwen2VL) patch(dst []byte, src *Picture, y, x int) []byte {
 	return dst
 }
 
-// Norm is the normalisation of Patches.Data.
-func (p Qwen2VL) Norm() *infer.Normalize {
-	return &infer.Normalize{Rescale: p.Rescale, Mean: p.Mean, Std: p.Std, Inner: p.Temporal * p.Patch * p.Patch}
-}
-
 // Tensor is the patches as the input called name: U8 [GridH·GridW, 3·Temporal·Patch·Patch]
 // with Norm set.
 func (p Qwen2VL) Tensor(name string, q Patches) infer.Tensor {
 	return infer.Tensor{
-		Name: name, DType: infer.U8, U8: q.Data, Norm: p.Norm(),
+		Name: name, DType: infer.U8, U8: q.Data,
 		Shape: []int{q.GridT * q.GridH * q.GridW, 3 * p.Temporal * p.Patch * p.Patch},
+		Norm:  &infer.Normalize{Rescale: p.Rescale, Mean: p.Mean, Std: p.Std, Inner: p.Temporal * p.Patch * p.Patch},
 	}
 }

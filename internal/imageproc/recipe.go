@@ -43,9 +43,9 @@ const maxSteps = 16
 // Step is one operation. Fields that its operation does not take must be zero.
 type Step struct {
 	Op string `json:"op"`
-	// Size is the side that resize_shortest and resize_longest speak of, 1 to MaxSide.
+	// Size is the side that resize_shortest and resize_longest speak of, 1 to 8192.
 	Size int `json:"size,omitempty"`
-	// Width and Height are those after resize, center_crop and pad, 1 to MaxSide.
+	// Width and Height are those after resize, center_crop and pad, 1 to 8192.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
 	// Filter is that of the three resizes.
@@ -67,7 +67,7 @@ type Recipe struct {
 	Std  []float32 `json:"std"`
 }
 
-// UnmarshalJSON reads a recipe strictly: unknown keys and every fault that Validate finds
+// UnmarshalJSON reads a recipe strictly: unknown keys and every fault of its fields
 // are errors.
 func (r *Recipe) UnmarshalJSON(data []byte) error {
 	type plain Recipe
@@ -80,15 +80,15 @@ func (r *Recipe) UnmarshalJSON(data []byte) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("image recipe: something follows it")
 	}
-	if err := Recipe(p).Validate(); err != nil {
+	if err := Recipe(p).validate(); err != nil {
 		return err
 	}
 	*r = Recipe(p)
 	return nil
 }
 
-// Validate names all faults of the recipe.
-func (r Recipe) Validate() error {
+// validate names all faults of the recipe.
+func (r Recipe) validate() error {
 	var errs []error
 	if len(r.Steps) > maxSteps {
 		errs = append(errs, fmt.Errorf("%d steps, want at most %d", len(r.Steps), maxSteps))
@@ -98,18 +98,23 @@ func (r Recipe) Validate() error {
 			errs = append(errs, fmt.Errorf("steps[%d] (%s): %w", i, s.Op, err))
 		}
 	}
-	if r.Rescale == 0 || !finite(r.Rescale) {
-		errs = append(errs, fmt.Errorf("rescale is %v, want a finite number other than 0, such as 1/255", r.Rescale))
-	}
-	errs = append(errs, checkNorm(r.Mean, r.Std))
+	errs = append(errs, checkNorm(r.Rescale, r.Mean, r.Std))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("image recipe: %w", err)
 	}
 	return nil
 }
 
-// checkNorm says what is wrong with a normalisation's means and deviations.
-func checkNorm(mean, std []float32) error {
+// checkNorm names all faults of a normalisation.
+func checkNorm(rescale float64, mean, std []float32) error {
+	var err error
+	if rescale == 0 || !finite(rescale) {
+		err = fmt.Errorf("rescale is %v, want a finite number other than 0, such as 1/255", rescale)
+	}
+	return errors.Join(err, checkMeans(mean, std))
+}
+
+func checkMeans(mean, std []float32) error {
 	if len(mean) != 3 || len(std) != 3 {
 		return fmt.Errorf("%d means and %d deviations, want 3 of each: red, green, blue", len(mean), len(std))
 	}
@@ -162,22 +167,16 @@ func side(name string, n int, taken bool) error {
 	switch {
 	case !taken && n != 0:
 		return fmt.Errorf("%s is not for this op", name)
-	case taken && (n < 1 || n > MaxSide):
-		return fmt.Errorf("%s is %d, want 1 to %d", name, n, MaxSide)
+	case taken && (n < 1 || n > maxSide):
+		return fmt.Errorf("%s is %d, want 1 to %d", name, n, maxSide)
 	}
 	return nil
-}
-
-// Norm is the normalisation of a tensor in which inner values in a row belong to one
-// channel: width·height for CHW, 1 for HWC.
-func (r Recipe) Norm(inner int) *infer.Normalize {
-	return &infer.Normalize{Rescale: r.Rescale, Mean: r.Mean, Std: r.Std, Inner: inner}
 }
 
 // Tensor is p as the input called name: U8 [3, Height, Width] with Norm set.
 func (r Recipe) Tensor(name string, p *Picture) infer.Tensor {
 	return infer.Tensor{
 		Name: name, DType: infer.U8, Shape: []int{3, p.Height, p.Width},
-		U8: p.CHW(), Norm: r.Norm(p.Width * p.Height),
+		U8: p.chw(), Norm: &infer.Normalize{Rescale: r.Rescale, Mean: r.Mean, Std: r.Std, Inner: p.Width * p.Height},
 	}
 }

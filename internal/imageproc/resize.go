@@ -2,7 +2,7 @@ package imageproc
 
 import "fmt"
 
-// Resize returns src at w×h pixels, each 1 to MaxSide (it panics otherwise, and for an
+// resize returns src at w×h pixels, each 1 to maxSide (it panics otherwise, and for an
 // unknown filter), as PIL's Image.resize makes it. If src has that size, src itself is
 // returned.
 //
@@ -20,14 +20,14 @@ import "fmt"
 // With both cores kept busy by others the ratio is much the same (14.9 to 51.2 ms for 1024²
 // bicubic). Besides, imaging's Linear is up to 2 levels off PIL's bilinear, and its Box up
 // to 50 off PIL's.
-func Resize(src *Picture, w, h int, f Filter) *Picture {
+func resize(src *Picture, w, h int, f Filter) *Picture {
 	return resizePart(src, w, h, window{right: w, bottom: h}, f)
 }
 
-// resizePart returns the part win of what Resize returns, and makes no more than it.
+// resizePart returns the part win of what resize returns, and makes no more than it.
 func resizePart(src *Picture, w, h int, win window, f Filter) *Picture {
-	if w < 1 || h < 1 || w > MaxSide || h > MaxSide {
-		panic(fmt.Sprintf("imageproc: resize to %d×%d, want sides of 1 to %d", w, h, MaxSide))
+	if w < 1 || h < 1 || w > maxSide || h > maxSide {
+		panic(fmt.Sprintf("imageproc: resize to %d×%d, want sides of 1 to %d", w, h, maxSide))
 	}
 	if err := f.check(); err != nil {
 		panic("imageproc: " + err.Error())

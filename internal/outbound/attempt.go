@@ -69,6 +69,9 @@ func (a *attempt) request(e *endpoint, p *payload) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkHeaders(a.call.Header); err != nil {
+		return nil, err
+	}
 	method := a.call.Method
 	if method == "" {
 		method = http.MethodPost
@@ -93,9 +96,9 @@ func (a *attempt) request(e *endpoint, p *payload) (*http.Request, error) {
 }
 
 func (a *attempt) header(e *endpoint) http.Header {
-	h := a.g.cfg.Header.Clone()
+	h := http.Header{}
 	for name, values := range a.call.Header {
-		if !ownHeader(name) && http.CanonicalHeaderKey(name) != "Authorization" {
+		if !ownHeader(name) {
 			h[http.CanonicalHeaderKey(name)] = values
 		}
 	}
@@ -177,7 +180,7 @@ func (a *attempt) refused(resp *http.Response, stop func()) *failure {
 		timer := time.AfterFunc(quoteTime, stop)
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, quoteBytes)) // The status is what counts.
 		timer.Stop()
-		f.text += a.g.excerpt(body)
+		f.text += a.excerpt(body)
 	}
 	f.text += a.advice(status, errKey)
 	return f

@@ -11,7 +11,8 @@ type Call struct {
 	Method string
 	// Path follows the endpoint's URL: "/v1/chat/completions"; empty: the URL as it is.
 	Path string
-	// Header is sent as it is. Authorization is the group's own.
+	// Header is sent as it is, but for what is the connection's; Authorization is the
+	// group's own. Values of names that tell ("X-Api-Key") are cut out of errors.
 	Header http.Header
 	// Body is sent again with every attempt; it must not change until Do returns.
 	Body []byte
@@ -48,7 +49,7 @@ type Answer struct {
 // broken body), Timeout where ctx or the attempt's time ended, Cancelled where ctx was
 // cancelled, BadInput for 400, 413 and 422, InvalidScore as Check says, Internal for
 // what another attempt would only repeat (other 4xx, a redirect, a body beyond its
-// bound, an address that is not allowed).
+// bound, an address that is not allowed, a path or header that cannot be sent).
 // Its text names endpoint, status and the beginning of the answer, and never a secret.
 type Doer interface {
 	Do(ctx context.Context, c *Call) (*Answer, error)

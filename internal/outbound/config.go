@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -24,8 +23,6 @@ type GroupConfig struct {
 	// KeyFile holds a key in one line, which is sent to all of them as
 	// "Authorization: Bearer …". It is read again when an endpoint answers 401.
 	KeyFile string
-	// Header is sent with every request; a call's own headers go before it.
-	Header http.Header
 	// Concurrency bounds the requests in flight, over all endpoints; default 256.
 	Concurrency int
 	// MaxWaiting bounds the calls that wait for one of them; default 16,384.
@@ -116,10 +113,6 @@ func (c GroupConfig) Validate() error {
 		seen[sameURL(u)] = i + 1
 	}
 	bad(c.KeyFile != "" && user, "a key file and a user in a URL; only one can be sent")
-	bad(c.Header.Get("Authorization") != "" && (user || c.KeyFile != ""), "a header Authorization besides a key file or a user in a URL")
-	for name := range c.Header {
-		bad(ownHeader(name), "the header %s is set by the program", name)
-	}
 	bad(c.Concurrency < 1 || c.Concurrency > 65_536, "concurrency of %d, want 1 to 65536", c.Concurrency)
 	bad(c.MaxWaiting < 1 || c.MaxWaiting > 1<<20, "max waiting of %d, want 1 to 1048576", c.MaxWaiting)
 	bad(!(c.RPM >= 0) || math.IsInf(c.RPM, 1), "%v requests a minute, want 0 (no limit) or more", c.RPM)
@@ -128,10 +121,11 @@ func (c GroupConfig) Validate() error {
 	bad(c.IdleTimeout < 0 || c.IdleTimeout > time.Hour, "idle timeout of %v, want up to 1h", c.IdleTimeout)
 	bad(c.Attempts < 1 || c.Attempts > 20, "%d attempts, want 1 to 20", c.Attempts)
 	bad(c.MaxBytes < 1 || c.MaxBytes > 1<<30, "max bytes of %d, want 1 to 1073741824", c.MaxBytes)
-	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
-	bad(c.RetryAfterMax < 0, "retry-after of at most %v", c.RetryAfterMax)
+	// Longer pauses would only overflow the sums that are made of them.
+	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > 24*time.Hour, "backoff from %v to %v, want 0 to 24h, the shorter first", c.BackoffMin, c.BackoffMax)
+	bad(c.RetryAfterMax < 0 || c.RetryAfterMax > 24*time.Hour, "retry-after of at most %v, want up to 24h", c.RetryAfterMax)
 	bad(c.BreakAfter < 1, "break after %d failures, want 1 or more", c.BreakAfter)
-	bad(c.BreakMin < 0 || c.BreakMax < c.BreakMin, "break from %v to %v", c.BreakMin, c.BreakMax)
+	bad(c.BreakMin < 0 || c.BreakMax < c.BreakMin || c.BreakMax > 24*time.Hour, "break from %v to %v, want 0 to 24h, the shorter first", c.BreakMin, c.BreakMax)
 	return errors.Join(errs...)
 }
 
@@ -179,10 +173,6 @@ func (c GroupConfig) differs(other GroupConfig) error {
 	for i := range a.NumField() {
 		switch name := a.Type().Field(i).Name; name {
 		case "Name", "URLs", "KeyFile":
-		case "Header": // Its values may be secrets.
-			if !reflect.DeepEqual(canonicalHeader(c.Header), canonicalHeader(other.Header)) {
-				what = append(what, name)
-			}
 		default:
 			if x, y := a.Field(i).Interface(), b.Field(i).Interface(); x != y {
 				what = append(what, fmt.Sprintf("%s (%v there, %v here)", name, x, y))
@@ -194,25 +184,4 @@ func (c GroupConfig) differs(other GroupConfig) error {
 	}
 	return fmt.Errorf("outbound: group %s has the endpoints and key file of group %s and must share its limits: make %s equal",
 		other.Name, c.Name, strings.Join(what, ", "))
-}
-
-func canonicalHeader(h http.Header) http.Header {
-	c := http.Header{}
-	for name, values := range h {
-		for _, v := range values {
-			c.Add(name, v)
-		}
-	}
-	return c
-}
-
-// ownHeader reports whether a header belongs to the connection and not to the request
-// (RFC 9110 §7.6.1), or is this package's own.
-func ownHeader(name string) bool {
-	switch http.CanonicalHeaderKey(name) {
-	case "Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authenticate",
-		"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect":
-		return true
-	}
-	return false
 }

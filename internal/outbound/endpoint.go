@@ -243,16 +243,16 @@ func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
 	return false
 }
 
-// settle ends what choose began for a request with body. answer and f are nil for an
-// attempt whose Check panicked: the endpoint did answer.
-func (g *Group) settle(e *endpoint, probe bool, body []byte, answer *Answer, f *failure) {
+// settle ends what choose began for a request of c. answer and f are nil for an attempt
+// whose Check panicked: the endpoint did answer.
+func (g *Group) settle(e *endpoint, probe bool, c *Call, answer *Answer, f *failure) {
 	health := alive
 	if answer != nil && answer.Status >= 500 { // The caller wanted it; it is no sign of health.
 		health = ill
 	}
-	last, suspect := "", g.suspect(body, answer, f)
+	last, suspect := "", g.suspect(c.Body, answer, f)
 	if f != nil {
-		health, last = f.health, g.secrets.redact(f.text)
+		health, last = f.health, g.secrets.redact(f.text, c.secrets()...)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

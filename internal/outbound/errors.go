@@ -10,30 +10,22 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Error is the end of a call that has no answer. It wraps its class and its cause.
-type Error struct {
-	Class rewards.Class
-	// Group is the name of the group, Endpoint the URL of the last attempt without
-	// secrets, empty if there was none.
-	Group, Endpoint string
-	// Status is the last attempt's, 0 if it had none.
-	Status int
-	// Attempts counts the requests that were sent.
-	Attempts int
-
-	text  string // Without secrets.
+// callError is the end of a call that has no answer. It wraps its class and its cause,
+// whose text it does not repeat, because that may hold secrets.
+type callError struct {
+	class rewards.Class
+	text  string // The group, what the last attempt met, and why there is no further one.
 	cause error
 }
 
-// Error names the group, what the last attempt met, and why there is no further one.
-func (e *Error) Error() string { return "outbound: " + e.Group + ": " + e.text }
+func (e *callError) Error() string { return e.text }
 
 // Unwrap returns the class first, so that rewards.ClassOf finds it before the cause's.
-func (e *Error) Unwrap() []error {
+func (e *callError) Unwrap() []error {
 	if e.cause == nil {
-		return []error{e.Class}
+		return []error{e.class}
 	}
-	return []error{e.Class, e.cause}
+	return []error{e.class, e.cause}
 }
 
 // failure is what is wrong with one attempt, or with the wait for it.
@@ -68,17 +60,11 @@ func ended(ctx context.Context, what string) *failure {
 
 // finish makes the error of a call: its last failure, and why no attempt follows. A
 // wait that ended names the attempt before, whose answer is the better reason.
-func (t *try) finish(last, before *failure, why string) *Error {
-	e := &Error{Class: last.class, Group: t.g.cfg.Name, Attempts: t.sent, cause: last.cause}
-	text := last.text
-	shown := last
+func (t *try) finish(last, before *failure, why string) error {
+	text, cause := last.text, last.cause
 	if last.endpoint == nil && before != nil {
 		text += "; before that " + before.text
-		e.cause = errors.Join(last.cause, before.cause)
-		shown = before
-	}
-	if shown.endpoint != nil {
-		e.Endpoint, e.Status = shown.endpoint.name, shown.status
+		cause = errors.Join(last.cause, before.cause)
 	}
 	if t.sent > 1 {
 		text += fmt.Sprintf(" (attempt %d of %d)", t.sent, t.g.cfg.Attempts)
@@ -86,16 +72,16 @@ func (t *try) finish(last, before *failure, why string) *Error {
 	if why != "" {
 		text += "; " + why
 	}
-	e.text = t.g.secrets.redact(text)
-	return e
+	text = t.g.secrets.redact(text, t.call.secrets()...)
+	return &callError{class: last.class, text: "outbound: " + t.g.cfg.Name + ": " + text, cause: cause}
 }
 
 // excerptRunes is how much of an answer an error quotes.
 const excerptRunes = 200
 
 // excerpt is the beginning of an answer's body on one line, to be read by people.
-func (g *Group) excerpt(body []byte) string {
-	text := g.secrets.redact(strings.ToValidUTF8(string(body), "?")) // Before it is cut: half a key is a secret too.
+func (a *attempt) excerpt(body []byte) string {
+	text := a.g.secrets.redact(strings.ToValidUTF8(string(body), "?"), a.call.secrets()...) // Before it is cut: half a key is a secret too.
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")

@@ -58,12 +58,7 @@ func TestAStatusThatDoesNotPassIsAnErrorWithTheAnswersBeginning(t *testing.T) {
 	})
 	_, err := ask(t, g)
 	require.ErrorIs(t, err, rewards.Unavailable)
-	var e *outbound.Error
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, 503, e.Status)
-	assert.Equal(t, 3, e.Attempts)
-	assert.Equal(t, g.Stats().Endpoints[0].Endpoint, e.Endpoint)
-	require.ErrorContains(t, err, "outbound: judge: "+e.Endpoint+" answered 503 Service Unavailable: over loaded now ?xxx")
+	require.ErrorContains(t, err, "outbound: judge: "+g.Stats().Endpoints[0].Endpoint+" answered 503 Service Unavailable: over loaded now ?xxx")
 	require.ErrorContains(t, err, "attempt 3 of 3")
 	assert.Less(t, len(err.Error()), 400)
 	assert.Equal(t, 3, asked.count())
@@ -105,6 +100,28 @@ func TestTheCallerMayTakeOtherStatusesForAnswers(t *testing.T) {
 	}
 	_, err := g.Do(t.Context(), &outbound.Call{Path: "/?status=302", Statuses: all})
 	require.ErrorIs(t, err, rewards.Internal, "a redirect never is")
+}
+
+func TestAHeaderThatCannotBeSentIsTheCallsFaultAndNotTheEndpoints(t *testing.T) {
+	t.Parallel()
+	var asked counter
+	g := served(t, outbound.GroupConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) { asked.next() })
+	for want, h := range map[string]http.Header{
+		`"X Y" is no name`:                    {"X Y": {"v"}},
+		`"" is no name`:                       {"": {"v"}},
+		"X-Replica holds a control character": {"X-Replica": {"a\x01b"}},
+		"X-Line holds a control character":    {"X-Line": {"fine", "a\r\nX-More: b"}},
+	} {
+		_, err := g.Do(t.Context(), &outbound.Call{Header: h})
+		require.ErrorIs(t, err, rewards.Internal)
+		require.ErrorContains(t, err, want)
+	}
+	s := g.Stats().Endpoints[0]
+	assert.Equal(t, outbound.Closed, s.Breaker)
+	assert.EqualValues(t, 4, s.Requests, "none was tried again")
+	_, err := g.Do(t.Context(), &outbound.Call{Header: http.Header{"X-Tab": {"a\tb é \xff"}}})
+	require.NoError(t, err)
+	assert.Equal(t, 1, asked.count())
 }
 
 func TestNobodyListens(t *testing.T) {

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -98,14 +97,7 @@ func (t *Transport) Join(f Fleet) {
 		return
 	}
 	t.fleet = f
-	all := make([]*Group, 0, len(t.groups))
-	for _, g := range t.groups {
-		all = append(all, g)
-	}
-	slices.SortFunc(all, func(a, b *Group) int {
-		return cmp.Or(strings.Compare(a.cfg.Name, b.cfg.Name), strings.Compare(a.id, b.id))
-	})
-	for _, g := range all {
+	for _, g := range t.sorted() {
 		t.enlist(g)
 	}
 }

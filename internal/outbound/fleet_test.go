@@ -87,12 +87,15 @@ func TestThreeProcessesTogetherKeepToTheRequestsAMinute(t *testing.T) {
 			}
 			return n
 		}
+		// A tenth of a part for each that came: of an eighth for who knew nobody, of a half
+		// and of a third for who had heard of the others. Who has is chance.
+		const came = 600/80 + 600/20 + 600/30
 		for m := range 5 {
 			n := count(time.Duration(m)*time.Minute, time.Duration(m+1)*time.Minute)
-			assert.LessOrEqual(t, n, 600+30, "minute %d", m)
+			assert.LessOrEqual(t, n, 600+came, "minute %d", m)
 			assert.Greater(t, n, 500, "minute %d", m)
 		}
-		assert.LessOrEqual(t, len(at), 5*600+30)
+		assert.LessOrEqual(t, len(at), 5*600+came)
 	})
 }
 

@@ -51,7 +51,6 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
 		slots: newSlots(cfg.Concurrency), changed: make(chan struct{}),
 	}
-	g.cfg.Header = canonicalHeader(cfg.Header) // The caller's may change.
 	urls := []*url.URL{t.proxy}
 	digests := map[string]int{}
 	for _, raw := range cfg.URLs {
@@ -68,7 +67,7 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 		g.endpoints = append(g.endpoints, e)
 	}
 	var err error
-	if g.secrets, err = newSecrets(cfg.KeyFile, cfg.Header, urls...); err != nil {
+	if g.secrets, err = newSecrets(cfg.KeyFile, urls...); err != nil {
 		return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
 	}
 	return g, nil
@@ -84,7 +83,7 @@ type try struct {
 }
 
 // Do sends a call until it has an answer that its Check is content with, or fails with
-// an *Error: what Doer promises, and rewards.Cancelled where ctx was cancelled and did
+// an error: what Doer promises, and rewards.Cancelled where ctx was cancelled and did
 // not run out of time, rewards.BadInput for status 400, 413 and 422. A ctx without
 // a deadline is given one that all attempts fit into.
 func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
@@ -139,7 +138,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 		return nil, f
 	}
 	// Deferred, because Check is the caller's code and may panic.
-	defer func() { g.settle(e, probe, t.call.Body, answer, f) }()
+	defer func() { g.settle(e, probe, t.call, answer, f) }()
 	t.sent++
 	t.tried = append(t.tried, e)
 	answer, f = t.send(ctx, e)
@@ -184,9 +183,6 @@ func (g *Group) rates() string {
 	}
 	return all
 }
-
-// Name returns the group's name.
-func (g *Group) Name() string { return g.cfg.Name }
 
 // Spent says that a call which was booked with so many tokens has used others. The
 // difference is put back into the tokens per minute or taken out of them.

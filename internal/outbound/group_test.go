@@ -75,16 +75,16 @@ func TestAGroupIsTheSameForTheSameURLsAndKey(t *testing.T) {
 	t.Parallel()
 	tr := outbound.NewTestTransport(nil)
 	key := keyFile(t, "secret")
-	first, err := tr.Group(outbound.GroupConfig{Name: "first", URLs: []string{"http://u:hunter2@a", "http://B:80/x/"}, Concurrency: 8, Header: http.Header{"X-Org": {"me"}}})
+	first, err := tr.Group(outbound.GroupConfig{Name: "first", URLs: []string{"http://u:hunter2@a", "http://B:80/x/"}, Concurrency: 8})
 	require.NoError(t, err)
-	again, err := tr.Group(outbound.GroupConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8, Header: http.Header{"x-org": {"me"}}})
+	again, err := tr.Group(outbound.GroupConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8})
 	require.NoError(t, err)
 	assert.Same(t, first, again)
-	assert.Equal(t, "first", again.Name())
+	assert.Equal(t, "first", again.Stats().Name)
 
 	_, err = tr.Group(outbound.GroupConfig{Name: "second", URLs: []string{"http://b:80/x", "http://u:hunter2@a"}, RPM: 5, Timeout: time.Minute})
 	require.ErrorContains(t, err, "group second has the endpoints and key file of group first and must share its limits: "+
-		"make Header, Concurrency (8 there, 256 here), RPM (0 there, 5 here), Timeout (2m0s there, 1m0s here) equal")
+		"make Concurrency (8 there, 256 here), RPM (0 there, 5 here), Timeout (2m0s there, 1m0s here) equal")
 	assert.NotContains(t, err.Error(), "hunter2")
 
 	for _, other := range []outbound.GroupConfig{
@@ -107,14 +107,14 @@ func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 		URLs: []string{
 			"", "ftp://a", "http://", "http://me:hunter2@a:b", "http://a#x", "http://a:99999", "http://ok", "http://OK/", "http://me:hunter2@ok2",
 		},
-		KeyFile: "key", Header: http.Header{"Authorization": {"hunter2"}, "Host": {"x"}},
+		KeyFile:     "key",
 		Concurrency: -1, MaxWaiting: -1, RPM: math.NaN(), TPM: math.Inf(1), Timeout: -1, Attempts: 21, MaxBytes: -1,
 		BackoffMin: 2, BackoffMax: 1, RetryAfterMax: -1, BreakAfter: -1, BreakMin: 2, BreakMax: 1,
 	}
 	err := cfg.Validate()
 	for _, want := range []string{
 		"URL 1:", "URL 2:", "URL 3: the URL names no host", "URL 4:", "URL 5:", "URL 6:", "URL 8 is URL 7 again",
-		"a key file and a user", "a header Authorization", "the header Host",
+		"a key file and a user",
 		"concurrency of -1", "max waiting", "NaN requests", "+Inf tokens", "timeout", "21 attempts", "max bytes", "backoff", "retry-after", "break after", "break from",
 	} {
 		require.ErrorContains(t, err, want)
@@ -127,6 +127,21 @@ func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 	require.NoError(t, outbound.GroupConfig{URLs: []string{"http://a"}, BackoffMin: time.Hour, BreakMin: time.Hour}.WithDefaults().Validate())
 }
 
+func TestPausesOfYearsAreRefusedBecauseTheirSumsOverflow(t *testing.T) {
+	t.Parallel()
+	const ever = time.Duration(math.MaxInt64)
+	for want, cfg := range map[string]outbound.GroupConfig{
+		"backoff from":    {BackoffMax: ever},
+		"retry-after of":  {RetryAfterMax: ever},
+		"break from":      {BreakMax: ever},
+		"timeout of":      {Timeout: ever},
+		"idle timeout of": {IdleTimeout: ever},
+	} {
+		cfg.URLs = []string{"http://a"}
+		require.ErrorContains(t, cfg.WithDefaults().Validate(), want)
+	}
+}
+
 func TestTheRequestIsWhatTheCallSays(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -136,10 +151,10 @@ func TestTheRequestIsWhatTheCallSays(t *testing.T) {
 		got, body = r, string(b)
 	}))
 	t.Cleanup(srv.Close)
-	g := open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL + "/v1/?key=k"}, Header: http.Header{"X-Org": {"group"}, "X-Both": {"group"}}})
+	g := open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL + "/v1/?key=k"}})
 	_, err := g.Do(t.Context(), &outbound.Call{
 		Path: "/chat/completions?stream=false", Body: []byte("hello"),
-		Header: http.Header{"content-type": {"application/json"}, "X-Both": {"call"}, "Authorization": {"of a stranger"}, "Connection": {"close"}, "Host": {"elsewhere"}},
+		Header: http.Header{"content-type": {"application/json"}, "X-Org": {"call"}, "Authorization": {"of a stranger"}, "Connection": {"close"}, "Host": {"elsewhere"}},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "POST /v1/chat/completions?key=k&stream=false", got.Method+" "+got.URL.String())
@@ -147,7 +162,7 @@ func TestTheRequestIsWhatTheCallSays(t *testing.T) {
 	assert.EqualValues(t, 5, got.ContentLength)
 	assert.Equal(t, strings.TrimPrefix(srv.URL, "http://"), got.Host)
 	assert.Equal(t, http.Header{
-		"Content-Type": {"application/json"}, "X-Org": {"group"}, "X-Both": {"call"}, "User-Agent": {"rewardloop"},
+		"Content-Type": {"application/json"}, "X-Org": {"call"}, "User-Agent": {"rewardloop"},
 		"Accept-Encoding": {"identity"}, "Content-Length": {"5"},
 	}, got.Header)
 

@@ -131,12 +131,9 @@ func (g *Group) news(now time.Time) (open []Opening, alive []string) {
 	return open, alive
 }
 
-// told is given what another process says of the group's endpoints; nil: it has gone.
-func (g *Group) told(now time.Time, from string, r *Report) {
-	m := g.member.Load()
-	if m == nil {
-		return // Join tells of those who were there before; the next report says it again.
-	}
+// told is given what another process than self says of the group's endpoints; nil: it has
+// gone.
+func (g *Group) told(now time.Time, self, from string, r *Report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	changed := false
@@ -148,7 +145,7 @@ func (g *Group) told(now time.Time, from string, r *Report) {
 		i := slices.IndexFunc(r.Open, func(o Opening) bool { return o.Endpoint == e.digest })
 		switch {
 		case i >= 0:
-			changed = e.hearDead(m.self, from, r.Open[i], now) || changed
+			changed = e.hearDead(self, from, r.Open[i], now) || changed
 		case slices.Contains(r.Alive, e.digest):
 			changed = e.hearAlive(from, now) || changed
 		default:
@@ -165,8 +162,7 @@ func (g *Group) told(now time.Time, from string, r *Report) {
 func (e *endpoint) hearDead(self, from string, o Opening, now time.Time) (changed bool) {
 	b, h := &e.breaker, &e.others
 	w, news := h.hear(from, o, now)
-	pause := min(max(time.Duration(o.Pause)*time.Millisecond, 0), maxPause)
-	due := min(max(time.Duration(o.Due)*time.Millisecond, -maxPause), maxPause)
+	pause, due := max(saidMS(o.Pause), 0), saidMS(o.Due)
 	hope := now.Add(max(due, 0))
 	until := now.Add(due + pause + time.Duration(rand.Int64N(int64(pause/4)+1))) // no secret
 	switch {
@@ -223,6 +219,12 @@ func (e *endpoint) release(now time.Time, probe bool) (changed bool) {
 		return true
 	}
 	return false
+}
+
+// saidMS is a number of milliseconds that another process sent, at most maxPause.
+func saidMS(ms int64) time.Duration {
+	most := maxPause.Milliseconds()
+	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -131,7 +131,7 @@ func (m *member) Report() Report {
 	gone := m.expire(now)
 	m.mu.Unlock()
 	for _, name := range gone {
-		m.group.told(now, name, nil)
+		m.group.told(now, m.self, name, nil)
 	}
 	m.apply()
 	return r
@@ -145,7 +145,7 @@ func (m *member) Heard(from string, r *Report) {
 	m.review(now)
 	m.mu.Unlock()
 	if counts && from != m.self {
-		m.group.told(now, from, r)
+		m.group.told(now, m.self, from, r)
 	}
 	m.apply()
 }

@@ -31,14 +31,6 @@ type Policy struct {
 	CAFile string
 }
 
-// Validate names everything that is wrong with a policy.
-func (p Policy) Validate() error {
-	_, errAllow := newAddresses(p.Allow)
-	_, errProxy := p.proxy()
-	_, errTLS := p.tls()
-	return errors.Join(errAllow, errProxy, errTLS)
-}
-
 func (p Policy) proxy() (*url.URL, error) {
 	if p.Proxy == "" {
 		return nil, nil // no proxy is no error

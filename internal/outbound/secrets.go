@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -32,13 +31,8 @@ type secrets struct {
 	words []string // What is cut out of texts, the longest first.
 }
 
-func newSecrets(file string, header http.Header, urls ...*url.URL) (*secrets, error) {
+func newSecrets(file string, urls ...*url.URL) (*secrets, error) {
 	s := &secrets{file: file}
-	for name, values := range header {
-		if sensitive(name) {
-			s.hide(values...)
-		}
-	}
 	for _, u := range urls {
 		s.hideURL(u)
 	}
@@ -94,26 +88,43 @@ func (s *secrets) put(key string) {
 }
 
 // list makes words anew. The caller holds mu.
-func (s *secrets) list() {
-	s.words = nil
-	for _, w := range slices.Concat(s.fixed, s.keys) {
+func (s *secrets) list() { s.words = forms(slices.Concat(s.fixed, s.keys)) }
+
+// forms are the ways in which secrets may be quoted, the longest first.
+func forms(secrets []string) (words []string) {
+	for _, w := range secrets {
 		for _, form := range []string{w, url.QueryEscape(w), url.PathEscape(w)} {
-			if form != "" && !slices.Contains(s.words, form) {
-				s.words = append(s.words, form)
+			if form != "" && !slices.Contains(words, form) {
+				words = append(words, form)
 			}
 		}
 	}
-	slices.SortStableFunc(s.words, func(a, b string) int { return len(b) - len(a) })
+	slices.SortStableFunc(words, func(a, b string) int { return len(b) - len(a) })
+	return words
 }
 
-// redact cuts every secret out of a text.
-func (s *secrets) redact(text string) string {
+// redact cuts every secret out of a text, a call's own besides.
+func (s *secrets) redact(text string, own ...string) string {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.words {
+	words := s.words // never written again
+	if len(own) > 0 {
+		words = forms(slices.Concat(s.fixed, s.keys, own))
+	}
+	s.mu.Unlock()
+	for _, w := range words {
 		text = strings.ReplaceAll(text, w, hidden)
 	}
 	return text
+}
+
+// secrets are the values of the call's headers whose names tell.
+func (c *Call) secrets() (all []string) {
+	for name, values := range c.Header {
+		if sensitive(name) {
+			all = append(all, values...)
+		}
+	}
+	return all
 }
 
 // bearer returns the key, "" where there is none.

@@ -1,8 +1,10 @@
 package outbound
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -119,17 +121,14 @@ func (t *Transport) checkLiterals(cfg GroupConfig) error {
 func (t *Transport) Groups() []*Group {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*Group, 0, len(t.groups))
-	for _, g := range t.groups {
-		all = append(all, g)
-	}
-	slices.SortFunc(all, func(a, b *Group) int {
-		if c := strings.Compare(a.cfg.Name, b.cfg.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.id, b.id)
+	return t.sorted()
+}
+
+// sorted is Groups. The caller holds mu.
+func (t *Transport) sorted() []*Group {
+	return slices.SortedFunc(maps.Values(t.groups), func(a, b *Group) int {
+		return cmp.Or(strings.Compare(a.cfg.Name, b.cfg.Name), strings.Compare(a.id, b.id))
 	})
-	return all
 }
 
 // Close refuses what comes, and closes idle connections. Calls that are under way end

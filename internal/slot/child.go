@@ -106,13 +106,33 @@ func (c *child) exchange(ctx context.Context, op string, req Request) ([]byte, e
 	c.seq++
 	h := header{Op: op, Seq: c.seq, Capacity: c.memory.capacity(), Length: length}
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = c.conn.SetWriteDeadline(deadline) // a failure shows in the write
 		h.BudgetMS = max(time.Until(deadline).Milliseconds(), 1)
 	}
-	if err := writeFrame(c.conn, h, req.Meta, maxBody); err != nil {
+	if err := c.send(ctx, h, req.Meta); err != nil {
 		return nil, fmt.Errorf("%w: sending: %w", errBroken, err)
 	}
 	return c.await(ctx)
+}
+
+// send writes a frame. A small one goes into the socket at once, whatever the child does;
+// a large one waits for a child that reads, and no longer than its caller does: what is
+// then left of it is of no use, nor is the child.
+func (c *child) send(ctx context.Context, h header, body []byte) error {
+	deadline, _ := ctx.Deadline()         // zero: none
+	_ = c.conn.SetWriteDeadline(deadline) // a failure shows in the write
+	if len(body) <= joinBelow {
+		return writeFrame(c.conn, h, body, maxBody)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	err := writeFrame(c.conn, h, body, maxBody)
+	if !stop() {
+		<-ended // the next frame's deadline comes after it
+	}
+	return err
 }
 
 // await waits for the answer to the last request.

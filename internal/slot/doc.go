@@ -32,9 +32,10 @@
 // of the kind), "do" (body: the request's meta; header: size of the shared memory,
 // how much of it counts, and how many milliseconds the parent will wait), "ping".
 // Child to parent: "ok" (body: the answer), "error" (header: the message and its
-// class) or "fatal" (the same, and the child ends), with the seq of the request. Pixels never cross the socket: they lie
-// in a memfd that both sides map. The parent writes it only while the child waits
-// for a request; every child has a memory of its own, thrown away with it.
+// class) or "fatal" (the same, and the child ends), with the seq of the request.
+// Pixels never cross the socket: they lie in a memfd that both sides map. The
+// parent writes it only while the child waits for a request; every child has a
+// memory of its own, thrown away with it.
 //
 // File descriptors of a child: 0 empty, 1 and 2 a pipe of which the parent keeps
 // the first and the last kilobytes, 3 the socket, 4 the memory.

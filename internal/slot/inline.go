@@ -116,6 +116,9 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	if why := p.quarantine.check(req); why != nil {
 		return Response{}, quarantined(req.Name, why)
 	}
+	if !p.isStarted() {
+		return Response{}, fmt.Errorf("%w: not started", ErrUnavailable)
+	}
 	began := time.Now()
 	var s *inlineSlot
 	select {
@@ -145,6 +148,12 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 		}
 		return Response{}, fmt.Errorf("%q: %w", req.Name, ended(ctx.Err(), "while its handler ran"))
 	}
+}
+
+func (p *Inline) isStarted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.started
 }
 
 // keep copies the pixels into the slot, which then outlive their caller.
@@ -263,7 +272,8 @@ func call(h Handler, req Request, deadline time.Time) (body []byte, err error) {
 }
 
 // Stop refuses new requests, waits for running handlers until ctx ends, and ends
-// those that are idle. A second call returns at once.
+// those that are idle. A handler that still runs then ends when it has returned. A second
+// call returns at once.
 func (p *Inline) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.stopped
@@ -276,7 +286,7 @@ func (p *Inline) Stop(ctx context.Context) error {
 	if again {
 		return nil
 	}
-	for range made {
+	for left := made; left > 0; left-- {
 		select {
 		case s := <-p.free:
 			close(s.tasks)
@@ -287,11 +297,19 @@ func (p *Inline) Stop(ctx context.Context) error {
 		case s := <-p.free:
 			close(s.tasks)
 		case <-ctx.Done():
+			go p.collect(left) // ends with the last of the handlers
 			return fmt.Errorf("%w: a handler still runs: %w", ErrTimeout, ctx.Err())
 		}
 	}
 	p.running.Wait()
 	return nil
+}
+
+// collect ends so many slots as they become idle.
+func (p *Inline) collect(slots int) {
+	for range slots {
+		close((<-p.free).tasks)
+	}
 }
 
 // Stats returns a snapshot.

@@ -215,3 +215,40 @@ func TestAnInlineThatDoesNotStartLeavesNothingBehind(t *testing.T) {
 	_, err = p.Do(t.Context(), work("hash"))
 	require.ErrorIs(t, err, slot.ErrUnavailable)
 }
+
+func TestAHandlerThatOutlivesTheStopIsClosedWhenItHasReturned(t *testing.T) {
+	t.Parallel()
+	var closed atomic.Int64
+	began, release := make(chan struct{}), make(chan struct{})
+	p, err := slot.NewInline(slot.Config{Slots: 2}, slot.Kind{Name: "test", New: func([]byte) (slot.Handler, error) {
+		return closing{func(slot.Call) ([]byte, error) {
+			close(began)
+			<-release
+			return nil, nil
+		}, &closed}, nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Do(ctx, work("hang"))
+		done <- err
+	}()
+	<-began
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.ErrorIs(t, p.Stop(ctx), slot.ErrTimeout)
+	close(release)
+	require.Eventually(t, func() bool { return closed.Load() == 2 }, 10*time.Second, time.Millisecond, "and no goroutine is left of it: TestMain")
+}
+
+func TestAnInlineThatWasNotStartedRefuses(t *testing.T) {
+	t.Parallel()
+	p, err := slot.NewInline(slot.Config{}, slot.Kind{Name: "test"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = p.Do(ctx, work("hash"))
+	require.ErrorIs(t, err, slot.ErrUnavailable)
+}

@@ -95,7 +95,7 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// wait reaps the process and says how it ended. outside is true for a SIGKILL,
+// wait reaps the process and says how it ended. sigkill is true for a SIGKILL,
 // which a process cannot get by its own fault; the caller knows whether it was
 // the pool's.
 func (p *process) wait() (how string, sigkill bool) {

@@ -476,6 +476,30 @@ func TestStopKillsWhatStillRunsWhenItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, syscall.Kill(pids[0], 0), syscall.ESRCH, "no zombie is left")
 }
 
+func TestACallerWhoLeavesIsNotKeptByAChildThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, slot.Config{Slots: 1})
+	require.NoError(t, syscall.Kill(p.Stats().PIDs[0], syscall.SIGSTOP))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := p.Do(ctx, slot.Request{Name: "large", Meta: make([]byte, 8<<20)})
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return p.Stats().Busy == 1 }, 10*time.Second, time.Millisecond)
+	cancel()
+	select {
+	case err := <-failed:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "it waits for the deadline of the request")
+	}
+	resp, err := p.Do(t.Context(), work("hash"))
+	require.NoError(t, err, "the child is replaced")
+	require.Equal(t, string(hash()), string(resp.Body))
+}
+
 func TestARequestBeyondTheBoundIsRefusedBeforeItCostsAnything(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, slot.Config{Slots: 1, MaxPixels: 1000})

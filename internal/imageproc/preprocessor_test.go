@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// The goldens of the CLIP family name the preprocessor_config.json that they were made with;
+// what ships has a recipe in its scorer.json, which models/export/common.py makes of it.
+
 // family is what an image processor of Hugging Face does where its file says nothing.
 type family struct {
 	size      map[string]int
@@ -80,7 +83,7 @@ func FromPreprocessor(data []byte) (Recipe, error) {
 	if err := c.done(); err != nil {
 		return Recipe{}, err
 	}
-	if err := r.Validate(); err != nil {
+	if err := r.validate(); err != nil {
 		return Recipe{}, fmt.Errorf("preprocessor_config.json of %s: %w", c.typ, err)
 	}
 	return r, nil
