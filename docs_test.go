@@ -258,7 +258,8 @@ func TestTheNATSConfigurationsOfTheDocumentsAreRead(t *testing.T) {
 	require.True(t, options.JetStream)
 }
 
-// run runs the commands of a block in the page's folder, without a network.
+// run runs the commands of a block in the page's folder, without a network: modules are
+// those of the cache, which were held to our go.sum when they came.
 func run(t *testing.T, commands, bin, dir, interpreter string) {
 	t.Helper()
 	root, err := os.Getwd()
@@ -266,7 +267,7 @@ func run(t *testing.T, commands, bin, dir, interpreter string) {
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REWARDLOOP="+root,
-		"REWARDLOOP_PYTHON="+interpreter, "PYTHONDONTWRITEBYTECODE=1", "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
+		"REWARDLOOP_PYTHON="+interpreter, "PYTHONDONTWRITEBYTECODE=1", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", commands, out)
 	// What a failure is answered with must have been said.

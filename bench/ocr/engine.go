@@ -45,7 +45,7 @@ func open(det, rec, folder string) (*engine, error) {
 		m := infer.Model{Name: name, Path: path, Device: "cpu"}
 		if folder != "" {
 			var err error
-			if m.Path, m.SHA256, _, err = fold.File(path, "", folder); err != nil {
+			if m.Path, m.SHA256, err = fold.File(path, "", folder); err != nil {
 				return nil, err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // devices collects what the scorers' devices and child processes count, at the
@@ -38,6 +39,8 @@ var (
 	childrenRestarts = desc("children_restarts_total", "Child processes that replaced another.", "of")
 	childrenCrashes  = desc("children_crashes_total", "Child processes that died at work or answered garbage.", "of")
 	childrenTimeouts = desc("children_timeouts_total", "Child processes that were killed at a deadline.", "of")
+
+	extrasDropped = desc("reward_dropped_extras_total", "Values in reward_extra_info that were left out, their names undeclared.", "reward")
 )
 
 // Describe implements prometheus.Collector. What is collected depends on which
@@ -51,6 +54,21 @@ func (d devices) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, s := range d.scorers.Readers.Devices.Stats().Devices {
 		device(to, s)
+	}
+}
+
+// extras collects what the rewards left out of reward_extra_info.
+type extras map[string]*rewards.Manager
+
+var _ prometheus.Collector = extras{}
+
+// Describe implements prometheus.Collector.
+func (extras) Describe(to chan<- *prometheus.Desc) { to <- extrasDropped }
+
+// Collect implements prometheus.Collector.
+func (e extras) Collect(to chan<- prometheus.Metric) {
+	for name, m := range e {
+		count(to, extrasDropped, float64(m.DroppedExtra()), name)
 	}
 }
 

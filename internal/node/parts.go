@@ -68,6 +68,7 @@ func newParts(o Options) (*parts, error) {
 	if p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry); err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
+	p.metrics.MustRegister(extras(maps.Clone(p.managers)))
 	if m := p.managers[config.DefaultProfile]; m != nil {
 		p.managers[""] = m // a sample that names no reward means the default one
 	}

@@ -229,7 +229,7 @@ func (r *Readers) folded(path, sum string) (use, useSum string) {
 		folders = append(folders, filepath.Join(cache, "rewardloop", "folded"))
 	}
 	for _, folder := range folders {
-		if use, useSum, _, err := fold.File(path, sum, folder); err == nil {
+		if use, useSum, err := fold.File(path, sum, folder); err == nil {
 			return use, useSum
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,9 +72,15 @@ func (s side) wait(tb testing.TB) error {
 // serve starts a server whose one connection runs h; the channel yields it.
 func serve(tb testing.TB, cfg wsconn.Config, h wsconn.Handler) (url string, conns <-chan side) {
 	tb.Helper()
+	return serveAt(tb, nil, cfg, h)
+}
+
+// serveAt serves at a listener; nil: one of this machine's ports.
+func serveAt(tb testing.TB, l net.Listener, cfg wsconn.Config, h wsconn.Handler) (url string, conns <-chan side) {
+	tb.Helper()
 	ch := make(chan side, 16)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Config: cfg, Subprotocols: []string{protocol}})
 		if err != nil {
 			return
@@ -82,6 +89,11 @@ func serve(tb testing.TB, cfg wsconn.Config, h wsconn.Handler) (url string, conn
 		ch <- s
 		s.ended <- c.Run(ctx, h)
 	}))
+	if l != nil {
+		_ = srv.Listener.Close()
+		srv.Listener = l
+	}
+	srv.Start()
 	tb.Cleanup(func() {
 		cancel()
 		srv.Close()
@@ -101,10 +113,56 @@ func dial(tb testing.TB, url string, cfg wsconn.Config, h wsconn.Handler) side {
 	return s
 }
 
+// inMemory is a listener without a network, for tests in fake time: a busy machine is no
+// slow peer there.
+type inMemory struct {
+	conns chan net.Conn
+	ended context.Context
+	end   context.CancelFunc
+}
+
+func newInMemory() *inMemory {
+	l := &inMemory{conns: make(chan net.Conn)}
+	l.ended, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+func (l *inMemory) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *inMemory) Close() error {
+	l.end()
+	return nil
+}
+
+func (l *inMemory) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (l *inMemory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // bare connects with gorilla alone: a peer without manners.
 func bare(tb testing.TB, url string) *websocket.Conn {
 	tb.Helper()
-	d := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: 5 * time.Second}
+	return bareBy(tb, url, nil)
+}
+
+// bareBy is bare over what dial connects to; nil: the network.
+func bareBy(tb testing.TB, url string, dial func(context.Context, string, string) (net.Conn, error)) *websocket.Conn {
+	tb.Helper()
+	d := websocket.Dialer{NetDialContext: dial, Subprotocols: []string{protocol}, HandshakeTimeout: 5 * time.Second}
 	c, resp, err := d.DialContext(tb.Context(), url, nil)
 	require.NoError(tb, err)
 	_ = resp.Body.Close()

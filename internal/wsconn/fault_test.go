@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -141,20 +142,23 @@ func TestAHalfOpenPeerIsNoticedInTime(t *testing.T) {
 
 func TestAnIdlePeerThatAnswersPingsStays(t *testing.T) {
 	t.Parallel()
-	url, conns := serve(t, wsconn.Config{ReadTimeout: 200 * time.Millisecond, PingInterval: 20 * time.Millisecond}, funcs{})
-	peer := bare(t, url)
-	server := accepted(t, conns)
-	pings := make(chan struct{}, 100)
-	answer := peer.PingHandler()
-	peer.SetPingHandler(func(data string) error {
-		pings <- struct{}{}
-		return answer(data)
+	synctest.Test(t, func(t *testing.T) {
+		l := newInMemory()
+		url, conns := serveAt(t, l, wsconn.Config{ReadTimeout: 30 * time.Second, PingInterval: 10 * time.Second}, funcs{})
+		peer := bareBy(t, url, l.dial)
+		server := accepted(t, conns)
+		pings := 0
+		answer := peer.PingHandler()
+		peer.SetPingHandler(func(data string) error {
+			pings++
+			return answer(data)
+		})
+		go func() { _, _, _ = peer.ReadMessage() }() // ends with the connection
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Empty(t, server.ended)
+		require.Greater(t, pings, 300)
 	})
-	go func() { _, _, _ = peer.ReadMessage() }() // ends with the connection
-	for range 30 {
-		<-pings // three times the read timeout
-	}
-	require.Empty(t, server.ended)
 }
 
 func TestArrivingBytesAreASignOfLifeButNotForEver(t *testing.T) {
