@@ -117,7 +117,7 @@ func splitIDs(ids []string, message func(some []string) any) ([][]byte, error) {
 	for {
 		n := 0
 		for room := idBytes; n < len(ids); n++ {
-			b, _ := json.Marshal(ids[n]) // a string, which cannot fail
+			b, _ := json.Marshal(ids[n]) //nolint:errchkjson // a string
 			if room -= len(b) + 1; room < 0 && n > 0 {
 				break
 			}

@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -13,7 +14,13 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = flag.Set("test.parallel", "4") // they wait more than they compute: 74 s at 2, 27 s at 8
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // soon is how long a busy machine may take for what happens in moments.
 const soon = 30 * time.Second

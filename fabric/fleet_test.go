@@ -242,8 +242,8 @@ func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	m := join(t, fabric.Config{URLs: []string{"nats://" + f.Address()}, Name: "w"})
 	all := make([]*part, 2)
-	for i, make := range []func(context.Context) (*fabric.Fleet, error){f.Fleet, m.Fleet} {
-		fleet, err := make(t.Context())
+	for i, take := range []func(context.Context) (*fabric.Fleet, error){f.Fleet, m.Fleet} {
+		fleet, err := take(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(fleet.Close)
 		all[i] = partOf(t, fleet, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})

@@ -131,10 +131,10 @@ func TestRequestsLiveLongerTheMoreProcessesAsk(t *testing.T) {
 	h, _ := newHub()
 	c := h.bus.cfg
 	for range 100 {
-		for processes, times := range map[int]time.Duration{1: 1, calm: 1, 2 * calm: 2, 10 * calm: 10} {
-			life := h.life(processes)
-			require.GreaterOrEqual(t, life, times*c.PullMin)
-			require.Less(t, life, times*c.PullMax)
+		for processes, times := range map[int]float64{1: 1, calm: 1, 2 * calm: 2, 10 * calm: 10} {
+			life := h.life(processes).Seconds()
+			require.GreaterOrEqual(t, life, times*c.PullMin.Seconds())
+			require.Less(t, life, times*c.PullMax.Seconds())
 		}
 		require.Equal(t, longestPull, h.life(1_000_000))
 	}

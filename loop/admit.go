@@ -93,7 +93,7 @@ type admission struct {
 	profile  string
 	policy   rewards.SamplePolicy
 	shut     bool      // the gateway drains or has stopped: only what it knows is answered
-	received time.Time // when its first byte came; zero: at once
+	received time.Time // when its first byte came; of a sample that a client sent
 	arrived  time.Time // when it was here whole; zero: now
 }
 
@@ -125,6 +125,11 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		fx.results = append(fx.results, answer{s, a.owner})
 		return false, fx, nil
 	}
+	if s := a.sample; s.UID == "" && s.GroupSize > 1 && slices.Contains(c.cfg.GroupByPrompt, a.profile) {
+		own := *s
+		own.UID = rewards.PromptUID(s.Prompt)
+		a.sample = &own
+	}
 	if g := int64(a.sample.GroupSize); a.sample.HasGroup() && slices.Contains(c.cfg.GroupProfiles, a.profile) && g*a.frame.Size() > c.cfg.MaxBytes-c.cfg.MaxBytes/4 {
 		return false, fx, refuse(rewards.TooLarge, key.id, "the %d members of group %q, %d bytes each, do not fit into three quarters of loop.max_bytes = %d, "+
 			"where all of them wait for the last", g, a.sample.UID, a.frame.Size(), c.cfg.MaxBytes)
@@ -143,11 +148,6 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 
 func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
 	s := a.sample
-	if s.UID == "" && s.GroupSize > 1 && slices.Contains(c.cfg.GroupByPrompt, a.profile) {
-		own := *s
-		own.UID = rewards.PromptUID(s.Prompt)
-		s = &own
-	}
 	c.arrivals++
 	arrived := a.arrived
 	if arrived.IsZero() {

@@ -77,9 +77,6 @@ func (c *core) assemble(e *entry, s *rewards.Sample, received time.Time) {
 	if st.assembly == nil {
 		st.assembly = newAssembly()
 	}
-	if received.IsZero() {
-		received = e.arrived
-	}
 	if received.Before(st.first) {
 		st.first = received
 	}
@@ -152,15 +149,17 @@ func (a *assembly) finish(now time.Time, e *entry, res *wire.Result) bool {
 }
 
 // findAbsent makes rows of the samples that never came, as far as they are known: by
-// their declared ids, else by the rows that nobody has filled.
-func (st *step) findAbsent() {
+// their declared ids, else by the rows that nobody has filled, where these are no more
+// than maxNames.
+func (c *core) findAbsent(now time.Time, st *step) {
 	missing := st.expected - st.arrived
-	if missing <= 0 {
+	if missing <= 0 || st.forgotten != "" {
 		return
 	}
 	a := st.assembly
 	if a == nil {
 		a = newAssembly()
+		a.touched = now
 		st.assembly = a
 	}
 	placed := len(st.names) == st.expected // the ids were declared in the order of the batch
@@ -180,7 +179,7 @@ func (st *step) findAbsent() {
 			}
 			st.absent = append(st.absent, r)
 		}
-	} else if len(a.byIndex) == len(a.rows) {
+	} else if len(a.byIndex) == len(a.rows) && st.expected <= maxNames {
 		for i := range int64(st.expected) {
 			if a.byIndex[i] == nil && len(st.absent) < missing {
 				st.absent = append(st.absent, &row{index: new(i), outcome: rewards.OutcomeExpired, atDeadline: true})
@@ -188,4 +187,7 @@ func (st *step) findAbsent() {
 		}
 	}
 	slices.SortFunc(st.absent, byRow)
+	size := int64(len(st.absent)) * rowBytes
+	a.bytes += size
+	c.stepBytes += size
 }

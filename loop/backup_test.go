@@ -70,11 +70,7 @@ func (s *late) claim(t *testing.T, w *stub) wire.Ticket {
 func (s *late) answer(t *testing.T, w *stub, ticket wire.Ticket, score float64) {
 	t.Helper()
 	w.answer(t, ticket, score)
-	for _, l := range w.leases {
-		if l.Ticket().Key() == ticket.Key() {
-			l.Done()
-		}
-	}
+	w.lease(ticket).Done()
 }
 
 // whole sends the last sample and answers it.
@@ -235,6 +231,26 @@ func TestASampleThatIsTakenBackEndsBothAttempts(t *testing.T) {
 		require.Equal(t, rewards.OutcomeCancelled, s.peer.result(t, "x").Outcome)
 		require.False(t, s.a.open())
 		require.False(t, s.b.open())
+	})
+}
+
+func TestABackupWhoseTicketTheEngineForgotIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	onLateStep(t, loop.Config{}, func(t *testing.T, s *late) {
+		t.Helper()
+		s.whole(t)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, 1, s.engine.Depth())
+		s.engine.Lose()
+		s.Manager.Republish()
+		require.NoError(t, s.Manager.Audit(0))
+		synctest.Wait()
+		require.Zero(t, s.engine.Depth(), "a sample has one backup")
+		begin := time.Now()
+		s.a.fail(t, s.held, rewards.Unavailable)
+		s.answer(t, s.b, s.claim(t, s.b), 3)
+		require.InDelta(t, 3.0, *s.peer.result(t, "x").RewardScore, 0)
+		require.Less(t, time.Since(begin), time.Second, "nobody waits for a ticket that is lost")
 	})
 }
 

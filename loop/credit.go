@@ -93,9 +93,10 @@ func (w *window) stuck(b *budget) bool {
 	return (u.Samples < 1 || u.Bytes < each) && b.grantable() < each
 }
 
-// topUp grants the connection more, up to its full window or what the budget
-// still has, frames that wait for their groups not counted against it, and reports whether a credit message is worth sending: half a window
-// has been used up, or nothing is in flight and the client may be waiting.
+// topUp grants the connection more, up to its full window or what the budget still has,
+// frames that wait for their groups not counted against it. It reports whether a credit
+// message is worth sending: half a window has been used up, or nothing is in flight and
+// the client may be waiting.
 func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
 	u := w.unused()
 	busy := w.busy()
@@ -156,7 +157,7 @@ func (m *Manager) relieve(now time.Time, fx *effects) []grant {
 	grants := m.topUp()
 	for s := range m.sessions {
 		if s.credit.stuck(&m.budget) {
-			m.core.evict(now, s.run, m.cfg.MaxBytes, fx)
+			m.core.evict(now, s.run, fx)
 		}
 	}
 	return grants

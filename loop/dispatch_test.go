@@ -37,6 +37,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 		"with the light run's samples slower":   {700 * time.Millisecond, 100 * time.Millisecond},
 		"with the heavy run's samples slower":   {100 * time.Millisecond, 700 * time.Millisecond},
 		"with samples that vary within one run": {0, 300 * time.Millisecond},
+		"by speed":                              {200 * time.Millisecond, 300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,9 +54,12 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				books.book(s.Run, d)
 				return rewards.Score{Value: 1}, nil
 			}
+			cfg := loop.Config{Weights: map[string]float64{"_light": 1, "_heavy": 3}}
+			if name == "by speed" {
+				cfg.Dispatch.Policy = loop.SpeedWeighted
+			}
 			onStage(t, rig.Options{
-				Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)),
-				Loop: loop.Config{Weights: map[string]float64{"_light": 1, "_heavy": 3}},
+				Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)), Loop: cfg,
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				for i := range 3000 { // more than can be scored meanwhile: both are under load to the end

@@ -48,6 +48,7 @@
 // Where what is, in the order in which a sample meets it; a Manager's method stands
 // before the core's that it calls:
 //
+//	config, engine, errors      what it is told, what it needs, what its errors wrap
 //	manager, dispatcher         start, drain, stop; the one goroutine; clock: what is due when
 //	attach, stream, session     a client: hello and resume, its messages, its results
 //	submit                      a sample from inside the process

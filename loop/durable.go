@@ -267,8 +267,11 @@ func (m *Manager) restore(now time.Time, k *spool.Kept, n *Restored) error {
 		m.core.rejoin(now, r, k.ID, &meta)
 		return nil
 	case spool.Result:
-		n.Results++
-		return m.restoreResult(r, k)
+		err := m.restoreResult(r, k)
+		if err == nil {
+			n.Results++
+		}
+		return err
 	}
 	err := m.restoreSample(now, r, k)
 	if err == nil {

@@ -36,7 +36,20 @@ func (m *Manager) Declare(s *Session, msg wire.Step) {
 		_ = m.endStep(s, &wire.EndOfStep{Split: msg.Split, Step: msg.Step})
 		return
 	}
-	_ = m.declare(s, &msg)
+	_ = m.TryDeclare(s, msg)
+}
+
+// TryDeclare declares a step as a client's message does.
+func (m *Manager) TryDeclare(s *Session, msg wire.Step) error { return m.declare(s, &msg) }
+
+// TryEndStep ends a step as a client's message does.
+func (m *Manager) TryEndStep(s *Session, msg wire.EndOfStep) error { return m.endStep(s, &msg) }
+
+// Lanes is how many steps of a run have a queue of their own.
+func (m *Manager) Lanes(run string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.core.runs[run].lanes)
 }
 
 // Cancel takes samples back for their client.
@@ -229,4 +242,21 @@ func OpenGroup(rewards ...float64) (mean, std float64) {
 		g.settle(id, member{scored: true, reward: r, values: map[string]float64{"x": r}})
 	}
 	return *g.meanNow(), g.spreads()["x"].std()
+}
+
+// Drawing is how many samples RandomBlind has noted to draw a worker for.
+func (m *Manager) Drawing() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.core.bench.blind.drawing)
+}
+
+// PacesOf observes n workers one after the other, and returns how many are remembered, and
+// whether the first and the last are.
+func PacesOf(n int) (kept int, first, last bool) {
+	p := newPaces()
+	for i := range n {
+		p.observe(fmt.Sprint(i), time.Second)
+	}
+	return len(p.by), p.by["0"] != nil, p.by[fmt.Sprint(n-1)] != nil
 }

@@ -58,7 +58,7 @@ func (c *core) forgetStep(st *step, why string) {
 		c.alarms.set(&st.alarm, st.closes) // its deadline stands
 	}
 	for id := range st.names {
-		c.stepBytes -= int64(len(id)) + 64
+		c.stepBytes -= nameBytes(id)
 	}
 	st.names = nil
 	if st.assembly == nil {

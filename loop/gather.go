@@ -105,7 +105,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	fx.wake = true
 }
 
-// members are the payloads of a group that is claimed. Every frame has a reference more.
+// payload is the members of a group that is claimed. Every frame has a reference more.
 func (g *group) payload() *wire.Group {
 	p := &wire.Group{UID: g.key.uid, Size: g.size, LastMeanStd: g.lastMeanStd}
 	for _, e := range g.waiting {
@@ -229,9 +229,6 @@ func (c *core) ungather(now time.Time, e *entry, fx *effects) {
 	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
 	e.parked = nil
 	g := e.group
-	if g == nil || g.waiting[e.key.id] != e {
-		return
-	}
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
 		c.dropUnit(now, g, fx)
@@ -260,8 +257,8 @@ func (e *entry) awaited() string {
 }
 
 // evict fails the oldest group of a run that still gathers: its frames fill the memory
-// that the members it waits for would need. It reports whether there was one.
-func (c *core) evict(now time.Time, r *run, most int64, fx *effects) bool {
+// that the members it waits for would need.
+func (c *core) evict(now time.Time, r *run, fx *effects) {
 	var oldest *group
 	open := 0
 	for _, g := range r.groups {
@@ -269,7 +266,7 @@ func (c *core) evict(now time.Time, r *run, most int64, fx *effects) bool {
 			continue
 		}
 		if g.begun {
-			return false // it ends soon, and its memory with it
+			return // it ends soon, and its memory with it
 		}
 		open++
 		if oldest == nil || g.opened.Before(oldest.opened) {
@@ -277,14 +274,13 @@ func (c *core) evict(now time.Time, r *run, most int64, fx *effects) bool {
 		}
 	}
 	if oldest == nil {
-		return false
+		return
 	}
 	oldest.begun = true
 	for _, e := range slices.Collect(maps.Values(oldest.waiting)) {
 		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
 			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
-				"send one group after the other, or raise it", most, open),
+				"send one group after the other, or raise it", c.cfg.MaxBytes, open),
 		}}}, fx)
 	}
-	return true
 }

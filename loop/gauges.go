@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -111,9 +110,6 @@ func (m *Manager) latestStats() []latestStats {
 	})
 	var all []latestStats
 	for _, r := range runs[:min(len(runs), gaugeRuns)] {
-		if !utf8.ValidString(r.name) { // no label could have it
-			continue
-		}
 		for _, split := range []rewards.Split{rewards.Train, rewards.Val} {
 			if st := r.latest(split); st != nil {
 				all = append(all, latestStats{r.name, st.key, r.rewardStats(st)})

@@ -58,7 +58,8 @@ type member struct {
 }
 
 func newGroup(key groupKey, size int, now time.Time) *group {
-	g := &group{key: key, size: size, opened: now, members: make(map[string]*member, size), waiting: map[string]*entry{}}
+	// Memory is for members that have come: the size is a client's word, up to 2³¹ - 1.
+	g := &group{key: key, size: size, opened: now, members: map[string]*member{}, waiting: map[string]*entry{}}
 	g.alarm = alarm{group: g}
 	return g
 }

@@ -312,8 +312,8 @@ func fill(res *wire.Rewards, rows []*row) {
 			res.StepScores[i] = r.steps
 		}
 		for name, v := range r.extra {
-			x, ok := v.(float64)
-			if !ok || strings.HasPrefix(name, "rewardloop/") {
+			x, isNumber := numeric(v)
+			if !isNumber || strings.HasPrefix(name, "rewardloop/") {
 				continue
 			}
 			if res.Components == nil {
@@ -332,4 +332,15 @@ func fill(res *wire.Rewards, rows []*row) {
 			res.StepScores[i] = []float64{}
 		}
 	}
+}
+
+// numeric is the number of a column; a scorer that counts gives whole ones.
+func numeric(v any) (x float64, isNumber bool) {
+	switch n := v.(type) {
+	case float64:
+		return n, true
+	case int64:
+		return float64(n), true
+	}
+	return 0, false
 }

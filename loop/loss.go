@@ -71,9 +71,9 @@ func (c *core) reissue(now time.Time, fx *effects) {
 	fx.wake = true
 }
 
-// noticeGone gives samples to others whose worker is no longer there. The lease of a ticket that
-// not every worker may take would lapse for nothing: the ticket comes back as it was, and
-// those who may take it may all be gone.
+// noticeGone gives samples to others whose worker is no longer there. The lease of a ticket
+// that not every worker may take would lapse for nothing: the ticket comes back as it was,
+// and those who may take it may all be gone.
 func (c *core) noticeGone(now time.Time, workers []wire.WorkerInfo, fx *effects) {
 	known := c.bench.known
 	if len(workers) == len(known) && !slices.ContainsFunc(workers, func(w wire.WorkerInfo) bool { return !known[w.ID] }) {

@@ -114,9 +114,6 @@ func randomName() string {
 // Gateway returns the name that tickets carry.
 func (m *Manager) Gateway() string { return m.cfg.Gateway }
 
-// Buffers returns where frames get their memory.
-func (m *Manager) Buffers() *wire.Buffers { return m.buffers }
-
 // Start sets the dispatcher going. It runs until Stop; ctx gives it values only.
 func (m *Manager) Start(ctx context.Context) {
 	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -13,7 +13,9 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
 )
 
 // One free slot of many, drawn at random, is as good as an ideal queue: the last sample
@@ -193,4 +195,32 @@ func TestNoWorkerIsDrawnForSamplesOfAnEpochThatIsOver(t *testing.T) {
 		again.result(t, "new")
 		require.NoError(t, s.Manager.Audit(0))
 	})
+}
+
+// Nobody is there to draw, for as long as samples come and expire.
+func TestSamplesThatExpireAreNotDrawnFor(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind}}}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		var last *loop.Future
+		for i := range 500 {
+			last = s.submitFor(t, "_run", rig.Sample(fmt.Sprint(i), 3), time.Second)
+		}
+		require.Equal(t, rewards.OutcomeExpired, result(t, last).Outcome)
+		s.submit(t, "_run", rig.Sample("more", 3)).Cancel("not wanted")
+		time.Sleep(time.Second)
+		require.Less(t, s.Manager.Drawing(), 100)
+		late := s.submit(t, "_run", rig.Sample("late", 3))
+		s.Add(t, workers.Config{ID: "w", Slots: 1})
+		require.Equal(t, rewards.Scored, result(t, late).Outcome)
+	})
+}
+
+func TestARunRemembersThePaceOfSoManyWorkersOnly(t *testing.T) {
+	t.Parallel()
+	kept, first, last := loop.PacesOf(5000)
+	require.Equal(t, 4096, kept)
+	require.False(t, first, "the one that answered longest ago goes first")
+	require.True(t, last)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -165,5 +166,93 @@ func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)
 		}
 		require.Less(t, time.Since(begin), 4*time.Second)
+	})
+}
+
+// onUnequal is a stage under SpeedWeighted with workers f… that take 100 ms for a sample
+// and s… that take a second, of one slot each, for the rewards in the rest of their names.
+// Each is known to the run _run by twenty samples and more.
+func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, send func(step int64, reward string, n int) []*loop.Future)) {
+	t.Helper()
+	of := func(worker string) map[string]*rewards.Manager {
+		took := time.Second
+		if worker[0] == 'f' {
+			took = 100 * time.Millisecond
+		}
+		served := map[string]*rewards.Manager{}
+		for _, reward := range worker[1:] {
+			served[string(reward)] = profile(t, term(hashing(took)))
+		}
+		return served
+	}
+	o := rig.Options{Profiles: of("fabc"), ProfilesOf: of, Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.SpeedWeighted}}}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		n := 0
+		send := func(step int64, reward string, count int) (futures []*loop.Future) {
+			for range count {
+				n++
+				sample := asking(fmt.Sprint(n), reward)
+				sample.Step = step
+				futures = append(futures, s.submit(t, "_run", sample))
+			}
+			return futures
+		}
+		for _, id := range names {
+			s.Add(t, workers.Config{ID: id, Slots: 1, Pool: id[1:]})
+			for range 20 {
+				require.Equal(t, rewards.Scored, result(t, send(0, id[1:2], 1)[0]).Outcome)
+			}
+		}
+		test(t, s, send)
+	})
+}
+
+func TestNoSampleWaitsForAFasterWorkerThatCannotScoreIt(t *testing.T) {
+	t.Parallel()
+	onUnequal(t, []string{"sa", "fb"}, func(t *testing.T, _ *stage, send func(int64, string, int) []*loop.Future) {
+		t.Helper()
+		begin := time.Now()
+		for _, f := range send(1, "a", 5) {
+			require.Equal(t, rewards.Scored, result(t, f).Outcome)
+		}
+		require.InDelta(t, 5, time.Since(begin).Seconds(), 0.5)
+	})
+}
+
+func TestAStepThatNobodyCanScoreKeepsNoLaterStepWaiting(t *testing.T) {
+	t.Parallel()
+	onUnequal(t, []string{"sa", "fa"}, func(t *testing.T, s *stage, send func(int64, string, int) []*loop.Future) {
+		t.Helper()
+		waits := send(1, "c", 1)[0]
+		time.Sleep(time.Second)
+		later := append(send(2, "a", 3), send(3, "a", 3)...)
+		for _, f := range later {
+			require.Equal(t, rewards.Scored, result(t, f).Outcome)
+		}
+		require.Nil(t, waits.Peek())
+		pending, _ := s.Manager.Pending(1)
+		require.Equal(t, "queued", pending[0].Stage)
+		waits.Cancel("not wanted")
+	})
+}
+
+// Two workers of one pool whose configurations differ: a ticket of the pool may come to
+// either, so that only what both serve may be sent there.
+func TestAPoolServesWhatAllItsWorkersServe(t *testing.T) {
+	t.Parallel()
+	both := map[string]*rewards.Manager{"a": profile(t, term(hanging)), "b": profile(t, term(hanging))}
+	onStage(t, rig.Options{Profiles: both}, func(t *testing.T, s *stage) {
+		t.Helper()
+		one, other := s.stub(t, "one"), s.stub(t, "other")
+		one.source.Announce(wire.WorkerInfo{ID: "one", Slots: 8, State: wire.WorkerReady, Pool: "p", Rewards: []string{"a", "b"}})
+		other.source.Announce(wire.WorkerInfo{ID: "other", Slots: 8, State: wire.WorkerReady, Pool: "p", Rewards: []string{"b"}})
+		waits, goes := s.submit(t, "_run", asking("x", "a")), s.submit(t, "_run", asking("y", "b"))
+		time.Sleep(time.Second)
+		pending, _ := s.Manager.Pending(2)
+		require.Equal(t, "queued", pending[0].Stage)
+		require.Equal(t, "published", pending[1].Stage)
+		waits.Cancel("not wanted")
+		goes.Cancel("not wanted")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -295,8 +296,17 @@ func (w *stub) gather(t *testing.T, ticket wire.Ticket) {
 
 // release ends everything the stub holds.
 func (w *stub) release() {
-	for i := range w.leases {
-		w.leases[i].Done()
-		w.frames[i].Release()
+	for _, l := range w.leases {
+		l.Done()
 	}
+	for _, f := range w.frames {
+		f.Release()
+	}
+	w.leases, w.frames = nil, nil
+}
+
+// lease is that of a ticket.
+func (w *stub) lease(ticket wire.Ticket) workers.Lease {
+	at := slices.IndexFunc(w.leases, func(l workers.Lease) bool { return l.Ticket().Key() == ticket.Key() })
+	return w.leases[at]
 }

@@ -240,14 +240,12 @@ func termColumnOf(name string, value any, imputed, broken bool) termColumn {
 	if imputed {
 		return c
 	}
-	switch v := value.(type) {
-	case float64:
-		c.value = number(v)
-	case int64:
-		c.value = number(float64(v))
-	case bool: // an acc that says right or wrong
+	if x, isNumber := numeric(value); isNumber {
+		c.value = number(x)
+	}
+	if right, isBool := value.(bool); isBool { // an acc that says right or wrong
 		c.value = new(float64)
-		if v {
+		if right {
 			*c.value = 1
 		}
 	}

@@ -128,7 +128,8 @@ func errEpoch(run string) error {
 	return fmt.Errorf("%w: run %q has begun a new epoch on another connection", rewards.Malformed, run)
 }
 
-// maxNames bounds the ids that a step may be told of.
+// maxNames bounds the ids that a step may be told of, and the rows that are made at its
+// deadline for samples without one.
 const maxNames = 1 << 17
 
 // declare takes a client's word about a step: how many samples of it there are, their
@@ -138,17 +139,8 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 	if st.closed {
 		return effects{}, fmt.Errorf("%w: step %d (%s) ended at its deadline", rewards.Expired, st.key.step, st.key.split)
 	}
-	if len(st.names)+len(msg.IDs) > maxNames {
-		return effects{}, fmt.Errorf("%w: more than %d ids for step %d", rewards.TooLarge, maxNames, st.key.step)
-	}
-	if st.names == nil && len(msg.IDs) > 0 {
-		st.names = make(map[string]int, len(msg.IDs))
-	}
-	for _, id := range msg.IDs {
-		if _, known := st.names[id]; !known {
-			st.names[id] = len(st.names)
-			c.stepBytes += int64(len(id)) + 64
-		}
+	if err := c.name(st, msg.IDs); err != nil {
+		return effects{}, err
 	}
 	if msg.Total {
 		st.expected, st.declared = int(msg.Expected), nil
@@ -173,6 +165,39 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 	}
 	return c.heard(st), nil
 }
+
+// name notes the ids of samples that are to come, and their places: whoever comes back
+// says again what was said before.
+func (c *core) name(st *step, ids []string) error {
+	var fresh []string
+	var size int64
+	for _, id := range ids {
+		if _, known := st.names[id]; !known {
+			fresh = append(fresh, id)
+			size += nameBytes(id)
+		}
+	}
+	if len(st.names)+len(fresh) > maxNames {
+		return fmt.Errorf("%w: more than %d ids for step %d (%s)", rewards.TooLarge, maxNames, st.key.step, st.key.split)
+	}
+	c.stepBytes += size
+	c.trimSteps()
+	if c.stepBytes > c.cfg.StepBytes {
+		c.stepBytes -= size
+		return fmt.Errorf("%w: the ids of step %d (%s) do not fit beside those of other steps into loop.step_bytes = %d: declare it without ids, or raise that",
+			rewards.TooLarge, st.key.step, st.key.split, c.cfg.StepBytes)
+	}
+	if st.names == nil && len(fresh) > 0 {
+		st.names = make(map[string]int, len(fresh))
+	}
+	for _, id := range fresh {
+		st.names[id] = len(st.names)
+	}
+	return nil
+}
+
+// nameBytes is what a declared id costs.
+func nameBytes(id string) int64 { return int64(len(id)) + 64 }
 
 // endStep takes a client's word that it sends no more.
 func (c *core) endStep(now time.Time, r *run, msg *wire.EndOfStep) effects {
@@ -213,9 +238,10 @@ func (c *core) closeStep(now time.Time, st *step, fx *effects) {
 			c.look(now, e, nil, fx)
 		}
 	}
-	st.findAbsent()
+	c.findAbsent(now, st)
 	c.metrics.stepsShort.Inc()
 	c.noteOver(st, fx)
+	c.trimSteps()
 	st.run.progress()
 }
 

@@ -102,11 +102,7 @@ func (st *stream) Text(msg []byte) error {
 // complain answers a bad message on its own; the connection lives.
 func (st *stream) complain(err error) error {
 	st.m.metrics.refused.WithLabelValues(string(rewards.ClassOf(err))).Inc()
-	e := wire.Error{Code: rewards.ClassOf(err), Message: err.Error()}
-	if e.Code == rewards.Internal {
-		e.Code = rewards.Malformed
-	}
-	b, encErr := wire.EncodeControl(&e)
+	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: err.Error()})
 	if encErr != nil {
 		return encErr
 	}

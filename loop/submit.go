@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -84,19 +85,16 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	}
 	msg, err := wire.Encode(s, wire.Options{Limits: m.limits()})
 	if err != nil {
-		return nil, m.refused(err)
+		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
 	size := msg.Size()
-	if size > m.cfg.MessageBytes {
-		return nil, m.refused(refuse(rewards.TooLarge, s.ID, "%d bytes; the limit is message_bytes = %d", size, m.cfg.MessageBytes))
-	}
 	if err := m.reserve(s.ID, size); err != nil {
 		return nil, m.refused(err)
 	}
 	frame, err := wire.NewFrame(msg, m.buffers)
 	if err != nil {
 		m.released(nil, size)
-		return nil, m.refused(err)
+		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
 	frame.OnRelease(func() { m.released(nil, size) })
 	timeout := sub.Timeout

@@ -42,8 +42,7 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 		c.releaseHeld(now, e, fx)
 		return
 	}
-	if e.unit != nil {
-		c.dropUnit(now, e.unit, fx)
+	if e.unit != nil { // a group's own entry goes with the last who waits for it
 		return
 	}
 	if e.state == gathered {

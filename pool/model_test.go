@@ -38,7 +38,8 @@ func TestOfALanguageModelOnlyItsEmbeddingsSayHowManyItemsABatchMayHave(t *testin
 	t.Parallel()
 	for first, most := range map[int]int{-1: 32, 1: 1} {
 		info := infer.Info{Inputs: []infer.Port{
-			{Name: "past.0.key", DType: "F32", Shape: []int{8, 4, -1, 64}}, {Name: "length", DType: "I64"},
+			{Name: "past.0.key", DType: "F32", Shape: []int{8, 4, -1, 64}},
+			{Name: "length", DType: "I64"},
 			{Name: "inputs_embeds", DType: "F32", Shape: []int{first, -1, 64}},
 		}}
 		onStage(t, &fake{info: info}, pool.Config{}, func(t *testing.T, s *stage) {

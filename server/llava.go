@@ -82,7 +82,7 @@ func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.
 			pl := newPlan(req, p.Name, len(b.plans))
 			pl.sample.Prompt, pl.sample.Media = text, media[i]
 			if answers != nil {
-				pl.sample.GroundTruth, _ = json.Marshal(answers[i][n]) // a string, which cannot fail
+				pl.sample.GroundTruth, _ = json.Marshal(answers[i][n]) //nolint:errchkjson // a string
 			}
 			b.plans = append(b.plans, pl)
 		}

@@ -194,7 +194,7 @@ func within20[T any](t *testing.T, ch <-chan T) {
 
 func TestAReaderOfAStepWhoLeavesIsCountedAsGone(t *testing.T) {
 	t.Parallel()
-	s := stepped(t, siteOptions{})
+	s := stepped(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := s.client.Do(s.request(ctx, http.MethodGet, "/v1/runs/"+url.PathEscape("a/b")+"/steps/77/rewards?wait=60", nil)) //nolint:bodyclose // there is none

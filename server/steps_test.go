@@ -23,9 +23,9 @@ import (
 )
 
 // stepped is a site whose run "a/b" has a step of four samples, two groups; one fails.
-func stepped(t *testing.T, o siteOptions) *site {
+func stepped(t *testing.T) *site {
 	t.Helper()
-	s := newSite(t, o)
+	s := newSite(t, siteOptions{})
 	c, err := client.Dial(t.Context(), client.Config{URL: "ws" + s.url[len("http"):], Run: "a/b", Reward: "picky"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
@@ -66,7 +66,7 @@ func (s *site) readStep(t *testing.T, path, accept string) (status int, body []b
 
 func TestAStepsRewardsAreReadOverHTTP(t *testing.T) {
 	t.Parallel()
-	s := stepped(t, siteOptions{})
+	s := stepped(t)
 	run := url.PathEscape("a/b")
 	status, b := s.readStep(t, run+"/steps/5/rewards?split=val&wait=20", "")
 	require.Equal(t, http.StatusOK, status, string(b))
@@ -121,7 +121,7 @@ func TestAStepsRewardsAreReadOverHTTP(t *testing.T) {
 
 func TestQuestionsAboutStepsThatHaveNoAnswerAreRefusedByName(t *testing.T) {
 	t.Parallel()
-	s := stepped(t, siteOptions{})
+	s := stepped(t)
 	run := url.PathEscape("a/b")
 	for path, want := range map[string]struct {
 		status int
@@ -166,7 +166,7 @@ func TestAStepThatFailsAtItsDeadlineIsAnsweredWith422(t *testing.T) {
 
 func TestAReaderWhoLeavesFreesItsPlace(t *testing.T) {
 	t.Parallel()
-	s := stepped(t, siteOptions{})
+	s := stepped(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := s.loop.Rewards(ctx, "a/b", 0, wire.Take{Step: 77, WaitMS: 60_000})

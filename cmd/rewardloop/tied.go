@@ -21,7 +21,7 @@ func addTied(fs *flag.FlagSet) *bool {
 func untilClosed(ctx context.Context, stdin io.Reader, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, cut := context.WithCancel(ctx)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // and not Ignore, which children would inherit
-	go func() { // ends with standard input, or with the process
+	go func() {                                             // ends with standard input, or with the process
 		_, _ = io.Copy(io.Discard, stdin) // whatever ends it: nobody is there any more
 		log.WarnContext(ctx, "standard input is closed: whoever started this is gone")
 		cut()

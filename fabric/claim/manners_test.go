@@ -92,7 +92,7 @@ func TestTheGatewayEndsConnectionsThatBreakTheRules(t *testing.T) {
 				e.say(t, texts[0])
 				var welcome wire.ClaimWelcome
 				require.NoError(t, json.Unmarshal([]byte(<-e.texts), &welcome))
-				_, marker := shareOf(t, &welcome)
+				marker := markerOf(t, &welcome)
 				e.say(t, `{"type":"proof","marker":"`+marker+`"}`)
 				texts = texts[1:]
 			}
@@ -139,13 +139,13 @@ func TestALaterProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T) 
 	require.NoError(t, same.conn.Close(wsconn.CloseNormal, ""))
 }
 
-// shareOf returns the folder that a welcome offers, and its marker.
-func shareOf(t *testing.T, m *wire.ClaimWelcome) (dir, marker string) {
+// markerOf returns the marker in the folder that a welcome offers.
+func markerOf(t *testing.T, m *wire.ClaimWelcome) string {
 	t.Helper()
 	require.NotNil(t, m.Shared)
 	b, err := os.ReadFile(filepath.Join(m.Shared.Dir, "marker"))
 	require.NoError(t, err)
-	return m.Shared.Dir, string(b)
+	return string(b)
 }
 
 // gateway is a claim address that says whatever a test wants.

@@ -224,7 +224,7 @@ func proven(t *testing.T, r *rig, spoil string, size int) {
 	e.say(t, `{"type":"hello","protocol":1,"session":"s"}`)
 	var welcome wire.ClaimWelcome
 	require.NoError(t, json.Unmarshal([]byte(<-e.texts), &welcome))
-	_, marker := shareOf(t, &welcome)
+	marker := markerOf(t, &welcome)
 	e.say(t, `{"type":"proof","marker":"`+spoil+marker[len(spoil):]+`"}`)
 	ticket := r.ticket("large", size)
 	key, err := json.Marshal(ticket.Key())

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,13 +118,13 @@ func dial(tb testing.TB, url string, cfg wsconn.Config, h wsconn.Handler) side {
 // slow peer there.
 type inMemory struct {
 	conns chan net.Conn
-	ended context.Context
-	end   context.CancelFunc
+	ended chan struct{}
+	end   func()
 }
 
 func newInMemory() *inMemory {
-	l := &inMemory{conns: make(chan net.Conn)}
-	l.ended, l.end = context.WithCancel(context.Background())
+	l := &inMemory{conns: make(chan net.Conn), ended: make(chan struct{})}
+	l.end = sync.OnceFunc(func() { close(l.ended) })
 	return l
 }
 
@@ -131,7 +132,7 @@ func (l *inMemory) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
-	case <-l.ended.Done():
+	case <-l.ended:
 		return nil, net.ErrClosed
 	}
 }

@@ -1,0 +1,393 @@
+package loop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// deaf is an engine that takes nothing back.
+type deaf struct{ *memengine.Engine }
+
+func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
+
+// bare runs a test in a bubble on a gateway with options of the test's own, whose workers
+// are stubs.
+func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New(1, lease)
+		o.Presence = e
+		o.Engine = deaf{e}
+		m, err := loop.New(o)
+		require.NoError(t, err)
+		m.Start(t.Context())
+		test(t, &stage{Rig: &rig.Rig{Manager: m}, engine: e})
+		m.Stop()
+		e.Close()
+	})
+}
+
+func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
+	t.Parallel()
+	_, err := loop.New(loop.Options{Config: loop.Config{
+		MaxBytes: 1000, MessageBytes: 2000, CreditSamples: -1, OnStepDeadline: "perhaps", Weights: map[string]float64{"a": -1},
+		Dispatch: loop.Dispatch{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
+	}})
+	for _, part := range []string{
+		"credit_samples must be positive, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,
+		"message_bytes (2000) exceeds max_bytes (1000)", `the weight of run "a" must be positive, not -1`,
+		`dispatch.policy is "best"`, "dispatch.backup_after is 0.5", "dispatch.backup_share is 2",
+	} {
+		require.ErrorContains(t, err, part)
+	}
+	err = loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind, BackupAfter: 2}}.WithDefaults().Validate()
+	require.ErrorContains(t, err, "backup_after needs a policy that looks for idle workers")
+}
+
+func TestAGatewayThatWasNeverStartedStops(t *testing.T) {
+	t.Parallel()
+	m, err := loop.New(loop.Options{})
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(m.Gateway(), "gw-"), "it has a name of its own")
+	m.Stop()
+	m.Stop()
+}
+
+func TestTheFirstSamplesOfAStepAreShownWithoutTheirBytes(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var shown []loop.Examined
+	o := loop.Options{Config: loop.Config{NumExamine: 2}, Examine: func(x loop.Examined) {
+		mu.Lock()
+		defer mu.Unlock()
+		shown = append(shown, x)
+	}}
+	bare(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		w := s.stub(t, "w")
+		defer w.release()
+		for _, id := range []string{"cancelled", "a", "b", "c"} {
+			sample := rig.Sample(id, 30)
+			sample.Prompt, sample.GroundTruth = "a cat", []byte(`"cat"`)
+			f := s.submit(t, "_run", sample)
+			if id == "cancelled" {
+				f.Cancel("not wanted")
+				continue
+			}
+			w.answer(t, w.claim(t), 2)
+			result(t, f)
+		}
+		require.Len(t, shown, 2)
+		for i, id := range []string{"a", "b"} {
+			x := shown[i]
+			require.Equal(t, id, x.Sample.ID)
+			require.Equal(t, "_run", x.Sample.Run)
+			require.Equal(t, "a cat", x.Sample.Prompt)
+			require.JSONEq(t, `"cat"`, string(x.Sample.GroundTruth))
+			require.Equal(t, []int{1, 10, 3}, x.Sample.Media[0].Shape)
+			require.Empty(t, x.Sample.Media[0].Data)
+			require.InDelta(t, 2.0, *x.Result.RewardScore, 0)
+		}
+	})
+}
+
+func gaugesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	all, err := reg.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range all {
+		if g := f.GetMetric()[0].GetGauge(); g != nil {
+			values[strings.TrimPrefix(f.GetName(), "rewardloop_")] = g.GetValue()
+		}
+	}
+	return values
+}
+
+func TestTheSlotsThatWouldHaveWorkAreTold(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	bare(t, loop.Options{Metrics: reg}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		defer p.drop()
+		p.send(t, rig.Sample("waits", 300))
+		before := gaugesOf(t, reg)
+		require.InDelta(t, 1, before["wanted_slots"], 0)
+		require.InDelta(t, 0, before["live_slots"], 0)
+		w := s.stub(t, "w")
+		defer w.release()
+		w.claim(t)
+		p.send(t, rig.Sample("more", 300))
+		after := gaugesOf(t, reg)
+		require.InDelta(t, 2, after["wanted_slots"], 0)
+		require.InDelta(t, 8, after["live_slots"], 0)
+		require.InDelta(t, 1, after["busy_slots"], 0)
+		require.InDelta(t, 2, after["loop_samples_in_flight"], 0)
+		require.Greater(t, after["loop_held_bytes"], 600.0)
+		require.Positive(t, after["loop_granted_bytes"])
+		require.InDelta(t, float64(s.Manager.StepBytes()), after["loop_step_rows_bytes"], 0)
+		require.Positive(t, after["loop_step_rows_bytes"])
+	})
+}
+
+// To take an attempt back is a hint: a sample ends although the engine will not hear of it.
+func TestAnEngineThatTakesNothingBackCostsNoResult(t *testing.T) {
+	t.Parallel()
+	bare(t, loop.Options{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		w := s.stub(t, "w")
+		defer w.release()
+		f := s.submit(t, "_run", rig.Sample("x", 3))
+		ticket := w.claim(t)
+		f.Cancel("not wanted")
+		require.Equal(t, rewards.OutcomeCancelled, result(t, f).Outcome)
+		w.answer(t, ticket, 1) // too late
+		_, err := s.Manager.Claim(t.Context(), ticket, "w")
+		require.ErrorIs(t, err, wire.ErrGone)
+		ticket.Gateway = "another"
+		_, err = s.Manager.Claim(t.Context(), ticket, "w")
+		require.ErrorIs(t, err, wire.ErrGone)
+	})
+}
+
+// Details are for people: what JSON cannot express costs them and not the score.
+func TestDetailsThatCannotBeSentCostNoScore(t *testing.T) {
+	t.Parallel()
+	bare(t, loop.Options{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		w := s.stub(t, "w")
+		defer w.release()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		defer p.drop()
+		p.send(t, rig.Sample("x", 3))
+		w.says(t, w.claim(t), wire.Result{Outcome: rewards.Scored, RewardScore: new(2.0), Details: map[string]any{"curve": []any{math.Inf(1)}}})
+		res := p.result(t, "x")
+		require.InDelta(t, 2.0, *res.RewardScore, 0)
+		require.Contains(t, res.Details["error"], "details could not be encoded")
+	})
+}
+
+// A connection that ends before its writer was free has nothing to acknowledge any more:
+// the client has come back over another and sends again what it has no result for.
+func TestAcksAreNotToldOverAConnectionThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	bare(t, loop.Options{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		old := &lazy{peer: &peer{m: s.Manager}}
+		var err error
+		old.session, err = s.Manager.Attach(wire.Hello{Run: "run"}, old)
+		require.NoError(t, err)
+		old.send(t, rig.Sample("x", 3))
+		h := wire.Hello{Run: "run", Resume: &wire.Resume{Session: old.welcome().Session}}
+		p := &lazy{peer: &peer{m: s.Manager}}
+		p.session, err = s.Manager.Attach(h, p)
+		require.NoError(t, err)
+		defer s.Manager.Detach(p.session, p)
+		p.send(t, rig.Sample("x", 3))
+		require.Nil(t, old.waiting[0]())
+		require.Len(t, p.waiting, 1)
+		require.NoError(t, p.Send(p.waiting[0]()))
+		acks := got[*wire.Ack](p.peer)
+		require.Len(t, acks, 1)
+		require.Equal(t, []string{"x"}, acks[0].IDs)
+	})
+}
+
+// listener keeps what a client hears.
+type listener struct{ texts chan string }
+
+func (l listener) Text(b []byte) error {
+	l.texts <- string(b)
+	return nil
+}
+
+func (listener) Binary(io.Reader) error { return nil }
+
+// dialled serves a gateway over a real websocket and connects to it.
+func dialled(t *testing.T) (c *wsconn.Conn, heard chan string, ended chan error) {
+	t.Helper()
+	e := memengine.New(1, lease)
+	m, err := loop.New(loop.Options{Engine: e, Presence: e})
+	require.NoError(t, err)
+	m.Start(t.Context())
+	served := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(served)
+		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		if err == nil {
+			_ = m.Serve(r.Context(), c)
+		}
+	}))
+	c, err = wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), wsconn.DialConfig{Subprotocol: loop.Protocol})
+	require.NoError(t, err)
+	heard, ended = make(chan string, 1000), make(chan error, 1)
+	go func() { ended <- c.Run(context.Background(), listener{heard}) }() // ends with the connection
+	t.Cleanup(func() {
+		_ = c.Close(wsconn.CloseGoingAway, "")
+		<-served
+		m.Stop()
+		e.Close()
+		srv.Close()
+	})
+	return c, heard, ended
+}
+
+func TestAConnectionThatSaysNothingIsClosed(t *testing.T) {
+	t.Parallel()
+	_, _, ended := dialled(t)
+	select {
+	case err := <-ended:
+		var closed *wsconn.CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, 1008, closed.Code)
+		require.Equal(t, "no hello within 10 s", closed.Reason)
+	case <-time.After(time.Minute):
+		require.Fail(t, "it is open after a minute")
+	}
+}
+
+func TestADeclarationThatComesTooLateIsAnsweredAndTheConnectionLives(t *testing.T) {
+	t.Parallel()
+	c, heard, _ := dialled(t)
+	require.NoError(t, c.Send([]byte(`{"type":"hello","run":"run"}`)))
+	enough := time.After(time.Minute)
+	for told := ""; !strings.Contains(told, "step 1 (train) ended at its deadline"); {
+		require.NoError(t, c.Send([]byte(`{"type":"step","step":1,"expected":2,"deadline_ms":1}`)))
+		require.NoError(t, c.Send([]byte(`{"type":"take","req":1,"step":1,"chunk":0,"groups":0,"wait_ms":20}`))) // paces the test
+		for told = ""; !strings.Contains(told, `"rewards"`) && !strings.Contains(told, `"error"`); {
+			select {
+			case told = <-heard:
+			case <-enough:
+				require.Fail(t, "no answer within a minute")
+			}
+		}
+	}
+	require.NoError(t, c.Send([]byte(`{"type":"take","req":2,"step":7,"chunk":0,"groups":0}`)))
+	for told := ""; !strings.Contains(told, `"req":2`); {
+		select {
+		case told = <-heard:
+		case <-enough:
+			require.Fail(t, "no answer within a minute")
+		}
+	}
+}
+
+// scripted is a spool that hands out what the test wrote into it.
+type scripted struct {
+	records []spool.Kept
+	fails   error
+	damaged int
+	dropped []string
+}
+
+func (*scripted) Put(spool.Record) error { return nil }
+func (*scripted) Flush() error           { return nil }
+
+func (s *scripted) Later(r spool.Record) {
+	if r.Kind == spool.Drop {
+		s.dropped = append(s.dropped, r.ID)
+	}
+}
+
+func (s *scripted) Each(use func(*spool.Kept) error) error {
+	for _, k := range s.records {
+		if err := use(&k); errors.Is(err, spool.ErrDamaged) {
+			s.damaged++
+		} else if err != nil {
+			return err
+		}
+	}
+	return s.fails
+}
+
+func keptAs(kind spool.Kind, id, meta string, body []byte) spool.Kept {
+	return spool.Kept{
+		Kind: kind, Run: "run", Epoch: 7, ID: id, Meta: []byte(meta), Size: int64(len(body)),
+		Sum: crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)), Body: bytes.NewReader(body),
+	}
+}
+
+func TestRecordsThatAGatewayCannotUseAreDroppedAndTheOthersAreNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		encoded := func(sample *rewards.Sample) []byte {
+			msg, err := wire.Encode(sample, wire.Options{})
+			require.NoError(t, err)
+			return msg.Bytes()
+		}
+		frame := func(id string, n int) []byte { return encoded(rig.Sample(id, n)) }
+		res, err := wire.EncodeControl(&wire.Result{Type: "result", ID: "answered", Outcome: rewards.Scored, RewardScore: new(1.0)})
+		require.NoError(t, err)
+		until := fmt.Sprintf(`{"reward":%%q,"arrived":%d,"deadline":%d}`, time.Now().UnixNano(), time.Now().Add(time.Minute).UnixNano())
+		own, foreign := fmt.Sprintf(until, ""), fmt.Sprintf(until, "gone")
+		damaged := keptAs(spool.Result, "result-damaged", `{}`, res)
+		damaged.Sum++
+		otherSum := keptAs(spool.Sample, "sum", own, frame("sum", 3))
+		otherSum.Sum++
+		s := &scripted{records: []spool.Kept{
+			keptAs(spool.Run, "", "", nil),
+			keptAs(spool.Member, "member", `{`, nil),
+			keptAs(spool.Result, "answered", fmt.Sprintf(`{"at":%d}`, time.Now().UnixNano()), res),
+			keptAs(spool.Result, "result-meta", `{`, res),
+			keptAs(spool.Result, "result-none", `{}`, []byte("{")),
+			keptAs(spool.Result, "result-other", `{}`, []byte(`{"type":"draining"}`)),
+			damaged,
+			keptAs(spool.Sample, "good", own, frame("good", 3)),
+			keptAs(spool.Sample, "big-0", own, encoded(ofGroup("big", 0, 100))), // max_bytes was more
+			keptAs(spool.Sample, "meta", `{`, frame("meta", 3)),
+			keptAs(spool.Sample, "reward", foreign, frame("reward", 3)),
+			keptAs(spool.Sample, "head", own, []byte("no frame")),
+			keptAs(spool.Sample, "tail", own, frame("tail", 300)[:400]),
+			otherSum,
+		}}
+		e := memengine.New(1, lease)
+		defer e.Close()
+		m, err := loop.New(loop.Options{Engine: e, Presence: e, Spool: s, Config: loop.Config{
+			MaxBytes: 16 << 10, MessageBytes: 8 << 10, GroupProfiles: []string{""},
+		}})
+		require.NoError(t, err)
+		defer m.Stop()
+		got, err := m.Restore()
+		require.NoError(t, err)
+		good := int64(len(frame("good", 3)))
+		require.Equal(t, loop.Restored{Runs: 1, Samples: 1, Results: 1, Dropped: 7, Bytes: good}, got)
+		require.Equal(t, []string{"member", "result-meta", "result-none", "result-other", "big-0", "meta", "reward"}, s.dropped)
+		require.Equal(t, 4, s.damaged)
+		held, _ := m.Bytes()
+		require.Equal(t, good, held, "what was dropped holds no memory")
+		require.Equal(t, 1, m.InFlight())
+	})
+}
+
+func TestASpoolThatCannotBeReadStopsTheStart(t *testing.T) {
+	t.Parallel()
+	m, err := loop.New(loop.Options{Spool: &scripted{fails: errors.New("the disk is gone")}})
+	require.NoError(t, err)
+	_, err = m.Restore()
+	require.ErrorContains(t, err, "loop: restore: the disk is gone")
+	m.Stop()
+}
