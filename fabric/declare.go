@@ -18,11 +18,16 @@ import (
 // settle declares what this process needs. A cluster that has just begun has no leader for
 // some seconds.
 func (f *Fabric) settle(ctx context.Context) error {
+	var said error // by the engine, the last time
 	for {
 		err := f.declareAll(ctx)
+		if said != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return said // that the time was up in the middle of a question tells nobody anything
+		}
 		if err == nil || f.server != nil || refused(err) {
 			return err
 		}
+		said = err
 		f.cfg.Log.WarnContext(ctx, "the engine is not ready; trying again", "error", err)
 		t := time.NewTimer(retryAfter)
 		select {

@@ -233,7 +233,7 @@ func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
 func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
 	t.Parallel()
 	b, book := brokerOf(t, &broker{t: t, port: -1, plain: true}), &logbook{}
-	_, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Patience: time.Second})
+	_, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Patience: 3 * time.Second})
 	require.ErrorContains(t, err, "nats-server needs -js")
 	nc, err := nats.Connect(b.url())
 	require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T)
 	})
 	require.NoError(t, err)
 	require.NoError(t, nc.Flush())
-	_, err = fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Patience: time.Second, Log: book.log()})
+	_, err = fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Patience: 3 * time.Second, Log: book.log()})
 	require.ErrorContains(t, err, "temporarily unavailable")
 	require.Contains(t, book.String(), "the engine is not ready; trying again")
 }
