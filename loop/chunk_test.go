@@ -298,15 +298,16 @@ func TestWhoWaitsForRewardsIsToldOfTheStop(t *testing.T) {
 func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
-	o.Loop.CreditSamples = 20_000
+	o.Loop.CreditSamples = 2000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		const n = 14_000
+		const n = 1200
+		long := strings.Repeat("\x01", 500) // six bytes each in JSON
 		for i := range n {
-			sample := ofGroup("u", 0, n)
-			sample.ID = fmt.Sprint(i) + strings.Repeat("x", 500)
+			sample := ofGroup(long, 0, n)
+			sample.ID = fmt.Sprint(i) + long
 			p.send(t, sample)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
