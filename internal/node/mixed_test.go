@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,8 @@ func TestAMixedBatchHasOneKeySet(t *testing.T) {
 			assert.Equal(t, i == 1, res.ExtraInfo["reward/shaky/imputed"])
 		}
 	}
+	shown := func() bool { return strings.Count(book.String(), "── run mixed, train step 3, sample ") >= 2 }
+	require.Eventually(t, shown, 20*time.Second, time.Millisecond, "no result waits for what people are shown")
 	text := book.String()
 	assert.Equal(t, 2, strings.Count(text, "── run mixed, train step 3, sample "), text)
 	assert.Contains(t, text, "   prompt       What is 3 + 4?\n                Think.\n   response     The answer is #### 6\n")
