@@ -175,9 +175,9 @@ func broken(t *testing.T, policy string, test func(t *testing.T, s *stage, p *pe
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		names := make([]string, 8)
-		for i := range names {
-			names[i] = rowOf(1, i).ID
+		var names []string
+		for i := range 8 {
+			names = append(names, rowOf(1, i).ID, rowOf(1, i/2).ID) // what was said before counts once
 		}
 		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 8, IDs: names, DeadlineMS: 20_000, OnDeadline: policy})
 		start := time.Now()

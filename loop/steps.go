@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -169,11 +170,12 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 // name notes the ids of samples that are to come, and their places: whoever comes back
 // says again what was said before.
 func (c *core) name(st *step, ids []string) error {
-	var fresh []string
+	fresh := make(map[string]int, len(ids))
 	var size int64
 	for _, id := range ids {
-		if _, known := st.names[id]; !known {
-			fresh = append(fresh, id)
+		_, known := st.names[id]
+		if _, again := fresh[id]; !known && !again {
+			fresh[id] = len(st.names) + len(fresh)
 			size += nameBytes(id)
 		}
 	}
@@ -190,9 +192,7 @@ func (c *core) name(st *step, ids []string) error {
 	if st.names == nil && len(fresh) > 0 {
 		st.names = make(map[string]int, len(fresh))
 	}
-	for _, id := range fresh {
-		st.names[id] = len(st.names)
-	}
+	maps.Copy(st.names, fresh)
 	return nil
 }
 
