@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // flow_grpo's clients obey Retry-After a thousand times: one sample whose reward always
@@ -86,4 +89,82 @@ func TestAFewWarningsPassEachSecondAndTheOthersAreCounted(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, 2, missed)
 	})
+}
+
+// A profile names its extra keys, and a scorer does not always have them: absence is not
+// zero, nor an empty reply.
+func TestABatchThatNeedsWhatARewardDidNotReportHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{
+		policies: map[string]rewards.SamplePolicy{"llava": {Policy: rewards.PolicyValue, Value: -1}},
+		server: func(o *server.Options) {
+			for i := range o.Profiles {
+				if o.Profiles[i].Name == "picky" { // whose scorer knows nothing of it
+					o.Profiles[i].Extra = []wire.ExtraKey{{Name: "answer", Kind: rewards.String}}
+				}
+			}
+		},
+	})
+	pics := jpegs(2)
+	asking := func(second string) []byte {
+		queries := []any{[]string{"q"}, []string{second}}
+		return pickled(t, "images", pics, "queries", queries, "answers", queries)
+	}
+	tagged := func(second string) []byte {
+		return pickled(t, "images", pics, "prompts", []string{"p", second}, "meta_datas", []any{dictOf("tag", "colors"), dictOf("tag", "colors")})
+	}
+	require.Equal(t, http.StatusOK, s.post("/scorers/llava", asking("r")).StatusCode) // the first success settles the keys
+	require.Equal(t, http.StatusOK, s.post("/scorers/geneval", tagged("q")).StatusCode)
+	for name, c := range map[string]struct {
+		path   string
+		body   []byte
+		want   string
+		failed []int64
+	}{
+		"no reply":       {"picky", pickled(t, "images", pics[:1], "queries", []any{[]string{"q"}}), `question 0: reward "picky" did not report answer`, []int64{0}},
+		"a substitute":   {"llava", asking("fail"), `question 1: reward "llava" did not report answer`, []int64{1}},
+		"no measure":     {"llava", asking("unmeasured"), `question 1: reward "llava" did not report recall`, []int64{1}},
+		"no text":        {"llava", asking("garbled"), "the answer cannot be pickled", nil},
+		"nothing strict": {"geneval", tagged("undecided"), `sample 1: reward "geneval" did not report strict_reward`, []int64{1}},
+	} {
+		message, failed := s.post("/scorers/"+c.path, c.body).refused(t, http.StatusUnprocessableEntity)
+		assert.Contains(t, message, c.want, name)
+		assert.Equal(t, c.failed, failed, name)
+	}
+}
+
+func TestAResultThatCannotBeWrittenFailsItsSampleAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	got := s.post("/v1/score", []byte(`{"samples": [{"reward": "llava", "prompt": "endless"}, {"reward": "llava", "prompt": "q"}]}`)).results(t)
+	assert.Equal(t, rewards.Failed, got[0].Outcome)
+	assert.Contains(t, got[0].Errors[0].Message, "the result cannot be written")
+	assert.Nil(t, got[0].RewardScore)
+	assert.Equal(t, rewards.Scored, got[1].Outcome)
+}
+
+// The request as a whole was not too large: a client that halves its batches on a 413
+// would do so for nothing.
+func TestASampleThatIsTooLargeIsUnprocessable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{loop: loop.Config{MessageBytes: 4096}})
+	pics := jpegs(2)
+	pics[1] = append(pics[1], make([]byte, 8192)...)
+	message, failed := s.post("/", pickled(t, "images", pics)).refused(t, http.StatusUnprocessableEntity)
+	assert.Contains(t, message, "the limit is 4096")
+	assert.Contains(t, failed, int64(1))
+}
+
+// A worker that vanished says nothing about the sample.
+func TestASampleWhoseWorkersVanishedMayBeSentAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{loop: oneAttempt()})
+	done := s.slowly(t.Context(), pickled(t, "images", jpegs(1)))
+	receive(t, s.started, "the slow scorer")
+	s.loop.Lost([]string{"w0"})
+	r := answerOf(t, done)
+	message, failed := r.refused(t, http.StatusServiceUnavailable)
+	assert.Contains(t, message, "lost: handed out 1 times and never answered")
+	assert.Equal(t, []int64{0}, failed)
+	assert.Empty(t, r.Header.Get("Retry-After"), "this server can, that worker could not")
 }

@@ -282,4 +282,12 @@ func TestTLSAndClientCertificates(t *testing.T) {
 
 	_, err = server.New(server.Options{Config: server.Config{TLSCert: cert, TLSKey: key, ClientCA: key}})
 	require.ErrorContains(t, err, "no PEM certificate")
+	_, err = server.New(server.Options{Config: server.Config{TLSCert: cert, TLSKey: key, ClientCA: "/does/not/exist"}})
+	require.ErrorContains(t, err, "client_ca: open /does/not/exist")
+
+	// Without client CAs nobody needs a certificate.
+	s = newSite(t, siteOptions{server: func(o *server.Options) { o.Config.TLSCert, o.Config.TLSKey, o.Config.TokenFile = cert, key, file }})
+	status, err = ask("https", &tls.Config{RootCAs: roots}) //nolint:gosec // the default version
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, status)
 }

@@ -163,6 +163,9 @@ func (s *site) scorers() map[string]rewards.Scorer {
 			return rewards.Score{Value: float64(px.Width * px.Height * px.Count)}, nil
 		}),
 		"geneval": rewards.ScorerFunc(func(_ context.Context, sample *rewards.Sample) (rewards.Score, error) {
+			if sample.Prompt == "undecided" {
+				return rewards.Score{Value: 0.5}, nil // the extra key that it declares is missing
+			}
 			return rewards.Score{Value: 0.5, Extra: map[string]any{"strict_reward": float64(len(sample.Media))}}, nil
 		}),
 		"slow": rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
@@ -200,9 +203,18 @@ func (s *site) scorers() map[string]rewards.Scorer {
 		}),
 		"llava": rewards.ScorerFunc(func(_ context.Context, sample *rewards.Sample) (rewards.Score, error) {
 			truth, _ := sample.Truth()
-			return rewards.Score{Value: 0.5, Extra: map[string]any{
-				"answer": "to " + sample.Prompt, "precision": 0.125, "recall": float64(len(truth)), "f1": 0.75,
-			}}, nil
+			extra := map[string]any{"answer": "to " + sample.Prompt, "precision": 0.125, "recall": float64(len(truth)), "f1": 0.75}
+			switch sample.Prompt {
+			case "unmeasured":
+				delete(extra, "recall")
+			case "garbled":
+				extra["answer"] = "\xff"
+			case "endless":
+				extra["answer"] = strings.Repeat("x", wire.MaxServerControlBytes)
+			case "fail":
+				return rewards.Score{}, fmt.Errorf("%w: asked to fail", rewards.BadInput)
+			}
+			return rewards.Score{Value: 0.5, Extra: extra}, nil
 		}),
 		"brief": rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 			return rewards.Score{Value: 1, Extra: map[string]any{"answer": "yes"}}, nil

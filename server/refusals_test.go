@@ -53,6 +53,9 @@ func TestEveryProtocolRefusesABodyThatItDoesNotReadByName(t *testing.T) {
 		_, message := s.post(c.path, []byte(c.body)).jsonError(t, c.status)
 		assert.Contains(t, message, c.want, "%s %.60s", c.path, c.body)
 	}
+	_, cut := s.post("/v1/score", []byte("--x\r\nContent-Disposition: form-data; name=\"cut\"\r\n\r\nno end"),
+		"Content-Type", "multipart/form-data; boundary=x").jsonError(t, 400)
+	assert.Contains(t, cut, `multipart "cut": unexpected EOF`)
 	for kind, want := range map[string]string{
 		"multipart/form-data; boundary":   "content-type",
 		"multipart/form-data; boundary=x": "has no name",
@@ -123,6 +126,7 @@ func TestPicklesThatAreNotWhatTheyShouldBeAreRefusedByName(t *testing.T) {
 		{"/", []any{"images", pics, "metadata", []any{1, 2}}, 400, "where a dict is needed"},
 		{"/", []any{"images", pics, "metadata", "text"}, 400, "where a dict is needed"},
 		{"/", []any{"images", pics, "metadata", []any{dictOf()}}, 400, "1 entries for 2 images"},
+		{"/", []any{"images", pics, "metadata", dictOf("mask", []byte("raw"))}, 400, `metadata: `},
 		{"/", []any{"images", pics, "metadata", []any{dictOf("ground_truth", strings.Repeat("x", 2<<20)), nil}}, 413, "ground_truth of"},
 		{"/", []any{"images", pics, "metadata", []any{dictOf("note", strings.Repeat("x", 2<<20)), nil}}, 413, "metadata of"},
 		{"/", []any{"images", pics, "metadata", dictOf("ground_truth", strings.Repeat("x", 2<<20))}, 413, "ground_truth of"},
@@ -131,6 +135,7 @@ func TestPicklesThatAreNotWhatTheyShouldBeAreRefusedByName(t *testing.T) {
 		{"/scorers/geneval", []any{"images", pics, "meta_datas", two[:1]}, 400, "1 entries for 2 images"},
 		{"/scorers/geneval", []any{"images", pics, "meta_datas", two, "only_strict", "yes"}, 400, "want a bool"},
 		{"/scorers/geneval", []any{"images", pics, "meta_datas", []any{dictOf(), dictOf()}}, 400, "has no tag"},
+		{"/scorers/geneval", []any{"images", pics[:1], "meta_datas", []any{dictOf("tag", "t", "mask", []byte("raw"))}}, 400, "meta_datas: "},
 		{"/scorers/geneval", []any{"images", jpegs(59), "meta_datas", tags(59)}, 400, "65 different tags"},
 		{"/scorers/geneval", []any{"images", pics[:1], "meta_datas", []any{dictOf("tag", "t", "note", strings.Repeat("x", 2<<20))}}, 413, "meta_datas of"},
 		{"/scorers/llava", []any{"images", pics, "queries", []any{[]string{"a"}, []string{"b"}}, "answers", "text"}, 400, "answers"},
@@ -166,6 +171,13 @@ func TestARequestOfWhichNothingWasAcceptedIsTransientIfAnySampleIs(t *testing.T)
 	assert.Contains(t, message, "no sample was accepted; sample 1: ")
 	assert.Equal(t, "2", r.Header.Get("Retry-After"))
 	assert.Contains(t, string(r.body), `"failed":[0,1]`)
+
+	// UniRL's clients find no reward's error in a 200 that could be asked for again.
+	r = s.post("/score", []byte(`{"requests": [`+unirlBody("p", b64(big), "picky", "extras")+`]}`))
+	code, message = r.jsonError(t, http.StatusServiceUnavailable)
+	assert.Equal(t, string(rewards.Unavailable), code)
+	assert.Contains(t, message, "no sample was accepted; sample 0: ")
+	assert.Equal(t, "2", r.Header.Get("Retry-After"))
 	close(s.release)
 	<-first
 }

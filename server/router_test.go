@@ -92,6 +92,18 @@ func TestTheRouterHandsRequestsAndAnswersOn(t *testing.T) {
 	assert.Contains(t, string(s.get("/metrics").body), "rewardloop_http_body_bytes 0")
 }
 
+// net/http would guess one from the bytes, and a browser would run what it takes for a page.
+func TestAnEnginesAnswerWithoutAContentTypeIsBytes(t *testing.T) {
+	t.Parallel()
+	s := withRouter(t, &engine{do: func(context.Context, *outbound.Call) (*outbound.Answer, error) {
+		return &outbound.Answer{Status: http.StatusOK, Header: http.Header{}, Body: []byte("<html>")}, nil
+	}})
+	r := s.post("/classify", []byte(`{}`))
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	assert.Equal(t, "<html>", string(r.body))
+	assert.Equal(t, "application/octet-stream", r.Header.Get("Content-Type"))
+}
+
 func TestTheRouterHandsOnWhatTheClientCanMend(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
