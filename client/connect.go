@@ -47,7 +47,11 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 			return l, nil
 		case err = <-l.refused:
 		case <-l.ended:
-			err = errors.New("the server closed the connection without a welcome")
+			select {
+			case err = <-l.refused: // said before the end, which comes right behind it
+			default:
+				err = errors.New("the server closed the connection without a welcome")
+			}
 		case <-ctx.Done():
 			err = fmt.Errorf("no welcome within %v", c.cfg.DialTimeout)
 		}
