@@ -1,6 +1,7 @@
 package rewards
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ func (t *Term) judge(score Score, err error) TermResult {
 		r.Status, r.Reason = StatusSkipped, clip(skip.Reason, maxMessage)
 	case err != nil:
 		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), clip(err.Error(), maxMessage)
+		r.Blame, r.Permanent = BlameOf(err)
 	case !finite(score.Value):
 		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, fmt.Sprintf("the score is %v", score.Value)
 	case wrongSteps != "":
@@ -26,6 +28,9 @@ func (t *Term) judge(score Score, err error) TermResult {
 		r.Message = fmt.Sprintf("the score %v is one of invalid_values", score.Value)
 	default:
 		r.Status, r.Value, r.Score = StatusOK, t.value(score.Value), score
+	}
+	if r.Status == StatusFailed && r.Blame == "" {
+		r.Blame = r.Class.blame()
 	}
 	return r
 }
@@ -107,6 +112,11 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 	return r
 }
 
+// failure is what a result says of a term that failed.
+func (r *TermResult) failure() TermError {
+	return TermError{Term: r.Key, Class: r.Class, Message: r.Message, Blame: cmp.Or(r.Blame, r.Class.blame()), Permanent: r.Permanent, Attempts: r.Attempts}
+}
+
 // policy returns what to do when the term has failed for s.
 func (t *Term) policy(s *Sample) TermPolicy {
 	switch {
@@ -130,7 +140,7 @@ func (m *Manager) describe(terms []TermResult) Result {
 	for i, t := range terms {
 		m.fields[i].fill(r.Extra, t)
 		if t.Status == StatusFailed || t.Status == StatusImputed {
-			r.Errors = append(r.Errors, TermError{Term: t.Key, Class: t.Class, Message: t.Message, Attempts: t.Attempts})
+			r.Errors = append(r.Errors, t.failure())
 		}
 		switch {
 		case len(t.Score.Details) == 0:

@@ -10,8 +10,10 @@ import (
 func TakeLate(m *Manager, in TermResult) TermResult {
 	c := &collector{
 		m: m, results: make([]TermResult, 1), tries: make([]atomic.Int32, 1), answers: make(chan answer, 1),
-		start: time.Now().Add(-time.Hour),
+		start: time.Now().Add(-time.Hour), clocks: []*clock{{timeout: m.cfg.Terms[0].Timeout}}, began: make(chan struct{}, 1),
 	}
+	began := c.start
+	c.clocks[0].began.Store(&began)
 	c.answers <- answer{0, in}
 	c.giveUp()
 	return c.results[0]

@@ -107,6 +107,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	run := &GroupRun{done: make(chan struct{}), Results: make([]Result, len(members))}
 	terms := m.groupTerms(members)
 	answers := make(chan groupAnswer, len(terms))
+	clocks := newGroupClocks(m.cfg.Terms, terms)
 	var left atomic.Int32
 	left.Store(int32(len(terms))) // a profile has a handful of terms
 	if len(terms) == 0 {
@@ -115,17 +116,17 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	for _, i := range terms {
 		go func() { // ends with its scorer; GroupRun.Done tells when all have
 			t := &m.cfg.Terms[i]
-			a := groupAnswer{i, allFailed(t, len(members), Panicked, "the scorer ended its goroutine (runtime.Goexit)")}
+			a := groupAnswer{i, allFailed(t, len(members), fmt.Errorf("%w: the scorer ended its goroutine (runtime.Goexit)", Panicked))}
 			defer func() {
 				answers <- a
 				if left.Add(-1) == 0 {
 					close(run.done)
 				}
 			}()
-			a.results = m.scoreGroup(ctx, t, group)
+			a.results = m.scoreGroup(withClock(ctx, clocks.of[i]), t, group)
 		}()
 	}
-	said := m.collectGroup(ctx, terms, answers, len(members))
+	said := m.collectGroup(ctx, clocks, answers, len(members))
 	for at, i := range order {
 		if said == nil {
 			run.Results[i] = Result{Outcome: OutcomeCancelled}
@@ -197,16 +198,34 @@ func (m *Manager) groupTerms(members []GroupMember) []int {
 	return terms
 }
 
+// groupClocks are the clocks of the terms that look at a group, by their place.
+type groupClocks struct {
+	of    map[int]*clock
+	began chan struct{} // capacity 1: one has started
+}
+
+func newGroupClocks(all []Term, terms []int) *groupClocks {
+	g := &groupClocks{of: make(map[int]*clock, len(terms)), began: make(chan struct{}, 1)}
+	for _, i := range terms {
+		g.of[i] = &clock{timeout: all[i].Timeout, told: func() {
+			select {
+			case g.began <- struct{}{}:
+			default:
+			}
+		}}
+	}
+	return g
+}
+
 // collectGroup waits for all answers, or for the deadlines of those that do not come;
 // nil if ctx ended first.
-func (m *Manager) collectGroup(ctx context.Context, terms []int, answers <-chan groupAnswer, n int) map[int][]TermResult {
-	start := time.Now()
-	said := make(map[int][]TermResult, len(terms))
-	for len(said) < len(terms) {
+func (m *Manager) collectGroup(ctx context.Context, clocks *groupClocks, answers <-chan groupAnswer, n int) map[int][]TermResult {
+	said := make(map[int][]TermResult, len(clocks.of))
+	for len(said) < len(clocks.of) {
 		next := time.Duration(1<<63 - 1)
-		for _, i := range terms {
-			if said[i] == nil {
-				next = min(next, m.cfg.Terms[i].Timeout+grace-time.Since(start))
+		for i, clock := range clocks.of {
+			if over, begun := clock.over(); begun && said[i] == nil {
+				next = min(next, time.Until(over)+grace)
 			}
 		}
 		timer := time.NewTimer(max(next, 0))
@@ -215,16 +234,17 @@ func (m *Manager) collectGroup(ctx context.Context, terms []int, answers <-chan 
 			if said[a.term] == nil {
 				said[a.term] = a.results
 			}
+		case <-clocks.began:
 		case <-timer.C:
 			for len(answers) > 0 { // those that came in time lie unread
 				if a := <-answers; said[a.term] == nil {
 					said[a.term] = a.results
 				}
 			}
-			for _, i := range terms {
+			for i, clock := range clocks.of {
 				t := &m.cfg.Terms[i]
-				if said[i] == nil && time.Since(start) >= t.Timeout+grace {
-					said[i] = allFailed(t, n, Timeout, fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout))
+				if over, begun := clock.over(); begun && said[i] == nil && time.Since(over) >= grace {
+					said[i] = allFailed(t, n, fmt.Errorf("%w: the scorer did not return within %v and ignored its context", Timeout, t.Timeout))
 				}
 			}
 		case <-ctx.Done():
@@ -240,10 +260,14 @@ func (m *Manager) collectGroup(ctx context.Context, terms []int, answers <-chan 
 }
 
 // allFailed is the same failure for every member.
-func allFailed(t *Term, n int, class Class, message string) []TermResult {
+func allFailed(t *Term, n int, err error) []TermResult {
+	blame, permanent := BlameOf(err)
 	out := make([]TermResult, n)
 	for i := range out {
-		out[i] = TermResult{Key: t.Key, Status: StatusFailed, Class: class, Message: clip(message, maxMessage), Attempts: 1}
+		out[i] = TermResult{
+			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: clip(err.Error(), maxMessage),
+			Blame: blame, Permanent: permanent, Attempts: 1,
+		}
 	}
 	return out
 }
@@ -251,13 +275,16 @@ func allFailed(t *Term, n int, class Class, message string) []TermResult {
 // scoreGroup runs one term to its final answer, with retries while the group as a
 // whole fails for a reason that may pass.
 func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResult {
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
-	defer cancel()
+	if _, queues := t.Group.(Queuer); !queues {
+		var cancel context.CancelFunc
+		ctx, cancel = Start(ctx)
+		defer cancel()
+	}
 	start := time.Now()
 	least := t.least(g.Size)
 	if len(g.Members) < least {
-		return allFailed(t, len(g.Members), NoScore, fmt.Sprintf("group %q has %d of its %d members, and %q needs %d to compare",
-			g.UID, len(g.Members), g.Size, t.Key, least))
+		return allFailed(t, len(g.Members), Blamed(BlameNobody, fmt.Errorf("%w: group %q has %d of its %d members, and %q needs %d to compare",
+			NoScore, g.UID, len(g.Members), g.Size, t.Key, least)))
 	}
 	pause := m.cfg.Backoff
 	for attempt := 1; ; attempt++ {
@@ -268,17 +295,19 @@ func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResul
 			}
 			return results
 		}
-		if class := ClassOf(err); !class.Transient() || attempt > t.Retries || ctx.Err() != nil {
-			results = allFailed(t, len(g.Members), class, err.Error())
+		final := func() []TermResult {
+			results = allFailed(t, len(g.Members), err)
 			for i := range results {
 				results[i].Attempts, results[i].Took = attempt, time.Since(start)
 			}
 			return results
 		}
+		if attempt > t.Retries || !repeats(BlameOf(err)) || ctx.Err() != nil {
+			return final()
+		}
 		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness
-		select {
-		case <-time.After(pause/2 + jitter):
-		case <-ctx.Done():
+		if !sleep(ctx, pause/2+jitter) {
+			return final()
 		}
 		pause *= 2
 	}

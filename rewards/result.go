@@ -34,6 +34,10 @@ type TermError struct {
 	Term    string `json:"term,omitempty"`
 	Class   Class  `json:"class"`
 	Message string `json:"message"`
+	// Blame says whose failure it is, and Permanent that the same will happen to every
+	// sample.
+	Blame     Blame `json:"blame,omitempty"`
+	Permanent bool  `json:"permanent,omitempty"`
 	// Attempts is how many times the term was tried.
 	Attempts int `json:"attempts,omitempty"`
 }
@@ -47,8 +51,11 @@ type TermResult struct {
 	Reason   string  // of status skipped
 	Class    Class   // of status failed or imputed
 	Message  string  // of status failed or imputed
-	Attempts int
-	Took     time.Duration
+	// Blame and Permanent are those of the failure, of status failed or imputed.
+	Blame     Blame
+	Permanent bool
+	Attempts  int
+	Took      time.Duration
 }
 
 // Result is what a Manager says of one sample.

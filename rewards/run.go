@@ -33,8 +33,13 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		sample:  s,
 		results: make([]TermResult, len(m.cfg.Terms)),
 		tries:   make([]atomic.Int32, len(m.cfg.Terms)),
+		clocks:  make([]*clock, len(m.cfg.Terms)),
 		answers: make(chan answer, len(m.cfg.Terms)),
+		began:   make(chan struct{}, 1),
 		start:   time.Now(),
+	}
+	for i, t := range m.cfg.Terms {
+		c.clocks[i] = &clock{timeout: t.Timeout, told: c.tell}
 	}
 	run := &Run{done: make(chan struct{})}
 	var err error
@@ -65,7 +70,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 					close(run.done)
 				}
 			}()
-			a.result = m.score(ctx, t, s, &c.tries[i])
+			a.result = m.score(withClock(ctx, c.clocks[i]), t, s, &c.tries[i])
 		}()
 	}
 	run.Result = c.collect(ctx)
@@ -105,8 +110,18 @@ type collector struct {
 	sample  *Sample
 	results []TermResult   // those without a key have not come
 	tries   []atomic.Int32 // attempts begun; counted by the term's goroutine
-	answers chan answer    // one place per term, so that an abandoned one never blocks
+	clocks  []*clock
+	answers chan answer   // one place per term, so that an abandoned one never blocks
+	began   chan struct{} // capacity 1: a clock has started
 	start   time.Time
+}
+
+// tell wakes collect: there is a new deadline.
+func (c *collector) tell() {
+	select {
+	case c.began <- struct{}{}:
+	default:
+	}
 }
 
 // collect waits for all answers, for the deadlines of those that do not come, for
@@ -118,6 +133,8 @@ func (c *collector) collect(ctx context.Context) Result {
 		select {
 		case a := <-c.answers:
 			c.take(a)
+		case <-c.began:
+			timer.Reset(c.nextDeadline())
 		case <-timer.C:
 			c.giveUp()
 			timer.Reset(c.nextDeadline())
@@ -181,9 +198,9 @@ const grace = 100 * time.Millisecond
 // nextDeadline returns how long until the next unanswered term is overdue.
 func (c *collector) nextDeadline() time.Duration {
 	next := time.Duration(1<<63 - 1)
-	for i, t := range c.m.cfg.Terms {
-		if c.results[i].Key == "" {
-			next = min(next, t.Timeout+grace-time.Since(c.start))
+	for i := range c.m.cfg.Terms {
+		if over, begun := c.clocks[i].over(); begun && c.results[i].Key == "" {
+			next = min(next, time.Until(over)+grace)
 		}
 	}
 	return max(next, 0)
@@ -195,11 +212,10 @@ func (c *collector) giveUp() {
 	for len(c.answers) > 0 { // nobody else receives
 		c.take(<-c.answers)
 	}
-	took := time.Since(c.start)
 	for i, t := range c.m.cfg.Terms {
-		if c.results[i].Key == "" && took >= t.Timeout+grace {
+		if over, begun := c.clocks[i].over(); begun && c.results[i].Key == "" && time.Since(over) >= grace {
 			c.results[i] = TermResult{
-				Key: t.Key, Status: StatusFailed, Class: Timeout, Attempts: int(c.tries[i].Load()), Took: took,
+				Key: t.Key, Status: StatusFailed, Class: Timeout, Blame: BlameReward, Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
 				Message: fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout),
 			}
 		}
@@ -229,23 +245,24 @@ func (c *collector) settle() []TermResult {
 }
 
 // score runs one term to its final answer: attempts with a doubling, jittered
-// pause between them while the failure is transient and the budget lasts.
+// pause between them while Retries and the timeout last. The context has the term's clock.
 func (m *Manager) score(ctx context.Context, t *Term, s *Sample, tries *atomic.Int32) TermResult {
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
-	defer cancel()
+	if _, queues := t.Scorer.(Queuer); !queues {
+		var cancel context.CancelFunc
+		ctx, cancel = Start(ctx)
+		defer cancel()
+	}
 	start := time.Now()
 	pause := m.cfg.Backoff
 	for attempt := 1; ; attempt++ {
 		tries.Add(1)
 		r := t.attempt(ctx, s)
 		r.Attempts, r.Took = attempt, time.Since(start)
-		if r.Status != StatusFailed || !r.Class.Transient() || attempt > t.Retries || ctx.Err() != nil {
+		if r.Status != StatusFailed || attempt > t.Retries || !repeats(r.Blame, r.Permanent) || ctx.Err() != nil {
 			return r
 		}
 		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness
-		select {
-		case <-time.After(pause/2 + jitter):
-		case <-ctx.Done():
+		if !sleep(ctx, pause/2+jitter) {
 			r.Took = time.Since(start)
 			return r
 		}
@@ -261,9 +278,15 @@ func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
 		return nil
 	})
 	if err != nil {
-		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: err.Error()}
+		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: err.Error(), Blame: BlameReward}
 	}
 	return r
+}
+
+// repeats reports whether Retries apply to a failure: the same call on the same worker may
+// do better. What a sample lacks stays lacking, and a worker's fault is for another worker.
+func repeats(b Blame, permanent bool) bool {
+	return !permanent && (b == BlameReward || b == BlameDependency)
 }
 
 // maxMessage bounds what a scorer says about a failure, in bytes: messages travel

@@ -90,6 +90,8 @@ type termForm struct {
 	Reason   string         `json:"reason,omitempty"`
 	Class    rewards.Class  `json:"class,omitempty"`
 	Message  string         `json:"message,omitempty"`
+	Blame    rewards.Blame  `json:"blame,omitempty"`
+	Always   bool           `json:"permanent,omitempty"`
 	Attempts int            `json:"attempts,omitempty"`
 	TookNS   time.Duration  `json:"took_ns,omitempty"`
 }
@@ -114,7 +116,7 @@ func termForms(terms []rewards.TermResult) []termForm {
 	for i, t := range terms {
 		out[i] = termForm{
 			Key: t.Key, Status: t.Status, Value: t.Value, Score: scoreForm{t.Score.Value, t.Score.Steps, t.Score.Extra, t.Score.Details},
-			Reason: t.Reason, Class: t.Class, Message: t.Message, Attempts: t.Attempts, TookNS: t.Took,
+			Reason: t.Reason, Class: t.Class, Message: t.Message, Blame: t.Blame, Always: t.Permanent, Attempts: t.Attempts, TookNS: t.Took,
 		}
 	}
 	return out
@@ -129,7 +131,7 @@ func termResults(forms []termForm) []rewards.TermResult {
 		out[i] = rewards.TermResult{
 			Key: t.Key, Status: t.Status, Value: t.Value,
 			Score:  rewards.Score{Value: t.Score.Value, Steps: t.Score.Steps, Extra: t.Score.Extra, Details: t.Score.Details},
-			Reason: t.Reason, Class: t.Class, Message: t.Message, Attempts: t.Attempts, Took: t.TookNS,
+			Reason: t.Reason, Class: t.Class, Message: t.Message, Blame: t.Blame, Permanent: t.Always, Attempts: t.Attempts, Took: t.TookNS,
 		}
 	}
 	return out
