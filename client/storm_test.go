@@ -108,7 +108,7 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 	}})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 4, Worker: workers.Config{Slots: 24, MaxAbandoned: 20, BreakerFailures: 50},
+		Workers: 4, Worker: workers.Config{Slots: 24, MaxAbandoned: 20},
 		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128},
 	})
 	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)

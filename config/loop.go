@@ -160,8 +160,8 @@ func (l *Loop) section() section {
 			settings: []setting{
 				integer("slots", &l.Workers.Slots, 0, 65536, "Samples one worker scores at a time. 0: its share of four for each CPU."),
 				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls past their deadline a worker bears before it takes no more. 0: half its slots."),
-				integer("breaker_failures", &l.Workers.BreakerFailures, 1, 65536, "Failures in a row that take a worker out."),
-				period("breaker_pause", &l.Workers.BreakerPause, time.Millisecond, "How long it stays out before one sample tries it; doubles with each that fails."),
+				integer("breaker_failures", &l.Workers.BreakerFailures, 1, 65536, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile."),
+				period("breaker_pause", &l.Workers.BreakerPause, time.Millisecond, "How long a worker gets no samples of a profile that it failed before one sample tries it; doubles with each that fails."),
 				period("breaker_max_pause", &l.Workers.BreakerMaxPause, time.Millisecond, "The longest such pause. At least breaker_pause."),
 			},
 		}},

@@ -174,7 +174,6 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		e.group = g
 	}
 	c.entries[key] = e
-	c.alarms.set(&e.alarm, e.deadline)
 	c.enqueue(e)
 	a.run.inflight++
 	e.owner.expects(1)

@@ -83,7 +83,7 @@ func (c *core) oldest(now time.Time, l *lane, patience time.Duration) (*entry, t
 			}
 			return nil, time.Time{}
 		}
-		if c.idleFor(e) && c.pools.room(e.profile) {
+		if c.idleFor(e) && c.room(e.profile) {
 			return e, due
 		}
 		seen++
@@ -121,7 +121,7 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 	l.backups++
 	e.issued++
 	e.spare = spare{attempt: e.issued, sent: true, out: true, pool: c.drawPool(e.profile), published: now, charged: c.charge(e.run)}
-	c.ticketOut(e.spare.pool)
+	c.ticketOut(e.spare.pool, e.profile)
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
 	e.slow = c.slowFor(e)
@@ -133,7 +133,7 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 // dropSpare forgets a backup's ticket that nobody has claimed.
 func (c *core) dropSpare(e *entry) {
 	if e.spare.out {
-		c.ticketIn(e.spare.pool)
+		c.ticketIn(e.spare.pool, e.profile)
 		c.refund(e, &e.spare.charged, 0)
 	}
 	e.spare.out, e.spare.attempt = false, 0

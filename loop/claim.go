@@ -50,12 +50,12 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	}
 	switch {
 	case e.state == published && backup: // it was promoted
-		c.ticketIn(e.pool)
+		c.ticketIn(e.pool, e.profile)
 		e.spare.charged, e.charged = e.charged, 0
 	case e.state == published:
-		c.ticketIn(e.pool)
+		c.ticketIn(e.pool, e.profile)
 	case backup && e.spare.out:
-		c.ticketIn(e.spare.pool)
+		c.ticketIn(e.spare.pool, e.profile)
 		e.spare.out = false
 	}
 	if e.claimed.IsZero() {
@@ -100,7 +100,7 @@ func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (b
 		return true, effects{}
 	case backup:
 		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
-	case e.claims < c.cfg.MaxAttempts:
+	case e.claims-e.answers < c.cfg.MaxAttempts:
 		return false, effects{}
 	case e.state == running && (e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && !h.lapsed })):
 		return true, effects{}
@@ -112,7 +112,8 @@ func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (b
 func (c *core) lose(now time.Time, e *entry) effects {
 	var fx effects
 	errs := []rewards.TermError{{
-		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times and never answered", e.claims), Attempts: e.claims,
+		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times, %d of them without an answer", e.claims, e.claims-e.answers), Attempts: e.claims,
+		Blame: rewards.BlameWorker,
 	}}
 	if e.unit != nil {
 		c.failGroup(now, e, rewards.OutcomeWorkerLost, errs, &fx)

@@ -14,6 +14,9 @@ import (
 // tick handles everything whose time has come. It returns tickets to be published again.
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects) {
 	c.bench.fresh, c.bench.due = false, time.Time{}
+	c.survey(workers)
+	c.breakers.tick(now)
+	c.unserve(now, &fx)
 	for a := c.alarms.ringing(now); a != nil; a = c.alarms.ringing(now) {
 		switch {
 		case a.group != nil:
@@ -30,11 +33,63 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 	return again, fx
 }
 
+// survey looks at who is there.
+func (c *core) survey(workers []wire.WorkerInfo) {
+	if c.pools.survey(workers) {
+		c.breakers.meet(workers)
+	}
+}
+
+// unserve decides about samples that no worker takes any more because a breaker has opened:
+// tickets come back, and what no worker can ever score fails.
+func (c *core) unserve(now time.Time, fx *effects) {
+	if news := c.breakers.news; len(news) > 0 {
+		fx.breakers, c.breakers.news = append(fx.breakers, news...), nil
+		for _, n := range news {
+			c.metrics.breakers.Add(float64(map[bool]int{true: 1}[n.Open]))
+		}
+		for _, e := range c.entries { // it is seldom that one opens
+			if e.state == published && !c.takenIn(e.pool, e.profile) {
+				c.takeBack(now, e, fx)
+			} else if _, hopeless := c.hopeless(e.profile); hopeless && e.state == queued {
+				c.doomed = append(c.doomed, e)
+			}
+		}
+	}
+	doomed := c.doomed
+	c.doomed = nil
+	for _, e := range doomed {
+		if why, hopeless := c.hopeless(e.profile); hopeless && e.state == queued {
+			c.unscorable(now, e, why, fx)
+		}
+	}
+}
+
+// unscorable fails a queued entry that no worker will score.
+func (c *core) unscorable(now time.Time, e *entry, why rewards.TermError, fx *effects) {
+	if e.unit != nil {
+		c.failGroup(now, e, rewards.Failed, append([]rewards.TermError{why}, e.errors...), fx)
+		return
+	}
+	c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{why}}, fx)
+}
+
+// lastCall is when a queued sample fails for which no worker's breaker lets it pass: a
+// little before its deadline, so that its client learns the reason in time.
+func (e *entry) lastCall() time.Time {
+	return e.deadline.Add(-min(5*time.Second, e.deadline.Sub(e.arrived)/10))
+}
+
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
 	at := c.alarms.next()
-	if backup := c.bench.due; !backup.IsZero() && (at.IsZero() || backup.Before(at)) {
-		return backup
+	for _, other := range []time.Time{c.bench.due, c.breakers.due()} {
+		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
+			at = other
+		}
+	}
+	if len(c.doomed) > 0 || len(c.breakers.news) > 0 {
+		return time.Unix(1, 0)
 	}
 	return at
 }
@@ -60,16 +115,20 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.OutcomeExpired,
 			Errors: []rewards.TermError{{
-				Class: rewards.Expired, Message: e.lateness() + where,
+				Class: rewards.Expired, Message: e.lateness() + where, Blame: rewards.BlameNobody,
 			}},
 		}, fx)
 		if e.state == held { // its group may outlive it, its deadline does not
 			c.releaseHeld(now, e, fx)
 		}
+	case e.state == queued && !now.Before(e.lastCall()):
+		c.alarms.set(&e.alarm, e.deadline)
+		if reason := c.unserved(e.profile); reason != "" && len(c.pools.serving(e.profile)) > 0 {
+			c.unscorable(now, e, rewards.TermError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: reason}, fx)
+		}
 	case e.state == published:
 		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-		c.pools.survey(workers)
-		if !c.pools.live(e.pool) && c.pools.served(e.profile) { // its pool is gone, and another one could score it
+		if !c.takenIn(e.pool, e.profile) && (c.served(e.profile) || c.pools.live(e.pool)) { // others could score it, or nobody there takes it
 			c.takeBack(now, e, fx)
 		} else if idle(workers) {
 			c.metrics.republished.Inc()

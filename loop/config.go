@@ -46,6 +46,8 @@ type Config struct {
 	StepAge   time.Duration
 	// Dispatch says which worker gets a sample, and when a second one does.
 	Dispatch Dispatch
+	// Breaker says when a worker gets no more samples of a profile that it fails.
+	Breaker Breaker
 	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
@@ -143,6 +145,9 @@ func (c Config) WithDefaults() Config {
 	c.StepBytes = cmp.Or(c.StepBytes, 256<<20)
 	c.StepAge = cmp.Or(c.StepAge, 30*time.Minute)
 	c.Dispatch = c.Dispatch.withDefaults()
+	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 5)
+	c.Breaker.Pause = cmp.Or(c.Breaker.Pause, time.Second)
+	c.Breaker.MaxPause = cmp.Or(c.Breaker.MaxPause, 30*time.Second)
 	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
 	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, 600*time.Second)
 	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
@@ -175,6 +180,9 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
 	}
 	positive("keep_results", int64(c.KeepResults))
+	positive("breaker.failures", int64(c.Breaker.Failures))
+	positive("breaker.pause", int64(c.Breaker.Pause))
+	positive("breaker.max_pause", int64(c.Breaker.MaxPause))
 	errs = append(errs, c.Dispatch.validate())
 	if c.MessageBytes > c.MaxBytes {
 		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))

@@ -26,6 +26,8 @@ type core struct {
 	pools     pools // as of the last look
 	stepBytes int64 // of all rows that are kept
 	bench     bench // the workers as the dispatcher sees them
+	breakers  breakers
+	doomed    []*entry // queued for a profile that no worker can ever score
 	journal   *journal
 }
 
@@ -39,13 +41,17 @@ type effects struct {
 	examined []Examined
 	parked   bool    // a sample has begun to wait for its group, and its credit is free
 	over     []*step // steps that have just ended
+	breakers []BreakerChange
 }
 
 func newCore(cfg Config, m *metrics, kept Spool) *core {
-	return &core{
+	c := &core{
 		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
-		bench: newBench(cfg.Gateway), pools: pools{out: map[string]int{}},
+		pools:    pools{out: map[string]int{}, outOf: map[poolProfile]int{}},
+		breakers: newBreakers(cfg.Breaker),
 	}
+	c.bench = newBench(cfg.Gateway, &c.breakers)
+	return c
 }
 
 // runOf returns the run of that name, making it on first sight.

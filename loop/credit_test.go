@@ -140,7 +140,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 1, Loop: loop.Config{MaxAttempts: 1, CreditSamples: 1}, Worker: workers.Config{BreakerFailures: 100},
+		Workers: 1, Loop: loop.Config{MaxAttempts: 1, CreditSamples: 1},
 		Profiles: profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			if s.ID == "bad" {
 				return rewards.Score{}, rewards.Crashed

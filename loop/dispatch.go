@@ -25,24 +25,26 @@ type bench struct {
 	known map[string]bool // workers of the last look, in any state
 	blind blind
 	// due is when the next sample has run so long that it gets a backup; zero: none.
-	due time.Time
+	due      time.Time
+	breakers *breakers
 }
 
 // seat is a live worker and its slots.
 type seat struct {
 	id          string
 	slots, free int
-	ready       bool     // its breaker is not open
+	ready       bool     // it reaches its gateways
 	rewards     []string // nil: anything
+	breakers    *breakers
 }
 
-// serves reports whether the worker may have a sample of the profile.
+// serves reports whether the worker may have a sample of the profile now.
 func (s *seat) serves(profile string) bool {
-	return s.rewards == nil || slices.Contains(s.rewards, profile)
+	return (s.rewards == nil || slices.Contains(s.rewards, profile)) && s.breakers.takes(s.id, profile)
 }
 
-func newBench(gateway string) bench {
-	return bench{busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{}, blind: newBlind(gateway)}
+func newBench(gateway string, breakers *breakers) bench {
+	return bench{breakers: breakers, busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{}, blind: newBlind(gateway)}
 }
 
 // see counts the free slots of live workers.
@@ -56,7 +58,7 @@ func (b *bench) see(workers []wire.WorkerInfo) {
 	for i := range workers {
 		w := &workers[i]
 		if slots := slotsOf(w); slots > 0 {
-			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady, w.Rewards})
+			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady, w.Rewards, b.breakers})
 		}
 	}
 }

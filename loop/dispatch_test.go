@@ -162,11 +162,11 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			tried[s.ID] = append(tried[s.ID], worker)
-			return rewards.Score{}, fmt.Errorf("%w: %s is away", rewards.Unavailable, worker)
+			return rewards.Score{}, rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s has no card", rewards.Unavailable, worker))
 		}))
 	}
 	onStage(t, rig.Options{
-		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{Slots: 8, BreakerFailures: 1000}, Loop: loop.Config{MaxAttempts: 4},
+		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{Slots: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
@@ -185,23 +185,37 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 	})
 }
 
-func TestAFailureThatIsTheSamplesOwnIsNotTriedAgain(t *testing.T) {
+func TestAFailureThatWouldMeetTheNextWorkerTooIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
-	for class, err := range map[rewards.Class]error{
-		rewards.BadInput:     fmt.Errorf("%w: no target", rewards.BadInput),
-		rewards.InvalidScore: nil, // NaN
+	for name, err := range map[string]error{
+		"no target":           fmt.Errorf("%w: no target", rewards.BadInput),
+		"NaN":                 nil,
+		"exception":           fmt.Errorf("%w: ValueError", rewards.Internal),
+		"panic":               fmt.Errorf("%w: nil map", rewards.Panicked),
+		"time-out":            fmt.Errorf("%w: 2 s", rewards.Timeout),
+		"crash":               fmt.Errorf("%w: os._exit", rewards.Crashed),
+		"engine away":         fmt.Errorf("%w: connection refused", rewards.Unavailable),
+		"key refused":         rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: 401", rewards.Unavailable)),
+		"time in a queue":     rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: no process was free", rewards.Timeout)),
+		"crash of the sample": rewards.Blamed(rewards.BlameSample, fmt.Errorf("%w: the child died twice", rewards.Crashed)),
 	} {
-		t.Run(string(class), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: nan()}, err
 			}
 			onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
 				t.Helper()
-				res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
-				require.Equal(t, rewards.Failed, res.Outcome)
-				require.Equal(t, 1, res.Attempts)
-				require.Equal(t, class, res.Errors[0].Class)
+				for i := range 20 {
+					start := time.Now()
+					res := result(t, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))
+					require.Equal(t, rewards.Failed, res.Outcome)
+					require.Equal(t, 1, res.Attempts)
+					require.Len(t, res.Errors, 1)
+					require.NotEqual(t, rewards.BlameWorker, res.Errors[0].Blame)
+					require.Less(t, time.Since(start), time.Second, "nothing pauses")
+				}
+				require.Empty(t, s.Manager.Breakers())
 			})
 		})
 	}
@@ -210,50 +224,6 @@ func TestAFailureThatIsTheSamplesOwnIsNotTriedAgain(t *testing.T) {
 func nan() float64 {
 	zero := 0.0
 	return zero / zero
-}
-
-// The scorers' backend is away: every worker's breaker opens. Its canaries must
-// still be given samples, or nobody ever learns that the backend is back.
-func TestWhenEveryBreakerIsOpenCanariesStillFindTheWayBack(t *testing.T) {
-	t.Parallel()
-	back := time.Now()
-	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-		if time.Now().Before(back) {
-			return rewards.Score{}, fmt.Errorf("%w: backend away", rewards.Unavailable)
-		}
-		return hashing(10*time.Millisecond)(ctx, s)
-	}
-	onStage(t, rig.Options{
-		Workers: 3, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)),
-		Loop: loop.Config{SampleTimeout: 10 * time.Minute},
-	}, func(t *testing.T, s *stage) {
-		t.Helper()
-		back = time.Now().Add(20 * time.Second)
-		var early []*loop.Future
-		for i := range 60 {
-			early = append(early, s.submit(t, "_run", rig.Sample(fmt.Sprint("early", i), 3)))
-		}
-		time.Sleep(15 * time.Second)
-		for _, w := range s.Workers {
-			require.Equal(t, "broken", w.Info().State, w.ID)
-		}
-		var late []*loop.Future
-		for i := range 20 {
-			late = append(late, s.submit(t, "_run", rig.Sample(fmt.Sprint("late", i), 3)))
-		}
-		start := time.Now()
-		scored := 0
-		for _, f := range append(early, late...) {
-			if result(t, f).Outcome == rewards.Scored {
-				scored++
-			}
-		}
-		require.Greater(t, scored, 50, "the workers did not come back in time for most samples")
-		require.Less(t, time.Since(start), 2*time.Minute)
-		for _, w := range s.Workers {
-			require.Equal(t, "ready", w.Info().State, w.ID)
-		}
-	})
 }
 
 // A worker dies while it scores; the next one fails. The dead one still stands in
@@ -274,7 +244,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 			}
 			return rewards.Score{}, pause(ctx, time.Hour)
 		case 2:
-			return rewards.Score{}, fmt.Errorf("%w: for now", rewards.Unavailable)
+			return rewards.Score{}, rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: for now", rewards.Unavailable))
 		}
 		return hashing(0)(ctx, sample)
 	}

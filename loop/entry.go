@@ -51,6 +51,7 @@ type entry struct {
 	attempt   int   // of the ticket that is out or queued, from 1
 	issued    int   // the highest attempt there was
 	claims    int   // how often a worker was given the payload, not counting the backup's
+	answers   int   // how many of these claims were answered
 	holders   []holder
 	spare     spare    // the backup request
 	avoid     []string // workers that failed it

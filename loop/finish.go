@@ -44,12 +44,17 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		return fx
 	}
 	h, held := c.answered(e, res)
+	elsewhere := false
 	if held {
 		c.account(now, e, h, res)
+		if res.Outcome != rewards.OutcomeCancelled {
+			elsewhere = c.judge(now, e, h, res) && now.Before(e.deadline) && (e.another(&c.cfg, h.worker) || e.elsewhere())
+			fx.wake = fx.wake || len(c.breakers.news) > 0
+		}
 	}
 	switch {
 	case e.unit != nil:
-		c.finishGroup(now, e, res, held && e.state == running, &fx)
+		c.finishGroup(now, e, res, held && e.state == running, elsewhere, &fx)
 	case res.Outcome == rewards.Scored:
 		c.settle(now, e, res, &fx)
 	case res.Partial != nil:
@@ -58,11 +63,8 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
 	case res.Outcome == rewards.OutcomeCancelled:
 		c.again(e, &fx)
-	case retryable(res) && (e.claims < c.cfg.MaxAttempts || e.elsewhere()) && now.Before(e.deadline):
-		e.errors = append(e.errors, res.Errors...)
-		e.avoid = append(e.avoid, res.Worker)
-		c.metrics.retries.Inc()
-		c.again(e, &fx)
+	case elsewhere:
+		c.tryElsewhere(e, res, &fx)
 	default:
 		c.settle(now, e, res, &fx)
 	}
@@ -74,6 +76,9 @@ func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
 	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
 	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
 		return holder{}, false
+	}
+	if !e.holders[i].backup {
+		e.answers++
 	}
 	return c.letGo(e, i), true
 }
@@ -106,17 +111,14 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	}
 }
 
-// retryable reports whether another worker may do better: every class that says
-// something about the worker rather than about the sample.
-func retryable(res *wire.Result) bool {
-	if len(res.Errors) == 0 {
-		return false
+// tryElsewhere sends an entry to another worker than the one that failed it.
+func (c *core) tryElsewhere(e *entry, res *wire.Result, fx *effects) {
+	e.errors = append(e.errors, firstErrors(res)...)
+	if !slices.Contains(e.avoid, res.Worker) {
+		e.avoid = append(e.avoid, res.Worker)
 	}
-	switch res.Errors[0].Class { // the one that decided
-	case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal:
-		return true
-	}
-	return false
+	c.metrics.retries.Inc()
+	c.again(e, fx)
 }
 
 // again queues the entry for its next attempt, unless another holder is still at it.
@@ -136,5 +138,4 @@ func (c *core) again(e *entry, fx *effects) {
 	e.attempt = e.issued
 	e.spare.attempt = 0 // it has had its backup
 	c.enqueue(e)
-	c.alarms.set(&e.alarm, e.deadline)
 }

@@ -99,7 +99,6 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	g.unit, g.lastMeanStd = unit, unit.run.lastMeanStd(g.key.step)
 	c.units++
 	c.entries[unit.key] = unit
-	c.alarms.set(&unit.alarm, unit.deadline)
 	c.alarms.set(&g.alarm, g.deadline)
 	c.enqueue(unit)
 	fx.wake = true
@@ -116,17 +115,14 @@ func (g *group) payload() *wire.Group {
 }
 
 // finishGroup takes a worker's answer for a whole group.
-func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live bool, fx *effects) {
+func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live, elsewhere bool, fx *effects) {
 	switch {
 	case res.Outcome == rewards.OutcomeCancelled && live:
 		c.again(unit, fx)
 	case len(res.Members) == 0 && !live:
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
-	case live && groupRetryable(res) && unit.claims < c.cfg.MaxAttempts && now.Before(unit.deadline):
-		unit.errors = append(unit.errors, firstErrors(res)...)
-		unit.avoid = append(unit.avoid, res.Worker)
-		c.metrics.retries.Inc()
-		c.again(unit, fx)
+	case live && elsewhere:
+		c.tryElsewhere(unit, res, fx)
 	case len(res.Members) == 0:
 		c.failGroup(now, unit, res.Outcome, res.Errors, fx)
 	default:
@@ -134,15 +130,7 @@ func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live bo
 	}
 }
 
-// groupRetryable reports whether another worker may do better: no member was scored,
-// and each failed in a way that says something about the worker.
-func groupRetryable(res *wire.Result) bool {
-	if len(res.Members) == 0 {
-		return retryable(res)
-	}
-	return !slices.ContainsFunc(res.Members, func(m *wire.Result) bool { return m.Outcome != rewards.Failed || !retryable(m) })
-}
-
+// firstErrors are the errors of a result, of a group's those of its first member.
 func firstErrors(res *wire.Result) []rewards.TermError {
 	if len(res.Members) > 0 {
 		return res.Members[0].Errors

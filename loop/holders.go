@@ -17,10 +17,12 @@ func (c *core) hold(e *entry, h holder) {
 		if o := &e.holders[i]; o.attempt == h.attempt && !o.lapsed {
 			o.lapsed = true
 			c.bench.leave(o.worker)
+			c.breakers.holds(o.worker, e.profile, -1)
 		}
 	}
 	e.holders = append(e.holders, h)
 	c.bench.busy[h.worker]++
+	c.breakers.holds(h.worker, e.profile, 1)
 	c.bench.fresh = false
 	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
 		e.run.laneOf(e.step).start(e)
@@ -33,6 +35,7 @@ func (c *core) letGo(e *entry, i int) holder {
 	e.holders = slices.Delete(e.holders, i, i+1)
 	if !h.lapsed {
 		c.bench.leave(h.worker)
+		c.breakers.holds(h.worker, e.profile, -1)
 	}
 	return h
 }

@@ -216,6 +216,9 @@ func (m *Manager) apply(fx effects) {
 	for _, st := range fx.over {
 		m.report(st)
 	}
+	for _, b := range fx.breakers {
+		m.tell(b)
+	}
 	if m.examine != nil {
 		for _, x := range fx.examined {
 			m.examine(x)

@@ -18,6 +18,8 @@ type metrics struct {
 	publishErrs prometheus.Counter
 	forgotten   prometheus.Counter
 
+	breakers prometheus.Counter
+
 	backupsSent   prometheus.Counter
 	backupsWon    prometheus.Counter
 	backupSeconds prometheus.Counter
@@ -51,6 +53,8 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a slot was free."),
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
+
+		breakers: counter("breakers_opened_total", "Times a worker stopped getting samples of a profile because it failed them."),
 
 		backupsSent:   counter("backups_total", "Second requests for samples that ran long while slots were idle."),
 		backupsWon:    counter("backups_won_total", "Those of them that were answered first."),
@@ -91,9 +95,10 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		slots("live_slots", "Slots of all live workers.", func(_, live, _ int) int { return live }),
 		slots("busy_slots", "Slots that this gateway's samples have.", func(_, _, busy int) int { return busy }),
 		newRewardGauges(m),
-		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten,
+		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
+		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),
 		gauge("samples_in_flight", "Samples accepted and not answered.", func() float64 { return float64(m.InFlight()) }),
 		gauge("held_bytes", "Bytes of all frames held.", func() float64 { h, _ := m.Bytes(); return float64(h) }),
 		gauge("step_rows_bytes", "Bytes of the rows of steps that are kept for their trainers.", func() float64 { return float64(m.stepBytes()) }),
@@ -108,7 +113,7 @@ func (m *Manager) slotCounts() (wanted, live, busy int) {
 	workers := m.presence.Workers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.core.pools.survey(workers)
+	m.core.survey(workers)
 	for _, e := range m.core.entries {
 		switch e.state {
 		case queued, published:

@@ -172,6 +172,10 @@ func (c *core) enqueue(e *entry) {
 	e.state = queued
 	e.run.queued++
 	e.run.laneOf(e.step).add(e)
+	c.alarms.set(&e.alarm, e.lastCall())
+	if _, hopeless := c.hopeless(e.profile); hopeless {
+		c.doomed = append(c.doomed, e)
+	}
 	if c.cfg.Dispatch.Policy == RandomBlind {
 		c.bench.blind.drawing = append(c.bench.blind.drawing, e)
 	}
@@ -187,7 +191,7 @@ func (c *core) dequeue(e *entry) {
 // serveable reports whether a sample waits for workers that are there.
 func (c *core) serveable() bool {
 	for _, r := range c.runs {
-		if r.queued > 0 && r.next(c.pools.served) != nil {
+		if r.queued > 0 && r.next(c.served) != nil {
 			return true
 		}
 	}

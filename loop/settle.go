@@ -92,12 +92,10 @@ func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
 // complete fills what the gateway knows better than the worker.
 func (c *core) complete(e *entry, res *wire.Result) {
 	res.Type, res.ID, res.Attempts = "result", e.key.id, e.claims
-	if len(e.errors) > 0 {
-		res.Errors = append(slices.Clone(e.errors), res.Errors...)
-		if res.Outcome != rewards.Scored { // the failure that decided stays first
-			n := len(e.errors)
-			res.Errors = append(slices.Clone(res.Errors[n:]), res.Errors[:n]...)
-		}
+	if res.Outcome == rewards.Scored {
+		res.Errors = distinct(e.errors, res.Errors)
+	} else { // the failure that decided stays first
+		res.Errors = distinct(res.Errors, e.errors)
 	}
 	if len(res.ExtraInfo) > len(c.columns[e.profile]) { // a first success may know more than a failure before it
 		c.columns[e.profile] = absent(res.ExtraInfo)
@@ -108,6 +106,24 @@ func (c *core) complete(e *entry, res *wire.Result) {
 			res.ExtraInfo = map[string]any{}
 		}
 	}
+}
+
+// distinct are errors in their order, each once with the sum of its attempts: a sample that
+// several workers failed in the same way has one error.
+func distinct(lists ...[]rewards.TermError) (out []rewards.TermError) {
+	for _, list := range lists {
+		for _, e := range list {
+			same := func(o rewards.TermError) bool {
+				return o.Term == e.Term && o.Class == e.Class && o.Message == e.Message
+			}
+			if i := slices.IndexFunc(out, same); i >= 0 {
+				out[i].Attempts += e.Attempts
+				continue
+			}
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // absent is the same columns without values.

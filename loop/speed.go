@@ -33,13 +33,13 @@ func (c *core) chooseBySpeed(now time.Time, workers []wire.WorkerInfo) (*entry, 
 	for _, r := range waiting {
 		f := c.fieldOf(r)
 		if !f.uneven {
-			if e := r.next(c.pools.room); e != nil {
+			if e := r.next(c.room); e != nil {
 				return e, nil
 			}
 			continue
 		}
 		for _, l := range r.waitingLanes() {
-			e := l.next(c.pools.room)
+			e := l.next(c.room)
 			if e == nil {
 				continue
 			}

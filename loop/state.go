@@ -20,7 +20,7 @@ type PendingSample struct {
 	Attempt int      `json:"attempt"`
 	Workers []string `json:"workers,omitempty"`
 	Group   string   `json:"group,omitempty"`
-	// Waits says for whom a gathered sample waits.
+	// Waits says for whom a gathered sample waits, and of a queued one why no worker gets it.
 	Waits    string    `json:"waits,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	AgeMS    float64   `json:"age_ms"`
@@ -133,6 +133,7 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 	all := slices.SortedFunc(maps.Values(m.core.entries), func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
 	all = slices.DeleteFunc(all, func(e *entry) bool { return e.unit != nil })
 	list := make([]PendingSample, 0, min(limit, len(all)))
+	unserved := map[string]string{} // by profile
 	for _, e := range all[:min(limit, len(all))] {
 		p := PendingSample{
 			ID: e.key.id, Run: e.key.run, Step: e.step.key.step, Stage: string(e.state), Attempt: e.attempt,
@@ -140,6 +141,14 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 		}
 		if e.group != nil {
 			p.Group = e.group.key.uid
+		}
+		if e.state == queued {
+			why, known := unserved[e.profile]
+			if !known {
+				why = m.core.unserved(e.profile)
+				unserved[e.profile] = why
+			}
+			p.Waits = why
 		}
 		if e.state == gathered {
 			p.Waits = e.awaited()

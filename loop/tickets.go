@@ -14,7 +14,7 @@ import (
 // next picks the sample whose ticket is to be published, or none if the engine
 // holds as many unclaimed tickets as there are live slots for what waits.
 func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
-	c.pools.survey(workers)
+	c.survey(workers)
 	if c.unclaimed >= c.pools.slots {
 		return wire.Ticket{}, false
 	}
@@ -28,7 +28,7 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	e.state, e.published = published, now
 	c.aim(e, slow)
 	e.pool = c.drawPool(e.profile)
-	c.ticketOut(e.pool)
+	c.ticketOut(e.pool, e.profile)
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 	return c.ticket(e, e.attempt, workers), true
 }
@@ -41,7 +41,7 @@ func (c *core) turn() *entry {
 		if r.queued == 0 || best != nil && !r.precedes(best.run) {
 			continue
 		}
-		if e := r.next(c.pools.room); e != nil {
+		if e := r.next(c.room); e != nil {
 			best = e
 		}
 	}
@@ -61,21 +61,22 @@ func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
 	*charged = 0
 }
 
-// ticket describes an attempt at the entry. Workers to avoid are named only while
-// another one is ready.
+// ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
+// others are named only while another one is ready.
 func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
-		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Expect: e.run.mean, Group: e.unit != nil,
+		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
 		To: e.to, Pool: e.pool,
 	}
 	if e.spare.out && attempt == e.spare.attempt {
 		t.Pool = e.spare.pool
 	}
+	unfit := c.sent(e, &t)
 	if t.To != "" {
 		return t
 	}
-	avoid := e.avoid
+	avoid := append(slices.Clip(e.avoid), unfit...)
 	for _, h := range e.holders {
 		avoid = append(slices.Clip(avoid), h.worker)
 	}
@@ -83,11 +84,12 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 		avoid, t.Aside = append(slices.Clip(avoid), e.slow...), true
 	}
 	for _, w := range workers {
-		if w.State == wire.WorkerReady && !slices.Contains(avoid, w.ID) {
+		if w.State == wire.WorkerReady && w.Pool == t.Pool && !slices.Contains(avoid, w.ID) {
 			t.Avoid = slices.Clone(avoid)
-			break
+			return t
 		}
 	}
+	t.Avoid, t.Aside = unfit, false // it comes back to one that has failed it
 	return t
 }
 
@@ -122,11 +124,10 @@ func (c *core) unpublish(t wire.Ticket) {
 	case e.spare.out && e.spare.attempt == t.Attempt && e.state == running:
 		c.dropSpare(e)
 	case e.state == published && e.attempt == t.Attempt:
-		c.ticketIn(e.pool)
+		c.ticketIn(e.pool, e.profile)
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
 		c.enqueue(e)
-		c.alarms.set(&e.alarm, e.deadline)
 	}
 }
 
@@ -136,19 +137,23 @@ func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
 	e.issued++
 	e.attempt = e.issued
 	c.enqueue(e)
-	c.alarms.set(&e.alarm, e.deadline)
 }
 
 // ticketOut notes a ticket in the engine that nobody has claimed, ticketIn that there is
 // one less.
-func (c *core) ticketOut(pool string) {
+func (c *core) ticketOut(pool, profile string) {
 	c.unclaimed++
 	c.pools.out[pool]++
+	c.pools.outOf[poolProfile{pool, profile}]++
 }
 
-func (c *core) ticketIn(pool string) {
+func (c *core) ticketIn(pool, profile string) {
 	c.unclaimed--
 	if c.pools.out[pool]--; c.pools.out[pool] == 0 {
 		delete(c.pools.out, pool)
+	}
+	of := poolProfile{pool, profile}
+	if c.pools.outOf[of]--; c.pools.outOf[of] == 0 {
+		delete(c.pools.outOf, of)
 	}
 }

@@ -103,7 +103,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	case queued:
 		c.dequeue(e)
 	case published:
-		c.ticketIn(e.pool)
+		c.ticketIn(e.pool, e.profile)
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))

@@ -104,7 +104,7 @@ func newSite(t *testing.T, o siteOptions) *site {
 	}
 	for i := range o.workers {
 		w, err := workers.New(workers.Options{
-			Config: workers.Config{ID: fmt.Sprintf("w%d", i), Slots: 8, BreakerFailures: 1000},
+			Config: workers.Config{ID: fmt.Sprintf("w%d", i), Slots: 8},
 			Source: s.engine.NewSource(fmt.Sprintf("w%d", i)), Gateway: m, Managers: managers, Decoder: decoder,
 		})
 		require.NoError(t, err)

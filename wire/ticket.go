@@ -46,10 +46,6 @@ type Ticket struct {
 	Bytes int64 `json:"bytes"`
 	// Deadline is when the sample expires.
 	Deadline time.Time `json:"deadline"`
-	// Expect is the run's running mean service time (0: unknown): a slot that
-	// fails sooner rests until it has passed, so that a worker that fails at once
-	// draws no more than its share.
-	Expect time.Duration `json:"expect,omitempty"`
 	// Group says that the ticket is for a whole prompt group, all of whose members
 	// are claimed with it.
 	Group bool `json:"group,omitempty"`
@@ -142,10 +138,6 @@ func (t Ticket) Encode() ([]byte, error) {
 		return nil, err
 	}
 	field(`"`)
-	if t.Expect != 0 {
-		field(`,"expect":`)
-		w.out = strconv.AppendInt(w.out, int64(t.Expect), 10)
-	}
 	if t.Group {
 		field(`,"group":true`)
 	}
@@ -202,8 +194,6 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			if text, err = s.str(); err == nil {
 				err = t.Deadline.UnmarshalText(text)
 			}
-		case "expect":
-			err = number(func(n int64) { t.Expect = time.Duration(n) })
 		case "group":
 			var raw []byte
 			raw, err = s.value()

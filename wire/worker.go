@@ -10,8 +10,8 @@ type WorkerInfo struct {
 	// scores now, abandoned ones included.
 	Slots int `json:"slots"`
 	Busy  int `json:"busy"`
-	// State is "ready", "broken" (its breaker is open, or it reaches no gateway), "sick"
-	// (too many abandoned scorers) or "draining".
+	// State is "ready", "broken" (it reaches no gateway), "sick" (too many abandoned
+	// scorers) or "draining".
 	State string `json:"state"`
 	// Rewards names the profiles it serves.
 	Rewards []string `json:"rewards,omitempty"`
@@ -26,6 +26,9 @@ type WorkerInfo struct {
 	// Scored and Failed count samples since its start.
 	Scored uint64 `json:"scored"`
 	Failed uint64 `json:"failed"`
+	// Started is when this life of the worker began: one that is restarted under the same
+	// name is another worker to the gateway's breakers.
+	Started time.Time `json:"started,omitzero"`
 	// Seen is when the gateway last heard of it.
 	Seen time.Time `json:"seen"`
 }

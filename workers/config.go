@@ -17,13 +17,6 @@ type Config struct {
 	// before the worker reports itself sick and takes nothing more. Defaults to
 	// half its slots, at least 1.
 	MaxAbandoned int
-	// BreakerFailures is how many failures in a row, of a kind that speaks against
-	// the worker, take it out. Defaults to 5.
-	BreakerFailures int
-	// BreakerPause is how long it is out before a canary is tried; it doubles with
-	// every canary that fails, up to BreakerMaxPause. Default to 1 s and 30 s.
-	BreakerPause    time.Duration
-	BreakerMaxPause time.Duration
 	// Heartbeat is how often leases are extended and the worker announces itself.
 	// Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
@@ -38,9 +31,6 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.Slots = cmp.Or(c.Slots, 1)
 	c.MaxAbandoned = cmp.Or(c.MaxAbandoned, max(1, c.Slots/2))
-	c.BreakerFailures = cmp.Or(c.BreakerFailures, 5)
-	c.BreakerPause = cmp.Or(c.BreakerPause, time.Second)
-	c.BreakerMaxPause = cmp.Or(c.BreakerMaxPause, 30*time.Second)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
 	return c
 }
@@ -58,9 +48,6 @@ func (c Config) Validate() error {
 	}
 	positive("slots", int64(c.Slots))
 	positive("max_abandoned", int64(c.MaxAbandoned))
-	positive("breaker_failures", int64(c.BreakerFailures))
-	positive("breaker_pause", int64(c.BreakerPause))
-	positive("breaker_max_pause", int64(c.BreakerMaxPause))
 	positive("heartbeat", int64(c.Heartbeat))
 	return errors.Join(errs...)
 }

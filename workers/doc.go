@@ -3,7 +3,7 @@
 // then lets the lease go.
 //
 // The life of a sample on a worker is one goroutine, job.score, read from top to
-// bottom: claim, run, hand over, wait for scorers that overran, rest, free the slot.
+// bottom: claim, run, hand over, wait for scorers that overran, free the slot.
 // The ticket of a prompt group is the same with the frames of all its members.
 // Beside the jobs there are two goroutines: the puller, the only one that takes
 // tickets, and the heartbeat, which extends leases and announces the worker.
@@ -12,10 +12,8 @@
 // ends, but its slot and the reference to its bytes stay taken until the scorer
 // returns. More than MaxAbandoned of them make the worker report itself sick.
 //
-// A worker that only fails is taken out by its breaker and lets one sample through
-// now and then, the canary, until one succeeds. Until then it must not draw more
-// samples than a sound worker: a slot whose sample failed early rests for as long
-// as a sample of its run takes.
+// A failure changes nothing here: the answer carries the blame, and the gateway, which
+// sees all workers, decides whether this one gets more samples of that profile.
 //
 // A worker that reaches no gateway gives its tickets back, and rests, longer each time,
 // so that it does not draw what others could score: to the gateways it counts as broken

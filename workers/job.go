@@ -35,22 +35,19 @@ func (w *Worker) score(work context.Context, j *job) {
 	claimed := time.Now()
 	w.connected(claimed)
 	res, done := w.run(ctx, j, p)
+	w.count(res)
 	switch {
 	case res.Outcome == rewards.OutcomeCancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		w.release(j, j.lease.Done) // the sample has expired; given back it would only be claimed again
-		w.verdict(j, res, 0)
 	case res.Outcome == rewards.OutcomeCancelled:
 		w.release(j, func() { j.lease.Return(0) })
-		w.verdict(j, res, 0)
 	default:
 		res.TimingMS["claim"] = millis(claimed.Sub(start))
 		res.TimingMS["score"] = millis(time.Since(claimed))
 		w.handOver(j, res)
-		w.verdict(j, res, time.Since(claimed))
 	}
 	w.await(j, done)
 	p.release() // every goroutine of the attempt has returned
-	w.rest(j, res, time.Since(claimed))
 }
 
 // abandonGrace is what a scorer has to return in after its context has ended.
@@ -77,9 +74,6 @@ func (w *Worker) await(j *job, done <-chan struct{}) {
 
 // unclaimed ends a job whose payload could not be had.
 func (w *Worker) unclaimed(j *job, err error) {
-	w.mu.Lock()
-	w.breaker.neutral()
-	w.mu.Unlock()
 	if errors.Is(err, wire.ErrGone) {
 		w.release(j, j.lease.Done)
 		return
@@ -166,6 +160,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 		close(closed)
 		res := w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
 			Class: rewards.UnknownReward, Message: fmt.Sprintf("worker %s serves no reward named %q", w.cfg.ID, j.ticket.Reward),
+			Blame: rewards.BlameWorker, Permanent: true,
 		}}})
 		return res, closed
 	}
@@ -287,45 +282,21 @@ func (w *Worker) handOver(j *job, res *wire.Result) {
 	w.release(j, j.lease.Done)
 }
 
-// verdict tells the breaker what the answer says about this worker.
-func (w *Worker) verdict(j *job, res *wire.Result, took time.Duration) {
-	good := res.Outcome == rewards.Scored || res.Partial != nil
+// count counts an attempt by its outcome. What a failure says of this worker the gateway
+// decides, which sees the others as well.
+func (w *Worker) count(res *wire.Result) {
 	label := string(res.Outcome)
 	if res.Partial != nil {
 		label = "gathered" // its group's answer counts once more
 	}
 	w.metrics.samples.WithLabelValues(label).Inc()
 	w.mu.Lock()
-	opened := false
-	switch {
-	case good:
+	defer w.mu.Unlock()
+	if res.Outcome == rewards.Scored || res.Partial != nil {
 		w.scored++
-		w.breaker.success()
-	case res.Outcome == rewards.Failed && againstWorker(res):
+	} else {
 		w.failed++
-		opened = w.breaker.failure(time.Now())
-	default:
-		w.failed++
-		w.breaker.neutral()
 	}
-	w.mu.Unlock()
-	if opened {
-		w.log.Warn("worker only fails; its breaker is open until a canary succeeds", "worker", w.cfg.ID, "sample_id", j.ticket.ID, "took", took, "last_error", res.Errors[0].Message)
-		w.metrics.breaks.Inc()
-		w.announce()
-	}
-}
-
-// againstWorker reports whether a failure may be the worker's own doing.
-func againstWorker(res *wire.Result) bool {
-	if len(res.Errors) == 0 {
-		return false
-	}
-	switch res.Errors[0].Class {
-	case rewards.Crashed, rewards.Unavailable, rewards.Timeout, rewards.Panicked, rewards.Internal, rewards.InvalidScore:
-		return true
-	}
-	return false
 }
 
 // abandon marks a job whose scorer overran: it keeps its slot and its bytes until
@@ -342,37 +313,6 @@ func (w *Worker) abandon(j *job) {
 	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "abandoned", n)
 	if sick {
 		w.announce()
-	}
-}
-
-// defaultExpect is what a sample is taken to last before the run has a mean: it
-// doubles with each failure in a row, for nothing is known of slow scorers yet.
-const (
-	defaultExpect = time.Second
-	maxRest       = 30 * time.Second
-)
-
-// rest keeps the slot of a sample that failed sooner than samples of its run last:
-// a broken worker would otherwise draw more samples than a sound one.
-func (w *Worker) rest(j *job, res *wire.Result, took time.Duration) {
-	if res.Outcome != rewards.Failed || !againstWorker(res) {
-		return
-	}
-	expect := j.ticket.Expect
-	if expect == 0 {
-		w.mu.Lock()
-		expect = defaultExpect << min(max(w.breaker.failures-1, 0), 5)
-		w.mu.Unlock()
-	}
-	left := min(expect-took, maxRest)
-	if left <= 0 {
-		return
-	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.draining:
 	}
 }
 

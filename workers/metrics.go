@@ -6,7 +6,6 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	samples   *prometheus.CounterVec
 	term      *prometheus.HistogramVec
-	breaks    prometheus.Counter
 	abandoned prometheus.Counter
 }
 
@@ -21,15 +20,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: ns, Subsystem: sub, Name: "term_seconds", Help: "Time a term took, retries included, by reward, term and status.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}, []string{"reward", "term", "status"}),
-		breaks: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "breaker_opened_total", Help: "Times a worker was taken out because it only failed.",
-		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "abandoned_total", Help: "Scorers that overran their deadline and still ran.",
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.samples, m.term, m.breaks, m.abandoned)
+		reg.MustRegister(m.samples, m.term, m.abandoned)
 	}
 	return m
 }

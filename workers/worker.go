@@ -27,7 +27,8 @@ type Worker struct {
 	pulling  context.CancelFunc // ends the puller: drain
 	working  context.CancelFunc // ends the samples: stop
 	puller   sync.WaitGroup     // the puller and the heartbeat
-	changed  chan struct{}      // capacity 1: a slot is free, the breaker moved
+	changed  chan struct{}      // capacity 1: a slot is free
+	started  time.Time          // set by New
 	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
 	once     sync.Once
@@ -36,7 +37,6 @@ type Worker struct {
 	free      int                // guarded by mu
 	jobs      map[*job]bool      // guarded by mu; true: abandoned
 	abandoned int                // guarded by mu
-	breaker   breaker            // guarded by mu
 	asked     int                // of the Take that is open; guarded by mu
 	refile    context.CancelFunc // ends the Take that is open; guarded by mu
 	aside     time.Time          // it asks for nothing until then; guarded by mu
@@ -68,8 +68,7 @@ func New(o Options) (*Worker, error) {
 	w := &Worker{
 		cfg: cfg, source: o.Source, gateway: o.Gateway, managers: o.Managers, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
 		changed: make(chan struct{}, 1), idle: make(chan struct{}, 1), draining: make(chan struct{}),
-		free: cfg.Slots, jobs: map[*job]bool{},
-		breaker: breaker{threshold: cfg.BreakerFailures, base: cfg.BreakerPause, top: cfg.BreakerMaxPause},
+		free: cfg.Slots, jobs: map[*job]bool{}, started: time.Now(),
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -142,6 +141,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 	info := wire.WorkerInfo{
 		ID: w.cfg.ID, Slots: w.cfg.Slots, Busy: w.cfg.Slots - w.free, State: wire.WorkerReady, Version: w.cfg.Version,
 		Scored: w.scored, Failed: w.failed, Pool: w.cfg.Pool, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
+		Started: w.started.Round(0),
 	}
 	for name := range w.managers {
 		info.Rewards = append(info.Rewards, name)
@@ -156,7 +156,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 	switch {
 	case w.abandoned > w.cfg.MaxAbandoned:
 		info.State = wire.WorkerSick
-	case w.breaker.open() || w.unreached > 0:
+	case w.unreached > 0:
 		info.State = wire.WorkerBroken
 	}
 	return info
@@ -191,31 +191,22 @@ func (w *Worker) pull(ctx, work context.Context) {
 	}
 }
 
-// wanted returns how many tickets to ask for; if none, how long until the breaker
-// lets a canary through (or an hour).
+// wanted returns how many tickets to ask for; if none, how long to wait for a change.
 func (w *Worker) wanted() (n int, pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	if w.aside.After(now) {
+	if now := time.Now(); w.aside.After(now) {
 		return 0, w.aside.Sub(now)
 	}
-	if n = w.startable(now); n > 0 {
-		return n, 0
-	}
-	pause = time.Hour
-	if w.breaker.open() && w.breaker.until.After(now) {
-		pause = w.breaker.until.Sub(now)
-	}
-	return 0, pause
+	return w.startable(), time.Hour
 }
 
 // startable returns how many samples may start now. The caller holds mu.
-func (w *Worker) startable(now time.Time) int {
+func (w *Worker) startable() int {
 	if w.abandoned > w.cfg.MaxAbandoned {
 		return 0
 	}
-	return w.breaker.allow(now, w.free)
+	return w.free
 }
 
 // waitChange waits for a change or the pause; false when ctx ended.
@@ -235,7 +226,7 @@ func (w *Worker) opened(n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked, w.refile = n, cancel
-	if cancel != nil && w.startable(time.Now()) > n { // a slot was freed between the counting and the asking
+	if cancel != nil && w.startable() > n { // a slot was freed between the counting and the asking
 		w.refile()
 		w.refile = nil
 	}
@@ -244,7 +235,7 @@ func (w *Worker) opened(n int, cancel context.CancelFunc) {
 // stir wakes the puller, and ends an open Take that asks for fewer than could
 // start now. The caller holds mu.
 func (w *Worker) stir() {
-	if w.refile != nil && w.startable(time.Now()) > w.asked {
+	if w.refile != nil && w.startable() > w.asked {
 		w.refile()
 		w.refile = nil
 	}
@@ -273,13 +264,12 @@ func (w *Worker) begin(work context.Context, l Lease) {
 		return
 	}
 	w.mu.Lock()
-	if w.startable(time.Now()) == 0 { // the Take was open when the breaker opened, or a scorer overran
+	if w.startable() == 0 { // the Take was open when a scorer overran
 		w.mu.Unlock()
 		l.Return(0)
 		return
 	}
 	w.free--
-	w.breaker.started()
 	j := &job{lease: l, ticket: t}
 	w.jobs[j] = false
 	w.mu.Unlock()

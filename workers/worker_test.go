@@ -77,132 +77,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tally counts attempts by worker.
-type tally struct {
-	mu     sync.Mutex
-	counts map[string]int
-	times  []time.Time // of the broken worker's attempts
-	broken bool
-}
-
-func (y *tally) scorers(t *testing.T, service time.Duration) func(worker string) map[string]*rewards.Manager {
-	t.Helper()
-	return func(worker string) map[string]*rewards.Manager {
-		return profilesFor(t, time.Minute, func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-			y.mu.Lock()
-			y.counts[worker]++
-			fails := y.broken && worker == "w0"
-			if fails {
-				y.times = append(y.times, time.Now())
-			}
-			y.mu.Unlock()
-			if fails {
-				return rewards.Score{}, fmt.Errorf("%w: this worker is broken", rewards.Crashed)
-			}
-			return rewards.Score{Value: rig.Hash(s)}, pause(ctx, service)
-		})
-	}
-}
-
-func (y *tally) reset(broken bool) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.counts, y.times, y.broken = map[string]int{}, nil, broken
-}
-
-// A worker that fails at once has a free slot at once: without a brake it would draw
-// most of the samples.
-func TestAWorkerThatFailsAtOnceGetsLessThanTwiceItsShareAndReturnsByACanary(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		service  time.Duration
-		cold     bool // broken from the first sample on: nobody knows how long samples take
-		failures int
-	}{
-		"fast scorers":           {service: 100 * time.Millisecond, failures: 30},
-		"slow scorers":           {service: 1500 * time.Millisecond, failures: 30},
-		"very slow scorers":      {service: 20 * time.Second, failures: 5},
-		"fast scorers from cold": {service: 100 * time.Millisecond, cold: true},
-		"slow scorers from cold": {service: 1500 * time.Millisecond, cold: true},
-		"5 s scorers from cold":  {service: 5 * time.Second, cold: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			service := c.service
-			y := &tally{counts: map[string]int{}, broken: c.cold}
-			m := y.scorers(t, service)
-			inBubble(t, rig.Options{
-				Workers: 8, Worker: workers.Config{BreakerFailures: c.failures}, Profiles: m(""), ProfilesOf: m, Loop: loop.Config{MaxAttempts: 10},
-			}, func(t *testing.T, r *rig.Rig) {
-				t.Helper()
-				ctx, cancel := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				defer wg.Wait()
-				defer cancel()
-				for i := range 24 { // always more samples than slots
-					wg.Go(func() {
-						for n := 0; ctx.Err() == nil; n++ {
-							f, err := r.Manager.Submit(ctx, loop.Submission{Run: "_run", Sample: rig.Sample(fmt.Sprint(i, "-", n), 3)})
-							if !assert.NoError(t, err) { //nolint:testifylint // not the test's goroutine
-								return
-							}
-							if res, err := f.Wait(ctx); err == nil {
-								assert.Equal(t, rewards.Scored, res.Outcome, "another worker does what one cannot")
-							}
-						}
-					})
-				}
-				if !c.cold {
-					time.Sleep(20 * service)
-					y.reset(true)
-				}
-				for r.Workers[0].Info().State != wire.WorkerBroken {
-					time.Sleep(service / 10)
-				}
-				opened := time.Now()
-				y.mu.Lock()
-				others := 0
-				for w, n := range y.counts {
-					if w != "w0" {
-						others += n
-					}
-				}
-				share := float64(others) / 7
-				t.Logf("the broken worker had %d samples, the others %.1f each", y.counts["w0"], share)
-				assert.Less(t, float64(y.counts["w0"]), 2*share)
-				y.mu.Unlock()
-				if service > 2*time.Second {
-					return // the rest needs samples at hand
-				}
-				y.reset(true)
-				time.Sleep(40 * time.Second)
-				y.mu.Lock()
-				assert.InDelta(t, 5, len(y.times), 1, "one canary after 1, 3, 7, 15 and 31 s: %v", sinceEach(opened, y.times))
-				y.mu.Unlock()
-				y.reset(false) // it is repaired
-				healed := time.Now()
-				for r.Workers[0].Info().State != wire.WorkerReady {
-					time.Sleep(service / 10)
-				}
-				assert.Less(t, time.Since(healed), 31*time.Second+3*service)
-				y.reset(false)
-				time.Sleep(100 * service)
-				y.mu.Lock()
-				assert.InDelta(t, 100, y.counts["w0"], 15, "it works like the others")
-				y.mu.Unlock()
-			})
-		})
-	}
-}
-
-func sinceEach(start time.Time, times []time.Time) []time.Duration {
-	var list []time.Duration
-	for _, at := range times {
-		list = append(list, at.Sub(start).Round(time.Millisecond))
-	}
-	return list
-}
-
 // A scorer that ignores its deadline keeps its bytes: it must read its own pixels,
 // never those of a sample that has the buffer next, nor the poison of a free one.
 func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
@@ -393,12 +267,13 @@ func TestAConfigurationReportsAllItsFaults(t *testing.T) {
 
 func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 	t.Parallel()
-	y := &tally{counts: map[string]int{}}
+	var mu sync.Mutex
+	counts := map[string]int{}
 	of := func(worker string) map[string]*rewards.Manager {
 		return profiles(t, func(context.Context, *rewards.Sample) (rewards.Score, error) {
-			y.mu.Lock()
-			y.counts[worker]++
-			y.mu.Unlock()
+			mu.Lock()
+			counts[worker]++
+			mu.Unlock()
 			if worker == "w0" {
 				time.Sleep(5 * time.Minute)
 			}
@@ -406,20 +281,25 @@ func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 		})
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: workers.Config{Slots: 4, MaxAbandoned: 2, BreakerFailures: 100}, Profiles: of(""), ProfilesOf: of,
+		Workers: 2, Worker: workers.Config{Slots: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for i := 0; r.Workers[0].Info().State != wire.WorkerSick; i++ {
 			require.Less(t, i, 100)
-			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("a", i))).Outcome, "the other worker mends it")
+			if res := result(t, submit(t, r, fmt.Sprint("a", i))); res.Outcome != rewards.Scored {
+				require.Equal(t, "w0", res.Worker)
+				require.Equal(t, rewards.Timeout, res.Errors[0].Class)
+			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		y.reset(false)
+		mu.Lock()
+		clear(counts)
+		mu.Unlock()
 		for i := range 50 {
 			require.Equal(t, rewards.Scored, result(t, submit(t, r, fmt.Sprint("b", i))).Outcome)
 		}
-		y.mu.Lock()
-		defer y.mu.Unlock()
-		require.Equal(t, map[string]int{"w1": 50}, y.counts)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, map[string]int{"w1": 50}, counts)
 	})
 }

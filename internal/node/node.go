@@ -167,6 +167,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
 		Dispatch: loop.Dispatch{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
+		Breaker:  loop.Breaker{Failures: l.Workers.BreakerFailures, Pause: l.Workers.BreakerPause, MaxPause: l.Workers.BreakerMaxPause},
 	}
 	for name, p := range n.cfg.Profiles {
 		if p.GroupByPrompt {

@@ -105,8 +105,7 @@ func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*f
 	metrics := workers.NewMetrics(p.metrics)
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
-			ID: "w" + strconv.Itoa(i), Slots: slots, MaxAbandoned: w.AbandonedFor(slots), BreakerFailures: w.BreakerFailures,
-			BreakerPause: w.BreakerPause, BreakerMaxPause: w.BreakerMaxPause, Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
+			ID: "w" + strconv.Itoa(i), Slots: slots, MaxAbandoned: w.AbandonedFor(slots), Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
 		}
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID

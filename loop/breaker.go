@@ -1,0 +1,518 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// This file is about workers that fail a profile: a breaker of (worker, profile), kept by
+// the gateway because only the gateway sees what other workers make of the same profile.
+//
+//	closed ── Failures answers in a row blamed on the worker, or one that is permanent ──► open
+//	closed ── judged answers without a score, while others score a quarter ──► open, compared
+//	closed ── judged answers without a score, and no other worker to compare with ──► hushed
+//	open, compared ── pause over ──► trying: one sample may go
+//	hushed ── pause over, or others can be compared with ──► closed, or open
+//	trying ── scored ──► closed            trying ── failed ──► open, for twice as long
+//	any ── the worker starts anew ──► closed
+//
+// A failure blamed on the sample, the reward or a service opens nothing: it would meet the
+// next worker as well. A worker that fails everything of a profile that others score is the
+// exception, whatever its answers blame: a module of another version, a card that computes
+// nonsense, a file that is not there.
+
+const (
+	// judged is how many of a worker's latest answers are looked at together. At worst so
+	// many samples fail by a fault that is the worker's and not theirs. A reward that
+	// scores a quarter of its samples gives 32 failures in a row with probability 10⁻⁴.
+	judged = 32
+	// comparable is how many answers other workers must have for a comparison.
+	comparable = 4
+	// hush is how long a worker whose every answer is a failure gets no more samples of
+	// the profile while no other worker has answered enough to compare, and as long again
+	// while others have samples to answer: a worker that fails at once would otherwise
+	// draw the whole step before the first result of another one is there.
+	hush = 2 * time.Second
+	// maxTries bounds the answers of workers that blame themselves for one sample, as a
+	// multiple of MaxAttempts: it comes back to the only worker of a profile.
+	maxTries = 3
+)
+
+// Breaker says when a worker gets no more samples of a profile.
+type Breaker struct {
+	// Failures is how many answers in a row, blamed on the worker, take it out of a
+	// profile. Defaults to 5.
+	Failures int
+	// Pause is how long it is out before one sample tries it; it doubles with every one
+	// that fails, up to MaxPause. Default to 1 s and 30 s.
+	Pause, MaxPause time.Duration
+}
+
+// breakerState is where a record stands.
+type breakerState string
+
+const (
+	closed breakerState = "closed"
+	open   breakerState = "open"
+	hushed breakerState = "hushed"
+	trying breakerState = "trying"
+)
+
+// record is how a worker does with a profile, and its breaker. Guarded by the manager's
+// mutex.
+type record struct {
+	worker, profile string
+
+	answers uint32 // the latest, bit 0 the newest; 1: scored
+	n       int    // how many of them there are, at most judged
+	struck  int    // answers in a row that blamed the worker
+	holds   int    // samples that it has and has not answered
+
+	state     breakerState
+	compared  bool // by what others make of the profile, not by its own word
+	permanent bool // until the worker starts anew
+	reason    string
+	since     time.Time // when it opened
+	until     time.Time // when the pause is over
+	pause     time.Duration
+	probe     *entry // the sample that tries it, and which of its attempts
+	attempt   int
+}
+
+func (r *record) note(scored bool) {
+	r.answers <<= 1
+	if scored {
+		r.answers |= 1
+	}
+	r.n = min(r.n+1, judged)
+}
+
+// dark reports whether none of the latest answers is a score.
+func (r *record) dark() bool { return r.n == judged && r.answers == 0 }
+
+func (r *record) scored() int {
+	n := 0
+	for bits := r.answers; bits != 0; bits &= bits - 1 {
+		n++
+	}
+	return n
+}
+
+// probing reports whether a sample is on its way to try the worker.
+func (r *record) probing() bool {
+	e := r.probe
+	switch {
+	case e == nil:
+	case e.state == published && e.attempt == r.attempt:
+		return true
+	case e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool {
+		return h.worker == r.worker && h.attempt == r.attempt && !h.lapsed
+	}):
+		return true
+	default:
+		r.probe = nil
+	}
+	return false
+}
+
+// takes reports whether the worker may get a sample of the profile.
+func (r *record) takes() bool {
+	return r.state == closed || r.state == trying && !r.probing()
+}
+
+// breakers are the records of all live workers.
+type breakers struct {
+	cfg     Breaker
+	records map[string]map[string]*record // by profile and worker
+	dark    map[string]int                // records without a score, by profile
+	open    int                           // records that are not closed
+	started map[string]time.Time          // of the workers of the last look, by id
+	news    []BreakerChange
+}
+
+// BreakerChange is a breaker that has moved, for the log.
+type BreakerChange struct {
+	Worker, Profile, Reason string
+	Open, Permanent         bool
+	Until                   time.Time
+}
+
+func newBreakers(cfg Breaker) breakers {
+	return breakers{cfg: cfg, records: map[string]map[string]*record{}, dark: map[string]int{}, started: map[string]time.Time{}}
+}
+
+func (b *breakers) of(worker, profile string) *record {
+	by := b.records[profile]
+	if by == nil {
+		by = map[string]*record{}
+		b.records[profile] = by
+	}
+	r := by[worker]
+	if r == nil {
+		r = &record{worker: worker, profile: profile, state: closed}
+		by[worker] = r
+	}
+	return r
+}
+
+// takes reports whether a worker may get a sample of the profile.
+func (b *breakers) takes(worker, profile string) bool {
+	if b.open == 0 {
+		return true
+	}
+	r := b.records[profile][worker]
+	return r == nil || r.takes()
+}
+
+// move puts a record into another state.
+func (b *breakers) move(r *record, to breakerState) {
+	switch {
+	case r.state == closed && to != closed:
+		b.open++
+	case r.state != closed && to == closed:
+		b.open--
+	}
+	was := r.state
+	r.state = to
+	if to == closed {
+		r.struck, r.pause, r.until, r.compared, r.permanent, r.probe = 0, 0, time.Time{}, false, false, nil
+	}
+	if to == open || to == closed && was != hushed {
+		b.news = append(b.news, BreakerChange{r.worker, r.profile, r.reason, to == open, r.permanent, r.until})
+	}
+}
+
+// trip opens a breaker, for twice as long as the last time.
+func (b *breakers) trip(now time.Time, r *record) {
+	if r.state == closed || r.state == hushed {
+		r.since = now
+	}
+	r.pause = min(max(2*r.pause, b.cfg.Pause), b.cfg.MaxPause)
+	r.until = now.Add(r.pause)
+	r.probe = nil
+	b.move(r, open)
+}
+
+// tick lets one sample try each worker whose pause is over.
+func (b *breakers) tick(now time.Time) {
+	if b.open == 0 {
+		return
+	}
+	for _, by := range b.records {
+		for _, r := range by {
+			switch {
+			case r.permanent || r.until.After(now):
+			case r.state == open:
+				b.move(r, trying)
+			case r.state == hushed && b.others(r):
+				r.until = now.Add(hush)
+			case r.state == hushed:
+				b.forgive(r)
+			}
+		}
+	}
+}
+
+// others reports whether another worker has samples of the profile to answer.
+func (b *breakers) others(r *record) bool {
+	for _, o := range b.records[r.profile] {
+		if o != r && o.holds > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// holds notes that a worker has so many samples of the profile more.
+func (b *breakers) holds(worker, profile string, more int) {
+	r := b.of(worker, profile)
+	r.holds = max(r.holds+more, 0)
+}
+
+// forgive forgets what a record says.
+func (b *breakers) forgive(r *record) {
+	if r.dark() {
+		b.dark[r.profile]--
+	}
+	r.n, r.answers = 0, 0
+	b.move(r, closed)
+}
+
+// due is when the next pause is over; zero: there is none.
+func (b *breakers) due() (at time.Time) {
+	if b.open == 0 {
+		return at
+	}
+	for _, by := range b.records {
+		for _, r := range by {
+			if (r.state == open && !r.permanent || r.state == hushed) && (at.IsZero() || r.until.Before(at)) {
+				at = r.until
+			}
+		}
+	}
+	return at
+}
+
+// meet compares the live workers with those of the last look: one that has gone, or has
+// started anew under the same name, has no record any more.
+func (b *breakers) meet(workers []wire.WorkerInfo) {
+	same := len(workers) == len(b.started)
+	for i := range workers {
+		at, known := b.started[workers[i].ID]
+		same = same && known && at.Equal(workers[i].Started)
+	}
+	if same {
+		return
+	}
+	now := make(map[string]time.Time, len(workers))
+	for i := range workers {
+		now[workers[i].ID] = workers[i].Started
+	}
+	for profile, by := range b.records {
+		for worker, r := range by {
+			at, here := now[worker]
+			if was, known := b.started[worker]; here && (!known || was.Equal(at)) {
+				continue
+			}
+			b.forgive(r)
+			delete(by, worker)
+		}
+		if len(by) == 0 {
+			delete(b.records, profile)
+			delete(b.dark, profile)
+		}
+	}
+	b.started = now
+}
+
+// judge takes a worker's answer in and reports whether another worker is to try.
+func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsewhere bool) {
+	b := &c.breakers
+	r := b.of(h.worker, e.profile)
+	probe := r.state == trying && r.probe == e && r.attempt == h.attempt
+	before := r.dark()
+	good := res.Outcome == rewards.Scored || res.Partial != nil
+	r.note(good)
+	if after := r.dark(); after != before {
+		b.dark[e.profile] += map[bool]int{true: 1, false: -1}[after]
+	}
+	why := failureOf(res)
+	switch {
+	case good:
+		r.struck = 0
+		if r.state != closed {
+			b.move(r, closed)
+		}
+	case why.Blame == rewards.BlameWorker:
+		elsewhere = true
+		r.reason = why.Message
+		r.struck++
+		if why.Permanent && !r.permanent {
+			r.permanent, r.compared = true, false
+			b.trip(now, r)
+		} else if probe || r.state == closed && r.struck >= b.cfg.Failures {
+			b.trip(now, r)
+		}
+	case r.compared && r.state != closed:
+		elsewhere = true
+		if probe {
+			r.reason = darkness(why)
+			b.trip(now, r)
+		}
+	case why.Blame == rewards.BlameReward:
+		r.struck = 0
+		if probe { // the worker works; what it runs fails
+			b.move(r, closed)
+		}
+	case probe: // says nothing about the worker
+		r.probe = nil
+	}
+	if b.dark[e.profile] > 0 {
+		c.compare(now, e.profile, why)
+		elsewhere = elsewhere || !good && (r.compared || r.state == hushed)
+	}
+	return elsewhere
+}
+
+func darkness(why rewards.TermError) string {
+	return fmt.Sprintf("its last %d samples got no score, while other workers score; the last failure: %s", judged, why.Message)
+}
+
+// compare opens the breakers of workers that fail everything of a profile while others
+// score at least a quarter of it, and closes them where others do no better.
+func (c *core) compare(now time.Time, profile string, why rewards.TermError) {
+	b := &c.breakers
+	by := b.records[profile]
+	answers, scored, others := 0, 0, 0
+	for _, worker := range c.pools.serving(profile) {
+		others++
+		if r := by[worker]; r != nil {
+			answers += r.n
+			scored += r.scored()
+		}
+	}
+	for _, r := range by {
+		if !r.dark() || r.permanent || r.state != closed && r.state != hushed && !r.compared {
+			continue
+		}
+		n := answers - r.n // those that scored nothing are not among scored
+		switch {
+		case n >= comparable && 4*scored >= n:
+			if !r.compared {
+				r.compared, r.reason = true, darkness(why)
+				b.trip(now, r)
+			}
+		case n >= comparable:
+			if r.state != closed {
+				b.move(r, closed)
+			}
+		case others > 1 && r.state == closed:
+			r.until = now.Add(hush)
+			b.move(r, hushed)
+		}
+	}
+}
+
+// failureOf is the failure that decided about a result, of a group's that of its first
+// member; empty: it has none.
+func failureOf(res *wire.Result) rewards.TermError {
+	if errs := firstErrors(res); res.Outcome != rewards.Scored && len(errs) > 0 {
+		return errs[0]
+	}
+	return rewards.TermError{}
+}
+
+// another reports whether a sample that a worker failed may be tried by another: the workers
+// that have failed it are fewer than MaxAttempts. The only worker of a profile gets it
+// once more, too, until its breaker is open.
+func (e *entry) another(cfg *Config, worker string) bool {
+	avoid := len(e.avoid)
+	if !slices.Contains(e.avoid, worker) {
+		avoid++
+	}
+	return avoid < cfg.MaxAttempts && e.claims < maxTries*cfg.MaxAttempts
+}
+
+// sent notes that a ticket is on its way, and which worker it tries: one of its pool that
+// may get a single sample of the profile. The others of the profile that may get none are
+// returned, for the ticket's Avoid.
+func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
+	if c.breakers.open == 0 {
+		return nil
+	}
+	tried := false
+	for _, worker := range slices.Sorted(maps.Keys(c.breakers.records[e.profile])) {
+		r := c.breakers.records[e.profile][worker]
+		switch {
+		case r.state == closed:
+		case r.state == trying && r.probe == e && r.attempt == t.Attempt:
+			tried = true
+		case r.takes() && !tried && (t.To == "" || t.To == worker) && c.pools.has(t.Pool, worker):
+			tried = true
+			r.probe, r.attempt = e, t.Attempt
+		default:
+			avoid = append(avoid, worker)
+		}
+	}
+	return avoid
+}
+
+// hopeless reports whether every live worker that serves the profile has said that it
+// never can, and why.
+func (c *core) hopeless(profile string) (rewards.TermError, bool) {
+	if c.breakers.open == 0 {
+		return rewards.TermError{}, false
+	}
+	reason, some := "", false
+	for _, worker := range c.pools.serving(profile) {
+		r := c.breakers.records[profile][worker]
+		if r == nil || !r.permanent {
+			return rewards.TermError{}, false
+		}
+		reason, some = r.reason, true
+	}
+	return rewards.TermError{
+		Class: rewards.Unavailable, Blame: rewards.BlameWorker, Permanent: true,
+		Message: fmt.Sprintf("no worker can score the profile %q until one is restarted: %s", shown(profile), reason),
+	}, some
+}
+
+// unserved says why no live worker takes samples of a profile; "" if one does.
+func (c *core) unserved(profile string) string {
+	workers := c.pools.serving(profile)
+	if len(workers) == 0 {
+		return fmt.Sprintf("no worker serves the profile %q", shown(profile))
+	}
+	var r *record
+	for _, worker := range workers {
+		if c.breakers.open == 0 {
+			return ""
+		}
+		if r = c.breakers.records[profile][worker]; r == nil || r.state == closed || r.state == trying && r.reason == "" {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no worker serves the profile %q at the moment: the breakers of all %d are open; worker %s: %s",
+		shown(profile), len(workers), r.worker, r.reason)
+}
+
+// BreakerInfo is a worker that gets no samples of a profile.
+type BreakerInfo struct {
+	Worker string `json:"worker"`
+	Reward string `json:"reward"`
+	// State is open, trying (one sample is on its way to try the worker, or will be) or
+	// hushed (the worker failed everything, and no other has answered enough to compare).
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+	// Permanent says that only a restart of the worker closes it.
+	Permanent bool      `json:"permanent,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	// Until is when the next sample may try the worker.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Breakers returns the breakers that are not closed, by profile and worker.
+func (m *Manager) Breakers() []BreakerInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := &m.core.breakers
+	if b.open == 0 {
+		return nil
+	}
+	var out []BreakerInfo
+	for _, profile := range slices.Sorted(maps.Keys(b.records)) {
+		for _, worker := range slices.Sorted(maps.Keys(b.records[profile])) {
+			if r := b.records[profile][worker]; r.state != closed {
+				out = append(out, BreakerInfo{worker, shown(profile), string(r.state), r.reason, r.permanent, r.since, r.until})
+			}
+		}
+	}
+	return out
+}
+
+// tell logs a breaker that has moved.
+func (m *Manager) tell(b BreakerChange) {
+	switch {
+	case !b.Open:
+		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))
+	case b.Permanent:
+		m.log.Error("a worker cannot score a profile and gets no more samples of it until it is restarted",
+			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
+	default:
+		m.log.Warn("a worker fails a profile; one sample tries it after a pause",
+			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
+	}
+}
+
+// shown is the name of a profile for people.
+func shown(profile string) string {
+	if profile == "" {
+		return "default"
+	}
+	return profile
+}
