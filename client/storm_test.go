@@ -79,7 +79,7 @@ func (s *stormScorer) score(ctx context.Context, sample *rewards.Sample) (reward
 		return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
 	case "flaky":
 		if try == 1 {
-			return rewards.Score{}, fmt.Errorf("%w: once", rewards.Unavailable)
+			return rewards.Score{}, rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: once", rewards.Unavailable))
 		}
 	case "nan":
 		zero := 0.0
@@ -109,7 +109,7 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
 		Workers: 4, Worker: workers.Config{Slots: 24, MaxAbandoned: 20},
-		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128},
+		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128, Breaker: loop.Breaker{Failures: 50}},
 	})
 	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "storm"})

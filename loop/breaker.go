@@ -38,9 +38,9 @@ const (
 	// while others have samples to answer: a worker that fails at once would otherwise
 	// draw the whole step before the first result of another one is there.
 	hush = 2 * time.Second
-	// maxTries bounds the answers of workers that blame themselves for one sample, as a
-	// multiple of MaxAttempts: it comes back to the only worker of a profile.
-	maxTries = 3
+	// sameAgain bounds the tries of one sample, as a multiple of MaxAttempts, where there
+	// are fewer workers than MaxAttempts and one that has failed the sample gets it again.
+	sameAgain = 2
 )
 
 // Breaker says when a worker gets no more samples of a profile.
@@ -310,6 +310,9 @@ func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsew
 		}
 	case why.Blame == rewards.BlameWorker:
 		elsewhere = true
+		if probe {
+			e.bounces++
+		}
 		r.reason = why.Message
 		r.struck++
 		if why.Permanent && !r.permanent {
@@ -388,14 +391,18 @@ func failureOf(res *wire.Result) rewards.TermError {
 }
 
 // another reports whether a sample that a worker failed may be tried by another: the workers
-// that have failed it are fewer than MaxAttempts. The only worker of a profile gets it
-// once more, too, until its breaker is open.
-func (e *entry) another(cfg *Config, worker string) bool {
-	avoid := len(e.avoid)
-	if !slices.Contains(e.avoid, worker) {
-		avoid++
+// that have failed it, but for the backup's, are fewer than MaxAttempts. The only worker of
+// a profile gets it again, too, until its breaker is open.
+func (e *entry) another(cfg *Config, h holder) bool {
+	failed := len(e.avoid)
+	if !slices.Contains(e.avoid, h.worker) {
+		failed++
 	}
-	return avoid < cfg.MaxAttempts && e.claims < maxTries*cfg.MaxAttempts
+	e.spare.failed = e.spare.failed || h.backup
+	if e.spare.failed {
+		failed--
+	}
+	return failed < cfg.MaxAttempts && e.claims-e.bounces < sameAgain*cfg.MaxAttempts
 }
 
 // sent notes that a ticket is on its way, and which worker it tries: one of its pool that

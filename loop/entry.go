@@ -52,6 +52,7 @@ type entry struct {
 	issued    int   // the highest attempt there was
 	claims    int   // how often a worker was given the payload, not counting the backup's
 	answers   int   // how many of these claims were answered
+	bounces   int   // how many of them tried a worker whose breaker was open, and found it no better
 	holders   []holder
 	spare     spare    // the backup request
 	avoid     []string // workers that failed it
@@ -99,6 +100,7 @@ type spare struct {
 	sent      bool // it has had its one
 	out       bool // nobody has claimed it
 	claims    int
+	failed    bool // its worker blamed itself
 	pool      string
 	published time.Time
 	charged   time.Duration

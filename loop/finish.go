@@ -48,7 +48,7 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	if held {
 		c.account(now, e, h, res)
 		if res.Outcome != rewards.OutcomeCancelled {
-			elsewhere = c.judge(now, e, h, res) && now.Before(e.deadline) && (e.another(&c.cfg, h.worker) || e.elsewhere())
+			elsewhere = c.judge(now, e, h, res) && now.Before(e.deadline) && (e.another(&c.cfg, h) || e.elsewhere())
 			fx.wake = fx.wake || len(c.breakers.news) > 0
 		}
 	}

@@ -282,7 +282,9 @@ func TestAnotherWorkerTakesAGroupWhoseWorkerDies(t *testing.T) {
 
 func TestAGroupThatEveryWorkerFailsSaysWhy(t *testing.T) {
 	t.Parallel()
-	c := &comparison{fails: func(*rewards.Group, int) error { return fmt.Errorf("%w: the judge is away", rewards.Unavailable) }}
+	c := &comparison{fails: func(*rewards.Group, int) error {
+		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: the judge's card is lost", rewards.Unavailable))
+	}}
 	onCompared(t, c, func(t *testing.T, s *stage) {
 		t.Helper()
 		f := s.submit(t, "_run", ofGroup("u", 0, 2))
@@ -290,8 +292,8 @@ func TestAGroupThatEveryWorkerFailsSaysWhy(t *testing.T) {
 		res := result(t, f)
 		require.Equal(t, rewards.Failed, res.Outcome)
 		require.Equal(t, rewards.Unavailable, res.Errors[0].Class)
-		require.Contains(t, res.Errors[0].Message, "the judge is away")
-		require.Len(t, c.calls(), 3, "three workers' attempts")
+		require.Contains(t, res.Errors[0].Message, "the judge's card is lost")
+		require.Len(t, c.calls(), 6, "two workers, each with three tries: twice max_attempts")
 	})
 }
 
@@ -299,7 +301,7 @@ func TestAGroupRecoversFromAFailureThatPasses(t *testing.T) {
 	t.Parallel()
 	c := &comparison{fails: func(_ *rewards.Group, call int) error {
 		if call == 1 {
-			return rewards.Unavailable
+			return rewards.Blamed(rewards.BlameWorker, rewards.Unavailable)
 		}
 		return nil
 	}}
@@ -598,7 +600,7 @@ func TestGroupsEndWhateverHappensToTheirMembers(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 6)) //nolint:gosec // a history that can be repeated
 			c := &comparison{takes: time.Duration(r.IntN(8)) * time.Second, fails: func(g *rewards.Group, call int) error {
 				if call%5 == 3 {
-					return rewards.Unavailable
+					return rewards.Blamed(rewards.Blames()[r.IntN(len(rewards.Blames()))], rewards.Unavailable)
 				}
 				return nil
 			}}

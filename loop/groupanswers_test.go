@@ -99,7 +99,7 @@ func TestAGroupWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 		for _, id := range []string{"u-0", "u-1"} {
 			res := p.result(t, id)
 			require.Equal(t, rewards.OutcomeWorkerLost, res.Outcome)
-			require.Contains(t, res.Errors[0].Message, "handed out 2 times and never answered")
+			require.Contains(t, res.Errors[0].Message, "handed out 2 times, 2 of them without an answer")
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestWhatASampleWaitsForIsShown(t *testing.T) {
 		require.Equal(t, 2, n)
 		require.Equal(t, "gathered", pending[0].Stage)
 		require.Equal(t, "u", pending[0].Group)
-		require.Equal(t, "as planned", pending[0].LastError)
+		require.Equal(t, "as planned by a", pending[0].LastError)
 		require.Equal(t, `it waited for its group "u", of which 2 of 3 members had come; not scored yet: u-1`, pending[0].Waits)
 		require.Equal(t, []string{"a"}, pending[1].Workers)
 		groups := s.Manager.Runs(1)[0].Groups

@@ -79,7 +79,8 @@ func TestSimulationEverySampleGetsExactlyOneResultInEveryHistory(t *testing.T) {
 type plan struct {
 	kind  string
 	takes time.Duration
-	fails int // attempts that fail before one succeeds
+	fails int           // attempts that fail before one succeeds
+	blame rewards.Blame // of these failures
 }
 
 // world is one history's fates.
@@ -92,6 +93,10 @@ type world struct {
 func (w *world) plan(id string) plan {
 	h := rand.New(rand.NewPCG(w.seed, idNumber(id)))
 	p := plan{kind: "ok", takes: time.Duration(1+h.IntN(400)) * time.Millisecond}
+	p.blame = rewards.BlameWorker
+	if h.IntN(2) == 0 {
+		p.blame = rewards.Blames()[h.IntN(len(rewards.Blames()))]
+	}
 	switch h.IntN(20) {
 	case 0:
 		p.kind = "panic"
@@ -160,9 +165,9 @@ func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 	case p.kind == "nan":
 		return rewards.Score{Value: math.NaN()}, nil
 	case p.kind == "unavailable" && try <= p.fails:
-		return rewards.Score{}, fmt.Errorf("%w: %w", rewards.Unavailable, errScorer)
+		return rewards.Score{}, rewards.Blamed(p.blame, fmt.Errorf("%w: %w", rewards.Unavailable, errScorer))
 	case p.kind == "crash" && try <= p.fails:
-		return rewards.Score{}, fmt.Errorf("%w: %w", rewards.Crashed, errScorer)
+		return rewards.Score{}, rewards.Blamed(p.blame, fmt.Errorf("%w: %w", rewards.Crashed, errScorer))
 	}
 	return rewards.Score{Value: rig.Hash(s)}, nil
 }
@@ -206,6 +211,7 @@ func history(t *testing.T, seed uint64) {
 		wg.Go(func() { c.play(10 + c.rng.IntN(25)) })
 	}
 	wg.Wait()
+	afterTheLastFault(t, w, r)
 	r.Stop()
 	engine.Close()
 	time.Sleep(10 * time.Second) // scorers that overran give their frames back
@@ -219,6 +225,26 @@ func history(t *testing.T, seed uint64) {
 	require.Zero(t, held)
 	require.Zero(t, granted)
 	require.Zero(t, r.Manager.InFlight())
+}
+
+// afterTheLastFault submits samples that nothing is wrong with: whatever happened before,
+// they are scored.
+func afterTheLastFault(t *testing.T, w *world, r *rig.Rig) {
+	t.Helper()
+	start := time.Now()
+	var fresh []*loop.Future
+	for i := 0; len(fresh) < 8; i++ {
+		if id := fmt.Sprint("fresh", i); w.plan(id).kind == "ok" {
+			f, err := r.Manager.Submit(t.Context(), loop.Submission{Run: "fresh", Sample: rig.Sample(id, 3*64), Timeout: 10 * time.Minute})
+			require.NoError(t, err)
+			fresh = append(fresh, f)
+		}
+	}
+	for _, f := range fresh {
+		res := result(t, f)
+		require.Equal(t, rewards.Scored, res.Outcome, "%v", res.Errors)
+	}
+	require.Less(t, time.Since(start), 45*time.Second, "a breaker's longest pause is 30 s")
 }
 
 // profiles makes the workers of odd number three times as slow, in half of the histories.

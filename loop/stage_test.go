@@ -277,11 +277,16 @@ func (w *stub) answer(t *testing.T, ticket wire.Ticket, score float64) {
 	}))
 }
 
+// fail answers with a failure that the worker blames on itself, but for a bad input.
 func (w *stub) fail(t *testing.T, ticket wire.Ticket, class rewards.Class) {
 	t.Helper()
+	blame := rewards.BlameWorker
+	if class == rewards.BadInput {
+		blame = rewards.BlameSample
+	}
 	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Failed, ExtraInfo: map[string]any{},
-		Errors: []rewards.TermError{{Class: class, Message: "as planned"}},
+		Errors: []rewards.TermError{{Class: class, Message: "as planned by " + w.id, Blame: blame}},
 	}))
 }
 
