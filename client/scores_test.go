@@ -142,7 +142,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 		require.NoError(t, err)
 		results = append(results, res)
 	}
-	assert.Equal(t, []float64{0.25, -1, 1e-9}, results[0].StepScores)
+	assert.Equal(t, []float64{0.125, -0.5, 2.125}, results[0].StepScores, "their sum is the reward")
 	assert.InDelta(t, (0.5+3)/2, *results[0].RewardScore, 1e-12)
 	for _, res := range results[1:] {
 		assert.Equal(t, rewards.Failed, res.Outcome)
@@ -150,7 +150,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 	}
 	got, err := client.RMScores(results[:1], client.ScoreOptions{StepMasks: [][]bool{{true, true, false, true}}})
 	require.NoError(t, err)
-	assert.Equal(t, []float32{0.25, -1, 0, 1e-9}, got.Values)
+	assert.Equal(t, []float32{0.125, -0.5, 0, 2.125}, got.Values)
 	require.NoError(t, c.Close())
 }
 

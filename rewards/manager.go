@@ -51,6 +51,11 @@ func (t *Term) value(v float64) float64 {
 	if t.Clip != nil {
 		v = min(max(v, t.Clip[0]), t.Clip[1])
 	}
+	return t.scaled(v)
+}
+
+// scaled is v times Scale.
+func (t *Term) scaled(v float64) float64 {
 	if t.Scale != 0 {
 		v *= t.Scale
 	}
@@ -158,7 +163,7 @@ func (c ManagerConfig) Validate() error {
 		c.validateDependence(t, &errs)
 		weights += t.Weight
 	}
-	if len(c.Terms) > 0 && weights <= 0 && (c.Aggregation == WeightedSum || c.Aggregation == WeightedMean) {
+	if len(c.Terms) > 0 && weights <= 0 && c.Aggregation.weighted() {
 		errs.add("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
 	}
 	return errors.Join(errs...)
