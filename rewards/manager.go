@@ -41,6 +41,10 @@ type Term struct {
 	// A term that has either reports what the scorer said as reward/<key>/raw.
 	Clip  *[2]float64
 	Scale float64
+	// Steps says that the component gives step scores. Min, Max and Product, which have no
+	// part for each step, are refused beside it; beside them the whole reward of a component
+	// that gives some undeclared is on the last step.
+	Steps bool
 }
 
 // transforms reports whether the term's value is not what its scorer says.
@@ -159,6 +163,9 @@ func (c ManagerConfig) Validate() error {
 			errs.add("term key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
+		if err := c.Aggregation.Stepless(); err != nil && t.Steps {
+			errs.add("component %q gives step scores: %w", t.Key, err)
+		}
 		t.validate(&errs)
 		c.validateDependence(t, &errs)
 		weights += t.Weight

@@ -70,6 +70,16 @@ func (m *Manager) contributions(terms []TermResult) (sums []float64, fault *Term
 	return sums, nil
 }
 
+// Stepless says why a component that gives step scores is refused beside the aggregation, and
+// what to write instead; nil: it is not.
+func (a Aggregation) Stepless() error {
+	if a.weighted() {
+		return nil
+	}
+	return fmt.Errorf("%s takes no part of the reward from a single step; write aggregation %s or %s, "+
+		"or leave steps out to have the whole reward on the last step", a, WeightedSum, WeightedMean)
+}
+
 // wholeReward is the error of a result whose steps have no shares of its reward.
 func wholeReward(format string, args ...any) *TermError {
 	return &TermError{
