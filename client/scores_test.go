@@ -154,6 +154,24 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+func TestARewardWithoutStepScoresStandsAtTheLastPlace(t *testing.T) {
+	t.Parallel()
+	mean := 0.25
+	mask := []bool{false, true, false, true, true, false} // tokens follow the last place
+	batch := []*wire.Result{scored("steps", 1, 0.5, -1, 1.5), scored("none", 2), failed("bad", &mean)}
+	masks := [][]bool{mask, mask, mask}
+	got, err := client.RMScores(batch, client.ScoreOptions{StepMasks: masks})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 0.5, 0, -1, 1.5, 0}, got.Row(0))
+	assert.Equal(t, []float32{0, 0, 0, 0, 2, 0}, got.Row(1))
+	assert.Equal(t, []float32{0, 0, 0, 0, 0.25, 0}, got.Row(2))
+	got, err = client.RMScores(batch[1:2], client.ScoreOptions{StepMasks: masks[1:2], ToolUseScores: [][]float64{{7, math.NaN()}}})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 7, 0, 0, 2, 0}, got.Row(0), "the rollout's own come before it")
+	_, err = client.RMScores(batch[1:2], client.ScoreOptions{StepMasks: masks[1:2], ToolUseScores: [][]float64{{7, 7, 7}}})
+	require.ErrorContains(t, err, `sample "none" (row 0) has 4 scores for the 3 set places`)
+}
+
 func TestSeveralStopTokensCountAsOne(t *testing.T) {
 	t.Parallel()
 	mask, err := client.StepMask([]int32{1, 9, 2, 8, 3, 9}, []int32{8, 9}, client.Process)
