@@ -84,9 +84,9 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 	}
 	r := m.describe(terms)
 	sums, fault := m.contributions(terms)
-	r.note(fault)
 	if len(want) > 0 {
 		r.Outcome = Scored
+		r.note(fault)
 		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want, Steps: sums}
 		if m.cfg.Single {
 			r.Pending.Column = m.fields[0].value()
@@ -107,6 +107,7 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		return r
 	}
 	r.Outcome, r.Score = Scored, reward
+	r.note(fault)
 	r.Steps, fault = m.cfg.Aggregation.spread(sums, have, reward)
 	r.note(fault)
 	if !m.cfg.Single {
