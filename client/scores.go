@@ -58,14 +58,16 @@ func StepMask[T ~int | ~int32 | ~int64 | ~uint32](tokens, stops []T, mode StepMo
 // score for each sample.
 type ScoreOptions struct {
 	// Lengths are the tokens of each response without padding; each score stands at the
-	// last. StepMasks are those of StepMask: the k-th step score stands at the k-th place,
-	// and what stands in for the score of a failed sample at the last. One of the two, or none.
+	// last. StepMasks are those of StepMask: the k-th step score stands at the k-th place;
+	// the reward of a sample without step scores, and what stands in for the score of a
+	// failed one, at the last. One of the two, or none.
 	Lengths   []int
 	StepMasks [][]bool
 	// Length is L, the columns of a batch with tokens. Defaults to the longest response.
 	Length int
 	// ToolUseScores, beside StepMasks, are what the rollout knows already: they come before
-	// what the sample has from the loop, its step scores or else its reward. NaN says that a
+	// the step scores that the sample has from the loop, or from the first place on where it
+	// has its reward alone. NaN says that a
 	// turn has none and is left out (compute_score of RL-Factory's envs/base.py, d0abc1db).
 	ToolUseScores [][]float64
 	// OnFailed is what stands in for the score of a failed sample: substitute (the loop's,
@@ -151,7 +153,7 @@ func (o *ScoreOptions) columns(n int) (int, error) {
 	return longest, nil
 }
 
-// scoresOf lists the scores of a sample that was scored.
+// scoresOf lists the scores of a sample that was scored, one for each place.
 func (o *ScoreOptions) scoresOf(i int, r *wire.Result) []float64 {
 	if o.StepMasks == nil {
 		return []float64{*r.RewardScore}
@@ -162,6 +164,15 @@ func (o *ScoreOptions) scoresOf(i int, r *wire.Result) []float64 {
 	}
 	if len(r.StepScores) > 0 {
 		return append(scores, r.StepScores...)
+	}
+	places := 0
+	for _, set := range o.StepMasks[i] {
+		if set {
+			places++
+		}
+	}
+	for len(scores) < places-1 {
+		scores = append(scores, 0)
 	}
 	return append(scores, *r.RewardScore)
 }

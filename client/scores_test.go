@@ -142,7 +142,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 		require.NoError(t, err)
 		results = append(results, res)
 	}
-	assert.Equal(t, []float64{0.25, -1, 1e-9}, results[0].StepScores)
+	assert.Equal(t, []float64{0.125, -0.5, 2.125}, results[0].StepScores, "their sum is the reward")
 	assert.InDelta(t, (0.5+3)/2, *results[0].RewardScore, 1e-12)
 	for _, res := range results[1:] {
 		assert.Equal(t, rewards.Failed, res.Outcome)
@@ -150,8 +150,26 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 	}
 	got, err := client.RMScores(results[:1], client.ScoreOptions{StepMasks: [][]bool{{true, true, false, true}}})
 	require.NoError(t, err)
-	assert.Equal(t, []float32{0.25, -1, 0, 1e-9}, got.Values)
+	assert.Equal(t, []float32{0.125, -0.5, 0, 2.125}, got.Values)
 	require.NoError(t, c.Close())
+}
+
+func TestARewardWithoutStepScoresStandsAtTheLastPlace(t *testing.T) {
+	t.Parallel()
+	mean := 0.25
+	mask := []bool{false, true, false, true, true, false} // tokens follow the last place
+	batch := []*wire.Result{scored("steps", 1, 0.5, -1, 1.5), scored("none", 2), failed("bad", &mean)}
+	masks := [][]bool{mask, mask, mask}
+	got, err := client.RMScores(batch, client.ScoreOptions{StepMasks: masks})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 0.5, 0, -1, 1.5, 0}, got.Row(0))
+	assert.Equal(t, []float32{0, 0, 0, 0, 2, 0}, got.Row(1))
+	assert.Equal(t, []float32{0, 0, 0, 0, 0.25, 0}, got.Row(2))
+	got, err = client.RMScores(batch[1:2], client.ScoreOptions{StepMasks: masks[1:2], ToolUseScores: [][]float64{{7, math.NaN()}}})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 7, 0, 0, 2, 0}, got.Row(0), "the rollout's own come before it")
+	_, err = client.RMScores(batch[1:2], client.ScoreOptions{StepMasks: masks[1:2], ToolUseScores: [][]float64{{7, 7, 7}}})
+	require.ErrorContains(t, err, `sample "none" (row 0) has 4 scores for the 3 set places`)
 }
 
 func TestSeveralStopTokensCountAsOne(t *testing.T) {

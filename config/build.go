@@ -65,7 +65,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		cfg.Terms = append(cfg.Terms, rewards.Term{
 			Key: t.Key, Weight: t.Weight, Required: t.Required, Scorer: scorer, Group: group, OnFailure: t.OnFailure,
 			Timeout: t.Timeout, Retries: t.Retries, InvalidValues: t.InvalidValues,
-			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers,
+			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers, Steps: t.givesSteps(),
 		})
 	}
 	order := func(t rewards.Term) int {
@@ -132,6 +132,9 @@ func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built
 	} else if spec, ok := reg.Spec(t.Scorer); ok {
 		takes := func(name string) bool {
 			return slices.ContainsFunc(spec.Options, func(o rewards.Option) bool { return o.Name == name })
+		}
+		if t.Steps && takes("steps") {
+			return nil, nil, errors.New(`steps: true does not say where a step ends; write the texts of the stop tokens, such as steps: ["<|im_end|>"]`)
 		}
 		if !spec.AsksEngine { // what else is called engine or model is something else
 			delete(shared, "engine")

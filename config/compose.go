@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,6 +140,31 @@ func (r *reader) postProcess(t *TermConfig, o *object, v value, hasPath bool) {
 	}
 	for _, e := range o.rest() {
 		r.fault(e.value, "has no effect beside post_process; leave it out")
+	}
+}
+
+// givesSteps reports whether the term's scorer gives step scores, as the file has it.
+func (t TermConfig) givesSteps() bool {
+	var o struct{ Steps []any }
+	return t.Steps || t.Scorer != PythonScorer && json.Unmarshal(t.Options, &o) == nil && len(o.Steps) > 0
+}
+
+// checkSteps holds the terms that give step scores against the aggregation, and their
+// scorers.
+func (r *reader) checkSteps(p *Profile) {
+	for _, t := range p.Terms {
+		at := p.key(t) + ".steps"
+		if p.Single && !t.Steps {
+			at = p.key(t) + ".reward_kwargs.steps"
+		}
+		switch {
+		case t.Steps && (t.PostProcess != "" || t.Scorer == HTTPScorer || t.Scorer == ONNXScorer):
+			r.faultAt(at, "%s gives one score for the whole response; leave it out", cmp.Or(t.Scorer, "post_process"))
+		case t.givesSteps():
+			if err := p.Aggregation.Stepless(); err != nil {
+				r.faultAt(at, "it gives step scores: %v", err)
+			}
+		}
 	}
 }
 

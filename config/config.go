@@ -125,6 +125,9 @@ type TermConfig struct {
 	// Clip bounds the scorer's value, Scale multiplies it then; nil and 1: as it is.
 	Clip  *[2]float64
 	Scale float64
+	// Steps says that the scorer gives step scores; a judge that is told where steps end
+	// does without it.
+	Steps bool
 	// MinMembers is how many members a scorer of whole groups needs; 0: two,
 	// rewards.WholeGroup: all.
 	MinMembers int

@@ -222,6 +222,10 @@ func (p *printer) term(depth int, t TermConfig) {
 	if t.Scale != 1 {
 		p.line(depth, "scale: %v", t.Scale)
 	}
+	if t.Steps {
+		p.comment(depth, "It gives step scores.")
+		p.line(depth, "steps: true")
+	}
 	if t.MinMembers != 0 {
 		p.line(depth, "min_members: %s", minMembers(t.MinMembers))
 	}

@@ -123,6 +123,16 @@ func (o *object) take(name string) (value, bool) {
 	return value{path: join(o.path, name)}, false
 }
 
+// takeSwitch takes a key that is true or false. With any other value it is the scorer's own.
+func (o *object) takeSwitch(name string) (value, bool) {
+	for _, e := range o.entries {
+		if e.name == name && e.node.Kind == yaml.ScalarNode && slices.Contains([]string{"true", "false"}, strings.ToLower(e.node.Value)) {
+			return o.take(name)
+		}
+	}
+	return value{path: join(o.path, name)}, false
+}
+
 // rest returns the keys nobody took, in order, and marks them as read.
 func (o *object) rest() []entry {
 	var out []entry

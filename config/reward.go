@@ -73,6 +73,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		return nil
 	}
 	r.checkPostProcess(p, severalPath)
+	r.checkSteps(p)
 	r.checkWeights(p, severalPath)
 	r.noteDifferences(p, v.path)
 	return p
@@ -105,6 +106,9 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	ignored := hasName && nameValue.node.Value == placeholder
 	t := TermConfig{Weight: 1, Required: true, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
+	if v, ok := o.take("steps"); ok && !v.null() {
+		t.Steps, _ = r.boolean(v)
+	}
 	python := takePython(o)
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	if hasKwargs {
@@ -169,6 +173,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		}
 	}
 	r.common(o, &t, c.Loop.ClaimTimeout)
+	if v, ok := o.takeSwitch("steps"); ok { // a list is the judge's
+		t.Steps, _ = r.boolean(v)
+	}
 	python := takePython(o)
 	pathValue, ok := o.take("path")
 	nameValue, _ := o.take("name")

@@ -186,7 +186,7 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	c.examine(e, &own)
 	c.withdraw(now, e, fx)
 	c.complete(e, &own)
-	e.claims += unit.claims
+	e.claims += max(unit.claims-1, 0) // the group's own pass goes on with the first attempt
 	own.Attempts = e.claims
 	e.result = &own
 	e.state = held

@@ -134,6 +134,8 @@ func TestAGroupIsScoredOnceTheMomentItsLastMemberIs(t *testing.T) {
 					assert.InDelta(t, 11*i, *res.RewardScore, 1e-12)
 					assert.InDelta(t, i, res.ExtraInfo["reward/own"], 1e-12)
 					assert.InDelta(t, i, res.ExtraInfo["reward/place"], 1e-12)
+					assert.Equal(t, 1, res.Attempts, "nothing was tried again")
+					assert.InDelta(t, 1, res.ExtraInfo["rewardloop/attempts"], 0)
 					require.NotNil(t, res.Group, "every result has the group's statistics")
 					assert.Equal(t, 4, res.Group.Scored)
 					assert.InDelta(t, 16.5, *res.Group.Mean, 1e-12)
@@ -274,7 +276,8 @@ func TestAnotherWorkerTakesAGroupWhoseWorkerDies(t *testing.T) {
 			res := result(t, f)
 			require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
 			assert.InDelta(t, 11*i, *res.RewardScore, 1e-12)
-			assert.Equal(t, 3, res.Attempts, "one alone, two of the group")
+			assert.Equal(t, 2, res.Attempts, "the group was tried again once")
+			assert.Equal(t, int64(2), res.ExtraInfo["rewardloop/attempts"])
 		}
 		require.Len(t, c.calls(), 2)
 	})

@@ -206,16 +206,19 @@ func finishPending(r *wire.Result, means map[string]float64) bool {
 	if p == nil {
 		return false
 	}
-	r.Pending = nil
-	reward, ok := p.Resolve(r.ExtraInfo, func(key string) (float64, bool) { v, found := means[key]; return v, found })
+	r.Pending, r.StepScores = nil, nil
+	done, ok := p.Resolve(r.ExtraInfo, func(key string) (float64, bool) { v, found := means[key]; return v, found })
 	if !ok {
-		r.Outcome, r.StepScores = rewards.Failed, nil
+		r.Outcome = rewards.Failed
 		r.Errors = append(r.Errors, rewards.TermError{
 			Class: rewards.NoScore, Message: fmt.Sprintf("no member of the group has a value for the %d failed terms", len(p.Want)),
 		})
 		return false
 	}
-	r.RewardScore = &reward
+	r.RewardScore, r.StepScores = &done.Score, done.Steps
+	if done.Fault != nil {
+		r.Errors = append(r.Errors, *done.Fault)
+	}
 	return true
 }
 

@@ -50,12 +50,11 @@ func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
 			reward *= v.Value
 		}
 	default:
-		var weights float64
 		for _, v := range vs {
 			reward += v.Weight * v.Value
-			weights += v.Weight
 		}
 		if a == WeightedMean {
+			weights := total(vs)
 			if weights <= 0 || !finite(weights) {
 				return 0, false
 			}
@@ -66,6 +65,17 @@ func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
 		return 0, false
 	}
 	return reward, true
+}
+
+// weighted reports whether weights count.
+func (a Aggregation) weighted() bool { return a == WeightedSum || a == WeightedMean }
+
+// total is the sum of the weights.
+func total(vs []WeightedValue) (weights float64) {
+	for _, v := range vs {
+		weights += v.Weight
+	}
+	return weights
 }
 
 func byValue(a, b WeightedValue) int {
@@ -88,16 +98,27 @@ type Pending struct {
 	Have        []WeightedValue `json:"have"`
 	// Want holds the terms without a value; their Value means nothing.
 	Want []WeightedValue `json:"want"`
+	// Steps holds what each step gives to the reward so far, before the weights of a mean
+	// divide it: weight · scale · score over the components that have steps, at most MaxSteps.
+	Steps []float64 `json:"steps,omitempty"`
 	// Column is where a single reward reports its value (acc or score); empty for
 	// several terms, which report reward/<key> and reward/combined.
 	Column string `json:"column,omitempty"`
 }
 
-// Resolve finishes the reward with the group's mean by term key and writes the
-// columns of the terms it imputed into extra. A term without a finite mean (it
+// Resolved is a Pending reward that is finished.
+type Resolved struct {
+	Score float64
+	// Steps and Fault are Result.Steps and what is wrong with them; nil: nothing.
+	Steps []float64
+	Fault *TermError
+}
+
+// Resolve finishes the reward and its step scores with the group's mean by term key and
+// writes the columns of the terms it imputed into extra. A term without a finite mean (it
 // failed for the whole group) is left out, as it is for every other member. ok is
 // false if nothing finite remains.
-func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (reward float64, ok bool) {
+func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (r Resolved, ok bool) {
 	if extra == nil {
 		extra = map[string]any{} // nobody reads it; writing to nil would panic
 	}
@@ -114,11 +135,15 @@ func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, 
 		}
 		extra[termColumn(w.Key)], extra[termColumn(w.Key)+imputedSuffix] = m, true
 	}
-	reward, ok = p.Aggregation.Combine(vs)
-	if ok && p.Column == "" {
-		extra[combinedColumn] = reward
+	r.Score, ok = p.Aggregation.Combine(vs)
+	if !ok {
+		return Resolved{}, false
 	}
-	return reward, ok
+	if p.Column == "" {
+		extra[combinedColumn] = r.Score
+	}
+	r.Steps, r.Fault = p.Aggregation.spread(p.Steps, vs, r.Score)
+	return r, true
 }
 
 // Policy is what to put in place of a missing value.

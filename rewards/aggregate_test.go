@@ -104,9 +104,9 @@ func pendingResult(t *testing.T) rewards.Result {
 func TestResolveImputesTheGroupsMeansAndWritesTheColumns(t *testing.T) {
 	t.Parallel()
 	r := pendingResult(t)
-	reward, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"a": 99, "b": 4, "c": 10}))
+	done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"a": 99, "b": 4, "c": 10}))
 	assert.True(t, ok)
-	assert.InDelta(t, 2*3+4+5, reward, 0)
+	assert.InDelta(t, 2*3+4+5, done.Score, 0)
 	assert.Equal(t, map[string]any{
 		"reward/a": 3.0, "reward/a/imputed": false,
 		"reward/b": 4.0, "reward/b/imputed": true,
@@ -119,9 +119,9 @@ func TestATermThatFailedForTheWholeGroupIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, none := range []map[string]float64{{"b": 4}, {"b": 4, "c": math.NaN()}, {"b": 4, "c": math.Inf(1)}} {
 		r := pendingResult(t)
-		reward, ok := r.Pending.Resolve(r.Extra, means(none))
+		done, ok := r.Pending.Resolve(r.Extra, means(none))
 		assert.True(t, ok)
-		assert.InDelta(t, 2*3+4, reward, 0)
+		assert.InDelta(t, 2*3+4, done.Score, 0)
 		assert.Nil(t, r.Extra["reward/c"])
 		assert.Equal(t, false, r.Extra["reward/c/imputed"])
 	}
@@ -136,7 +136,7 @@ func TestResolveLeavesThePendingRewardAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	first, _ := r.Pending.Resolve(r.Extra, means(map[string]float64{"b": 1, "c": 1}))
 	second, _ := r.Pending.Resolve(r.Extra, means(map[string]float64{"b": 1, "c": 1}))
-	assert.InDelta(t, first, second, 0)
+	assert.Equal(t, first, second)
 	after, err := json.Marshal(r.Pending)
 	require.NoError(t, err)
 	assert.JSONEq(t, string(before), string(after))
@@ -150,9 +150,9 @@ func TestAPendingRewardSurvivesTheWayToTheGateway(t *testing.T) {
 	var p rewards.Pending
 	require.NoError(t, json.Unmarshal(raw, &p))
 	assert.Equal(t, *r.Pending, p)
-	reward, ok := p.Resolve(nil, means(map[string]float64{"b": 4}))
+	done, ok := p.Resolve(nil, means(map[string]float64{"b": 4}))
 	assert.True(t, ok, "without columns to write to")
-	assert.InDelta(t, 10, reward, 0)
+	assert.InDelta(t, 10, done.Score, 0)
 }
 
 func TestAPendingRewardWithoutAnyValueStaysWithoutOne(t *testing.T) {
@@ -173,9 +173,9 @@ func TestASingleRewardIsResolvedInItsOwnColumn(t *testing.T) {
 		r := score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true}), member)
 		require.NotNil(t, r.Pending)
 		assert.Equal(t, column, r.Pending.Column)
-		reward, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"t": 0.25}))
+		done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"t": 0.25}))
 		assert.True(t, ok)
-		assert.InDelta(t, 0.25, reward, 0)
+		assert.InDelta(t, 0.25, done.Score, 0)
 		assert.Equal(t, 0.25, r.Extra[column]) //nolint:testifylint // the column holds the mean itself
 		assert.Equal(t, true, r.Extra["rewardloop/imputed"])
 		assert.NotContains(t, r.Extra, "reward/combined")

@@ -83,10 +83,11 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		return m.failed(s, terms)
 	}
 	r := m.describe(terms)
-	m.combineSteps(&r, terms)
+	sums, fault := m.contributions(terms)
 	if len(want) > 0 {
 		r.Outcome = Scored
-		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want}
+		r.note(fault)
+		r.Pending = &Pending{Aggregation: m.cfg.Aggregation, Have: have, Want: want, Steps: sums}
 		if m.cfg.Single {
 			r.Pending.Column = m.fields[0].value()
 		}
@@ -106,10 +107,20 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		return r
 	}
 	r.Outcome, r.Score = Scored, reward
+	r.note(fault)
+	r.Steps, fault = m.cfg.Aggregation.spread(sums, have, reward)
+	r.note(fault)
 	if !m.cfg.Single {
 		r.Extra[combinedColumn] = reward
 	}
 	return r
+}
+
+// note adds an error that does not decide; nil: none.
+func (r *Result) note(fault *TermError) {
+	if fault != nil {
+		r.Errors = append(r.Errors, *fault)
+	}
 }
 
 // failure is what a result says of a term that failed.

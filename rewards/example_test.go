@@ -57,8 +57,8 @@ func ExamplePending_Resolve() {
 		Want:        []rewards.WeightedValue{{Key: "judge", Weight: 0.5}},
 	}
 	extra := map[string]any{}
-	reward, ok := p.Resolve(extra, func(string) (mean float64, found bool) { return 0.5, true })
-	fmt.Println(reward, ok, extra["reward/judge/imputed"])
+	done, ok := p.Resolve(extra, func(string) (mean float64, found bool) { return 0.5, true })
+	fmt.Println(done.Score, ok, extra["reward/judge/imputed"])
 	// Output: 1 true true
 }
 

@@ -41,6 +41,10 @@ type Term struct {
 	// A term that has either reports what the scorer said as reward/<key>/raw.
 	Clip  *[2]float64
 	Scale float64
+	// Steps says that the component gives step scores. Min, Max and Product, which have no
+	// part for each step, are refused beside it; beside them the whole reward of a component
+	// that gives some undeclared is on the last step.
+	Steps bool
 }
 
 // transforms reports whether the term's value is not what its scorer says.
@@ -51,6 +55,11 @@ func (t *Term) value(v float64) float64 {
 	if t.Clip != nil {
 		v = min(max(v, t.Clip[0]), t.Clip[1])
 	}
+	return t.scaled(v)
+}
+
+// scaled is v times Scale.
+func (t *Term) scaled(v float64) float64 {
 	if t.Scale != 0 {
 		v *= t.Scale
 	}
@@ -154,11 +163,14 @@ func (c ManagerConfig) Validate() error {
 			errs.add("term key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
+		if err := c.Aggregation.Stepless(); err != nil && t.Steps {
+			errs.add("component %q gives step scores: %w", t.Key, err)
+		}
 		t.validate(&errs)
 		c.validateDependence(t, &errs)
 		weights += t.Weight
 	}
-	if len(c.Terms) > 0 && weights <= 0 && (c.Aggregation == WeightedSum || c.Aggregation == WeightedMean) {
+	if len(c.Terms) > 0 && weights <= 0 && c.Aggregation.weighted() {
 		errs.add("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
 	}
 	return errors.Join(errs...)

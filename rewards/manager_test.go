@@ -71,6 +71,20 @@ func TestTheWeightsOfASumNeedAPositiveSum(t *testing.T) {
 	}
 }
 
+func TestADeclaredComponentWithStepsNeedsAWeightedAggregation(t *testing.T) {
+	t.Parallel()
+	steps := rewards.Term{Key: "steps", Weight: 1, Scorer: stepping(1, 0.5, 0.5), Steps: true}
+	for _, a := range rewards.Aggregations() {
+		_, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: a, Terms: []rewards.Term{steps, term("whole", constant(1))}})
+		if a == rewards.WeightedSum || a == rewards.WeightedMean {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, `component "steps" gives step scores: `+string(a)+" takes no part of the reward from a single step; write "+
+			"aggregation weighted_sum or weighted_mean, or leave steps out to have the whole reward on the last step")
+	}
+}
+
 func TestAPolicyWrittenInGoIsHeldToTheSameWords(t *testing.T) {
 	t.Parallel()
 	for _, p := range []rewards.TermPolicy{{"mean", 0}, {rewards.PolicyZero, 5}, {"", 1}, {rewards.PolicyValue, math.NaN()}} {

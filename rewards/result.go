@@ -44,13 +44,13 @@ type TermError struct {
 
 // TermResult is the answer of one term.
 type TermResult struct {
-	Key      string
-	Status   Status
-	Value    float64 // of status ok, or imputed by a fixed value
-	Score    Score   // of status ok
-	Reason   string  // of status skipped
-	Class    Class   // of status failed or imputed
-	Message  string  // of status failed or imputed
+	Key     string
+	Status  Status
+	Value   float64 // of status ok, or imputed by a fixed value
+	Score   Score   // of status ok
+	Reason  string  // of status skipped
+	Class   Class   // of status failed or imputed
+	Message string  // of status failed or imputed
 	// Blame and Permanent are those of the failure, of status failed or imputed.
 	Blame     Blame
 	Permanent bool
@@ -63,8 +63,8 @@ type Result struct {
 	Outcome Outcome
 	// Score is the reward; it means something only if Outcome is Scored and Pending is nil.
 	Score float64
-	// Steps are the step scores, as the aggregation makes them of those of the terms that
-	// have some; nil: there are none. They mean something where Score does.
+	// Steps are the step scores, whose sum is Score; nil: no component has steps. They mean
+	// something where Score does.
 	Steps []float64
 	// Extra and Details are what reward_extra_info and details become.
 	Extra   map[string]any

@@ -2,6 +2,7 @@ package rewards
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -22,46 +23,106 @@ func checkSteps(steps []float64) string {
 	return ""
 }
 
-// combineSteps fills Result.Steps: the k-th is what the aggregation makes of the k-th
-// step scores of the terms that have some. Terms without them do not change it, nor do
-// those of weight 0 where weights count: they only report. Where the terms disagree
-// about the number of steps there are none, and an error that says so.
-func (m *Manager) combineSteps(r *Result, terms []TermResult) {
-	weighted := m.cfg.Aggregation == WeightedSum || m.cfg.Aggregation == WeightedMean
+// contributions adds up, step by step, what the components with step scores give to the
+// reward: weight · scale · step, not yet divided by the weights of a mean. Clip has no part
+// in it. A component of weight 0 only reports and gives nothing, where weights count. Where
+// no part of the reward belongs to a step (min, max, product; components with different
+// numbers of steps, or with scores that no float64 can hold) every step gets 0, as many as
+// the component with the most has; an error says so unless it is the aggregation's nature.
+// Nil: no component has steps.
+func (m *Manager) contributions(terms []TermResult) (sums []float64, fault *TermError) {
+	weighted := m.cfg.Aggregation.weighted()
 	var have []int
+	most := 0
 	for i := range terms {
-		if t := &terms[i]; t.Status == StatusOK && len(t.Score.Steps) > 0 && (!weighted || m.cfg.Terms[i].Weight != 0) {
-			have = append(have, i)
+		t := &terms[i]
+		if t.Status != StatusOK || len(t.Score.Steps) == 0 || weighted && m.cfg.Terms[i].Weight == 0 {
+			continue
 		}
+		have = append(have, i)
+		most = max(most, len(t.Score.Steps))
 	}
 	if len(have) == 0 {
-		return
+		return nil, nil
 	}
-	fault := func(format string, args ...any) {
-		r.Errors = append(r.Errors, TermError{Class: InvalidScore, Message: fmt.Sprintf(format, args...)})
-	}
-	n := len(terms[have[0]].Score.Steps)
+	first := &terms[have[0]]
 	for _, i := range have[1:] {
-		if t := &terms[i]; len(t.Score.Steps) != n {
-			fault("%q gives %d step scores and %q %d; without as many from each there are none",
-				terms[have[0]].Key, n, t.Key, len(t.Score.Steps))
-			return
+		if t := &terms[i]; len(t.Score.Steps) != len(first.Score.Steps) {
+			return make([]float64, most), wholeReward("%q gives %d step scores and %q %d",
+				first.Key, len(first.Score.Steps), t.Key, len(t.Score.Steps))
 		}
 	}
-	steps := make([]float64, n)
-	values := make([]WeightedValue, len(have))
-	for k := range steps {
-		for j, i := range have {
-			values[j] = WeightedValue{terms[i].Key, m.cfg.Terms[i].Weight, terms[i].Score.Steps[k]}
-		}
-		v, ok := m.cfg.Aggregation.Combine(values)
-		if !ok {
-			fault("%s over the scores of step %d gives no finite number; the sample has no step scores", m.cfg.Aggregation, k+1)
-			return
-		}
-		steps[k] = v
+	sums = make([]float64, most)
+	if !weighted {
+		return sums, nil
 	}
-	r.Steps = steps
+	for _, i := range have {
+		t := &m.cfg.Terms[i]
+		for k, v := range terms[i].Score.Steps {
+			sums[k] += t.Weight * t.scaled(v)
+		}
+	}
+	for k, v := range sums {
+		if !finite(v) {
+			return make([]float64, most), wholeReward("weight · scale · score of step %d is %v", k+1, v)
+		}
+	}
+	return sums, nil
+}
+
+// Stepless says why a component that gives step scores is refused beside the aggregation, and
+// what to write instead; nil: it is not.
+func (a Aggregation) Stepless() error {
+	if a.weighted() {
+		return nil
+	}
+	return fmt.Errorf("%s takes no part of the reward from a single step; write aggregation %s or %s, "+
+		"or leave steps out to have the whole reward on the last step", a, WeightedSum, WeightedMean)
+}
+
+// wholeReward is the error of a result whose steps have no shares of its reward.
+func wholeReward(format string, args ...any) *TermError {
+	return &TermError{
+		Class: InvalidScore, Blame: BlameReward,
+		Message: fmt.Sprintf(format, args...) + ": the whole reward is on the last step",
+	}
+}
+
+// stepSlack is how far from the reward the sum of its step scores may be, relative to the
+// greater of 1 and the reward.
+const stepSlack = 1e-9
+
+// spread makes the step scores of a reward: sums is what contributions gave, vs are the
+// values that made the reward. What the steps do not account for (components without
+// steps, imputed values, clip, a value that is not the sum of its steps) is on the last
+// one, so that their sum, added from the first to the last, is the reward.
+func (a Aggregation) spread(sums []float64, vs []WeightedValue, reward float64) (steps []float64, fault *TermError) {
+	if len(sums) == 0 {
+		return nil, nil
+	}
+	weights := 1.0
+	if a == WeightedMean {
+		weights = total(vs)
+	}
+	steps = make([]float64, len(sums))
+	last := len(sums) - 1
+	before := 0.0
+	for k, v := range sums {
+		steps[k] = v / weights
+		if k < last {
+			before += steps[k]
+		}
+	}
+	if before+steps[last] != reward {
+		steps[last] = reward - before
+	}
+	// NaN, too, is not within the slack.
+	if off := math.Abs(before + steps[last] - reward); !(off <= stepSlack*max(1, math.Abs(reward))) || !finite(steps[last]) {
+		clear(steps)
+		steps[last] = reward
+		fault = wholeReward("the scores of the first %d steps sum to %v, too much beside the reward %v", last, before, reward)
+	}
+	return steps, fault
 }
 
 // Segments cuts a response with its stop tokens into the steps that RL-Factory has

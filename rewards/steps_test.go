@@ -19,60 +19,112 @@ func stepping(v float64, steps ...float64) rewards.Scorer {
 	return bySample(func(*rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: v, Steps: steps}, nil })
 }
 
+// sum adds step scores from the first to the last, as a reader does.
+func sum(steps []float64) (s float64) {
+	for _, v := range steps {
+		s += v
+	}
+	return s
+}
+
+func weighed(key string, weight float64, sc rewards.Scorer) rewards.Term {
+	return rewards.Term{Key: key, Weight: weight, Scorer: sc}
+}
+
+func TestStepScoresCarryWhatTheOtherComponentsGive(t *testing.T) {
+	t.Parallel()
+	process, outcome := weighed("process", 0.5, stepping(3.3, 0.1, 0.2, 3)), weighed("outcome", 1, constant(2))
+	r := score(t, manager(t, process, outcome), alone)
+	assert.InDelta(t, 3.65, r.Score, 1e-12)
+	assert.InDeltaSlice(t, []float64{0.05, 0.1, 3.5}, r.Steps, 1e-12, "1.5 of the process, 2 of the outcome")
+	assert.InDelta(t, r.Score, sum(r.Steps), 1e-12)
+	assert.Empty(t, r.Errors)
+
+	process.Scale = 10
+	r = score(t, manager(t, process, outcome), alone)
+	assert.InDelta(t, 18.5, r.Score, 1e-12)
+	assert.InDeltaSlice(t, []float64{0.5, 1, 17}, r.Steps, 1e-12)
+	r = score(t, manager(t, weighed("process", 1, process.Scorer), weighed("none", 0, outcome.Scorer)), alone)
+	assert.InDeltaSlice(t, []float64{0.1, 0.2, 3}, r.Steps, 1e-12, "nothing is left to the last step")
+	process.Weight = 1
+	r = score(t, manager(t, process), alone)
+	assert.InDelta(t, 33, r.Score, 1e-12)
+	assert.InDeltaSlice(t, []float64{1, 2, 30}, r.Steps, 1e-12)
+}
+
 func TestStepScoresCombineStepByStep(t *testing.T) {
 	t.Parallel()
-	weighed := func(key string, weight float64, sc rewards.Scorer) rewards.Term {
-		return rewards.Term{Key: key, Weight: weight, Scorer: sc}
-	}
 	terms := []rewards.Term{
 		weighed("a", 0.5, stepping(10, 1, 2)), weighed("b", 2, stepping(20, 0.25, -0.5)), weighed("whole", 1, constant(3)),
 	}
 	for aggregation, want := range map[rewards.Aggregation][]float64{
-		rewards.WeightedSum:  {1, 0},
-		rewards.WeightedMean: {0.4, 0}, // of the weights that have steps: 1/2.5
-		rewards.Min:          {0.25, -0.5},
-		rewards.Max:          {1, 2},
-		rewards.Product:      {0.25, -1},
+		rewards.WeightedSum:  {1, 47},
+		rewards.WeightedMean: {1 / 3.5, 47 / 3.5},
+		rewards.Min:          {0, 3},
+		rewards.Max:          {0, 20},
+		rewards.Product:      {0, 600},
 	} {
 		r := score(t, newManager(t, rewards.ManagerConfig{Terms: terms, Aggregation: aggregation}), alone)
 		assert.Equal(t, rewards.Scored, r.Outcome)
 		assert.InDeltaSlice(t, want, r.Steps, 1e-12, aggregation)
+		assert.InDelta(t, r.Score, sum(r.Steps), 1e-12, aggregation)
 		assert.Empty(t, r.Errors)
 	}
-	r := score(t, manager(t, terms...), alone)
-	assert.InDelta(t, 48, r.Score, 0, "a value is the term's own word")
-	r = score(t, manager(t, terms[2]), alone)
+	r := score(t, manager(t, terms[2]), alone)
 	assert.Nil(t, r.Steps, "absence is not a list")
 	r = score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{weighed("a", 0.5, stepping(3, 1, 2))}, Single: true}), alone)
 	assert.Equal(t, []float64{0.5, 1}, r.Steps)
+}
+
+func TestWhatClipTakesAwayIsOnTheLastStep(t *testing.T) {
+	t.Parallel()
+	clipped := weighed("a", 2, stepping(6, 1, 2, 3))
+	clipped.Clip, clipped.Scale = &[2]float64{-1, 1}, 10
+	r := score(t, manager(t, clipped), alone)
+	assert.InDelta(t, 20, r.Score, 0)
+	assert.Equal(t, []float64{20, 40, -40}, r.Steps)
 }
 
 func TestATermThatOnlyReportsHasNoSayInTheSteps(t *testing.T) {
 	t.Parallel()
 	metric := rewards.Term{Key: "metric", Scorer: stepping(0, 1, 2, 3)}
 	r := score(t, manager(t, term("a", stepping(1, 0.5)), metric), alone)
-	assert.Equal(t, []float64{0.5}, r.Steps)
+	assert.Equal(t, []float64{1}, r.Steps)
 	r = score(t, manager(t, term("whole", constant(3)), metric), alone)
 	assert.Nil(t, r.Steps)
 	r = score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{metric}, Aggregation: rewards.Min}), alone)
-	assert.Equal(t, []float64{1, 2, 3}, r.Steps, "weights do not matter to the smallest value")
+	assert.Equal(t, []float64{0, 0, 0}, r.Steps, "weights do not matter to the smallest value")
 }
 
-func TestTermsThatCountOtherStepsGiveNone(t *testing.T) {
+func TestComponentsThatCountOtherStepsPutTheWholeRewardOnTheLast(t *testing.T) {
 	t.Parallel()
-	r := score(t, manager(t, term("a", stepping(1, 0.5)), term("b", stepping(2, 1, 2))), alone)
+	r := score(t, manager(t, term("a", stepping(1, 0.5)), term("b", stepping(2, 1, 2)), term("whole", constant(3))), alone)
 	assert.Equal(t, rewards.Scored, r.Outcome)
-	assert.InDelta(t, 3, r.Score, 0)
-	assert.Nil(t, r.Steps)
+	assert.InDelta(t, 6, r.Score, 0)
+	assert.Equal(t, []float64{0, 6}, r.Steps, "as many as the component with the most has")
 	require.Len(t, r.Errors, 1)
 	assert.Equal(t, rewards.InvalidScore, r.Errors[0].Class)
-	assert.Equal(t, `"a" gives 1 step scores and "b" 2; without as many from each there are none`, r.Errors[0].Message)
+	assert.Equal(t, rewards.BlameReward, r.Errors[0].Blame)
+	assert.Equal(t, `"a" gives 1 step scores and "b" 2: the whole reward is on the last step`, r.Errors[0].Message)
+}
 
-	huge := stepping(0, 0, math.MaxFloat64)
-	r = score(t, manager(t, term("a", huge), term("b", huge)), alone)
-	assert.Nil(t, r.Steps)
-	require.Len(t, r.Errors, 1)
-	assert.Contains(t, r.Errors[0].Message, "weighted_sum over the scores of step 2 gives no finite number")
+func TestStepScoresTooLargeToAddUpPutTheWholeRewardOnTheLast(t *testing.T) {
+	t.Parallel()
+	for words, terms := range map[string][]rewards.Term{
+		"weight · scale · score of step 2 is +Inf": {
+			term("a", stepping(1, 0, math.MaxFloat64)), term("b", stepping(1, 0, math.MaxFloat64)),
+		},
+		"the first 2 steps sum to +Inf":                                  {term("a", stepping(2, math.MaxFloat64, math.MaxFloat64, 0))},
+		"the first 2 steps sum to 1e+17, too much beside the reward 2.1": {term("a", stepping(2.1, 1e17, 3, 0))},
+	} {
+		r := score(t, manager(t, terms...), alone)
+		assert.Equal(t, rewards.Scored, r.Outcome)
+		assert.InDelta(t, r.Score, sum(r.Steps), 0)
+		assert.InDelta(t, r.Score, r.Steps[len(r.Steps)-1], 0)
+		require.Len(t, r.Errors, 1)
+		assert.Equal(t, rewards.InvalidScore, r.Errors[0].Class)
+		assert.Contains(t, r.Errors[0].Message, words)
+	}
 }
 
 func TestAFailedTermTakesItsStepsWithIt(t *testing.T) {
@@ -82,12 +134,41 @@ func TestAFailedTermTakesItsStepsWithIt(t *testing.T) {
 	}
 	r := score(t, both("zero"), alone)
 	assert.Equal(t, []float64{0.5, 0.5}, r.Steps)
+	r = score(t, both("value:0.25"), alone)
+	assert.Equal(t, []float64{0.5, 0.75}, r.Steps, "what is imputed is on the last step")
 	r = score(t, both("fail"), alone)
 	assert.Equal(t, rewards.Failed, r.Outcome)
 	assert.Nil(t, r.Steps)
 	r = score(t, both("group_mean"), member)
 	require.NotNil(t, r.Pending)
-	assert.Equal(t, []float64{0.5, 0.5}, r.Steps)
+	assert.Nil(t, r.Steps, "the reward is not known yet")
+	assert.Equal(t, []float64{0.5, 0.5}, r.Pending.Steps)
+	done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"b": 2}))
+	require.True(t, ok)
+	assert.InDelta(t, 3, done.Score, 0)
+	assert.Equal(t, []float64{0.5, 2.5}, done.Steps)
+	done, ok = r.Pending.Resolve(r.Extra, means(nil))
+	require.True(t, ok)
+	assert.Equal(t, []float64{0.5, 0.5}, done.Steps, "nothing stands in where all members failed")
+	r = score(t, manager(t, term("whole", constant(2)), on("value:1", "b", stepping(1, math.NaN()))), alone)
+	assert.InDelta(t, 3, r.Score, 0)
+	assert.Nil(t, r.Steps, "nobody knows how many there are")
+}
+
+func TestAMeanAtTheGroupsEndDividesTheStepsByTheWeightsFinallyUsed(t *testing.T) {
+	t.Parallel()
+	b := on("group_mean", "b", stepping(1, math.NaN()))
+	b.Weight = 3
+	m := newManager(t, rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Terms: []rewards.Term{term("a", stepping(1, 0.5, 0.5)), b}})
+	r := score(t, m, member)
+	require.NotNil(t, r.Pending)
+	done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"b": 2}))
+	require.True(t, ok)
+	assert.InDelta(t, 7.0/4, done.Score, 1e-15)
+	assert.InDeltaSlice(t, []float64{0.125, 1.625}, done.Steps, 1e-15)
+	done, ok = r.Pending.Resolve(r.Extra, means(nil))
+	require.True(t, ok)
+	assert.Equal(t, []float64{0.5, 0.5}, done.Steps)
 }
 
 func TestStepScoresThatAreNoneFailTheTerm(t *testing.T) {

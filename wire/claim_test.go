@@ -35,7 +35,7 @@ func claimed() *wire.Result {
 		Errors:   []rewards.TermError{{Term: "vqa", Class: rewards.Timeout, Message: "took too long", Attempts: 1}},
 		TimingMS: map[string]float64{"claim": 0.25, "score": 17}, Worker: "host-1", Attempt: key, Partial: partial,
 		Members: []*wire.Result{{ID: "s-2", Outcome: rewards.Failed, Attempt: key, ExtraInfo: map[string]any{}, Partial: []rewards.TermResult{}}},
-		Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Have: []rewards.WeightedValue{{Key: "ocr", Weight: 1, Value: score}}, Want: []rewards.WeightedValue{{Key: "vqa", Weight: 2}}, Column: "acc"},
+		Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Have: []rewards.WeightedValue{{Key: "ocr", Weight: 1, Value: score}}, Want: []rewards.WeightedValue{{Key: "vqa", Weight: 2}}, Steps: []float64{0.25, -1e-9}, Column: "acc"},
 		Values:  map[string]float64{"ocr": score},
 	}
 }
@@ -133,6 +133,7 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		"no result":                   `{"type":"result","n":1,"token":"t"}`,
 		"details that are a list":     result(`"outcome":"failed","details":[1]`),
 		"5,000 step scores":           result(`"outcome":"scored","reward_score":1,"step_scores":[1` + strings.Repeat(",1", 4999) + `]`),
+		"5,000 pending steps":         result(`"outcome":"scored","pending":{"aggregation":"weighted_sum","have":[],"want":[],"steps":[1` + strings.Repeat(",1", 4999) + `]}`),
 		"infinite":                    result(`"outcome":"scored","reward_score":1e999`),
 	} {
 		_, err := wire.DecodeClaim([]byte(text))

@@ -201,6 +201,8 @@ func checkClaimed(r *Result, level int) error {
 		return errors.New("outcome scored needs a reward_score")
 	case len(r.StepScores) > rewards.MaxSteps:
 		return fmt.Errorf("%d step_scores, at most %d", len(r.StepScores), rewards.MaxSteps)
+	case r.Pending != nil && len(r.Pending.Steps) > rewards.MaxSteps:
+		return fmt.Errorf("a pending reward of %d steps, at most %d", len(r.Pending.Steps), rewards.MaxSteps)
 	}
 	for _, m := range r.Members {
 		if err := checkClaimed(m, level+1); err != nil {

@@ -90,11 +90,13 @@ def rm_scores(
     Without a mask: [B, 1]. With ``response_mask`` [B, L], whose set positions are the tokens of the
     response: [B, L], 0 but for the score at each row's last set position. With ``step_mask`` [B, L] (see
     step_mask): row i carries its step scores at its set positions, in order, and InputError names a sample that
-    has not exactly as many; a row whose sample failed carries what stands in for it at the last one.
+    has not exactly as many. A row without step scores carries its reward at the last one, and a row whose sample
+    failed what stands in for it.
 
-    The step scores of row i are ``step_scores[i]`` where that is given and not None, else those of the result,
-    else its reward alone. Before them come those of ``tool_use_scores[i]``, which the rollout knows already; NaN
-    says that a turn has none (compute_score of RL-Factory's envs/base.py, d0abc1db).
+    The step scores of row i are ``step_scores[i]`` where that is given and not None, else those of the result.
+    Before them come those of ``tool_use_scores[i]``, which the rollout knows already; NaN says that a turn has
+    none (compute_score of RL-Factory's envs/base.py, d0abc1db). In a row without step scores they begin at the
+    first position. The other values of a row sum to its reward.
 
     backend None: torch if a mask is a torch tensor, else NumPy.
     """
@@ -110,8 +112,9 @@ def rm_scores(
     if mask is None:
         scores = values[:, np.newaxis]
     else:
-        steps = None if step_mask is None else _steps(results, step_scores, tool_use_scores)
-        scores = _tokens(results, values, valid, _bool_mask(mask, len(results)), steps)
+        places = _bool_mask(mask, len(results))
+        steps = None if step_mask is None else _steps(results, step_scores, tool_use_scores, places.sum(axis=1))
+        scores = _tokens(results, values, valid, places, steps)
     torch = sys.modules.get("torch")
     if backend is None:
         backend = "torch" if torch is not None and isinstance(mask, torch.Tensor) else "numpy"
@@ -146,16 +149,19 @@ def _column(results: Sequence[Result], on_failed: OnFailed) -> tuple[npt.NDArray
 
 
 def _steps(
-    results: Sequence[Result], step_scores: Sequence[Sequence[float] | None] | None, tool_use_scores: Any
+    results: Sequence[Result], step_scores: Sequence[Sequence[float] | None] | None, tool_use_scores: Any, places: Any
 ) -> list[list[float]]:
-    """The step scores of each row that has a score."""
+    """The scores of each row that has a score, one for each of its places."""
     rows: list[list[float]] = []
     for i, r in enumerate(results):
+        given = np.empty(0) if tool_use_scores is None else _array(tool_use_scores[i]).astype(np.float64).reshape(-1)
+        before = [float(v) for v in given if not math.isnan(v)]
         own = None if step_scores is None else step_scores[i]
         if own is None:
-            own = r.step_scores or (() if r.reward_score is None else (r.reward_score,))
-        before = np.empty(0) if tool_use_scores is None else _array(tool_use_scores[i]).astype(np.float64).reshape(-1)
-        rows.append([*(float(v) for v in before if not math.isnan(v)), *own])
+            own = r.step_scores
+            if not own and r.reward_score is not None:
+                own = [*[0.0] * (int(places[i]) - 1 - len(before)), r.reward_score]
+        rows.append([*before, *own])
     return rows
 
 

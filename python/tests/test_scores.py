@@ -64,8 +64,40 @@ class RmScoresTest(unittest.TestCase):
                 self.assertRaisesRegex(InputError, rf"step_scores\[0\]: sample 'own' has {count} for the 2 set positions"),
             ):
                 rm_scores([own], step_mask=mask[:1], **given)  # type: ignore[arg-type]
-        with self.assertRaisesRegex(InputError, "sample 'ok1' has 1 scores for the 2 set positions"):
-            rm_scores([scored(1)], step_mask=mask[:1])
+
+    def test_a_reward_without_step_scores_stands_at_the_last_set_position(self) -> None:
+        mask = np.array([[0, 1, 0, 1, 1, 0]] * 3, bool)  # tokens follow the last position
+        own = Result("own", Outcome.SCORED, 1, step_scores=(0.5, -1, 1.5))
+        scores, _ = rm_scores([own, scored(2), MEAN], step_mask=mask)
+        np.testing.assert_array_equal(scores, np.float32([[0, 0.5, 0, -1, 1.5, 0], [0, 0, 0, 0, 2, 0], [0, 0, 0, 0, 0.25, 0]]))
+        scores, _ = rm_scores([scored(2)], step_mask=mask[:1], tool_use_scores=[[7, math.nan]])
+        np.testing.assert_array_equal(scores, np.float32([[0, 7, 0, 0, 2, 0]]))
+        with self.assertRaisesRegex(InputError, "sample 'ok2' has 4 scores for the 3 set positions"):
+            rm_scores([scored(2)], step_mask=mask[:1], tool_use_scores=[[7, 7, 7]])
+
+    def test_token_level_sums_are_the_rewards(self) -> None:
+        rng = np.random.default_rng(19)
+        tokens = rng.integers(0, 4, (500, 24))
+        lengths = rng.integers(1, 25, 500)
+        attention = np.arange(24) < lengths[:, None]
+        mask = step_mask(tokens, 3, attention_mask=attention)
+        results, tools = [], []
+        for places in mask.sum(axis=1).tolist():
+            reward = float(rng.normal())
+            tool = rng.integers(0, places) if rng.random() < 0.3 else 0
+            steps = rng.normal(size=places - tool)
+            steps[-1] = reward - steps[:-1].sum()
+            own = tuple(steps.tolist()) if rng.random() < 0.7 else ()
+            results.append(Result("s", Outcome.SCORED, reward, step_scores=own))
+            tools.append([2.0] * tool)
+        self.assertEqual({True, False}, {bool(r.step_scores) for r in results})
+        scores, _ = rm_scores(results, step_mask=mask, tool_use_scores=tools)
+        before = np.array([sum(t) for t in tools])
+        rewards = np.array([r.reward_score for r in results])
+        np.testing.assert_allclose(scores.sum(axis=1), before + rewards, rtol=1e-6, atol=1e-5)
+        self.assertFalse(scores[~mask].any())
+        validation, _ = rm_scores(results, response_mask=attention)
+        np.testing.assert_allclose(scores.sum(axis=1) - before, validation.sum(axis=1), atol=1e-5)
 
     def test_what_does_not_fit_is_refused(self) -> None:
         for words, call in {

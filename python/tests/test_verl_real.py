@@ -36,6 +36,15 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 """
 
 
+#: Two steps, of which the group's end has to know the value where the index is 1 in 4.
+PROCESS = """
+def compute_score(extra_info):
+    if extra_info["index"] % 4 == 1:
+        raise ValueError("no steps here")
+    return [0.1 * (1 + extra_info["index"]), 0.3]
+"""
+
+
 @unittest.skipIf(MISSING, f"SKIPPED: not installed: {', '.join(MISSING)}; make test-verl does")
 class WithVerl(unittest.TestCase):
     folder: tempfile.TemporaryDirectory[str]
@@ -60,10 +69,11 @@ class WithVerl(unittest.TestCase):
         cls.stub = verl_stub
         cls.tokenizer = verl_stub.save_tokenizer(Path(cls.folder.name))
 
-    def serve(self, *overrides: str) -> str:
+    def serve(self, *overrides: str, config: Path | None = None) -> str:
         import rewardloop
 
-        server = rewardloop.launch(*overrides, "loop.workers.slots=16", timeout=5 * harness.PATIENCE)  # Python imports verl
+        timeout = 5 * harness.PATIENCE  # Python imports verl
+        server = rewardloop.launch(*overrides, "loop.workers.slots=16", config=config, timeout=timeout)
         self.addCleanup(server.close)
         return server.url
 
@@ -149,6 +159,26 @@ class WithVerl(unittest.TestCase):
         rows.meta_info["validate"] = True
         sums = self.by_agents(self.config(url=url, stop_ids=[2]), rows).batch["rm_scores"]
         self.assertEqual([[5 + i % 3, i + 0.5] for i in range(8)], [[int(r.argmax()), float(r.sum())] for r in sums])
+
+    def test_token_level_sums_are_the_rewards(self) -> None:
+        folder = Path(self.folder.name)
+        (folder / "process.py").write_text(PROCESS)
+        (folder / "outcome.py").write_text("def compute_score(extra_info):\n    return extra_info['index'] / 7\n")
+        (folder / "sums.yaml").write_text(
+            "reward: {reward_functions: {process: {path: process.py, weight: 0.5, scale: 10, steps: true}, outcome: {path: outcome.py}}}"
+        )
+        url = self.serve(config=folder / "sums.yaml")
+        rows = self.stub.answers(8, [4, 4])
+        for i in range(8):  # as above: two places, and a token behind the last where i is even
+            rows.non_tensor_batch["canned"][i] = [3, 2, 5, 2, 3, 2, 3][: 7 - i % 2]
+        made = self.by_agents(self.config(url=url, stop_ids=[2]), rows)
+        self.assertEqual(["[]"] * 2, made.non_tensor_batch["rewardloop/step_scores"][[1, 5]].tolist(), "these failed")
+        scores, rewards = made.batch["rm_scores"], made.non_tensor_batch["reward/combined"].astype(np.float64)
+        np.testing.assert_allclose(scores.sum(-1).numpy(), rewards, rtol=1e-6, atol=1e-6)
+        self.assertEqual({(1, 5), (5,)}, {tuple(np.flatnonzero(row).tolist()) for row in scores.numpy()})
+        rows.meta_info["validate"] = True
+        validation = self.by_agents(self.config(url=url, stop_ids=[2]), rows)
+        np.testing.assert_allclose(validation.batch["rm_scores"].sum(-1).numpy(), rewards, rtol=1e-6, atol=1e-6)
 
     def test_validation_that_repeats_rows_to_fill_the_batch(self) -> None:
         from verl.protocol import pad_dataproto_to_divisor, unpad_dataproto

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import importlib.util
+import json
 import unittest
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from rewardloop import InputError, Outcome, Result, Substitute
-from rewardloop.verl import AsyncRewardAgent, Settings, compute_score
+from rewardloop.verl import AsyncRewardAgent, Settings, compute_score, steps
 from rewardloop.verl.outcome import STEPS, RewardFailedError
 from rewardloop.verl.session import Session
 
@@ -87,7 +88,36 @@ class Steps(unittest.TestCase):
         expected = np.zeros((3, LENGTH), np.float32)
         expected[0, 2], expected[0, 6], expected[1, 2], expected[2, 1] = 0.5, -1, 0.25, 2
         np.testing.assert_array_equal(scores, expected)
-        self.assertEqual(["[0.5, -1]", "", "[2.0]"], columns[STEPS].tolist())
+        self.assertEqual(["[0.5, -1]", "", "[]"], columns[STEPS].tolist())
+
+    @NEEDS_TORCH
+    def test_a_row_without_step_scores_has_its_reward_at_its_last_place(self) -> None:
+        for batch in ([scored(2), FAILED, scored(1)], [scored(-0.5, 0.5, -1), scored(0.75), scored(2, 2)]):
+            scores, _ = self.reward(batch)
+            sums = [0.25 if r is FAILED else r.reward_score for r in batch]
+            self.assertEqual(sums, scores.sum(-1).tolist())
+            self.assertEqual([6, 2, 1], [int(np.flatnonzero(row)[-1]) for row in scores])
+            validation, _ = self.reward([r if r is FAILED else scored(r.reward_score or 0.0) for r in batch], validate=True)
+            self.assertEqual(sums, validation.sum(-1).tolist())
+        with mock.patch.dict(globals(), {"TOKENS": [[1, 9, 3], [1, 9, 3], [1, 9, 3]]}):  # a token behind the last place
+            scores, _ = self.reward([scored(3), FAILED, scored(1, 1)])
+        self.assertEqual([[1, 3], [1, 0.25], [1, 1]], [[int(np.flatnonzero(row)[0]), float(row.sum())] for row in scores])
+
+    def test_what_stands_at_the_places_of_a_row_sums_to_its_score(self) -> None:
+        rng = np.random.default_rng(19)
+        for _ in range(2000):
+            ids = rng.integers(0, 4, rng.integers(1, 30))
+            at = steps.places(ids, (3,))
+            reward = float(rng.normal())
+            own = rng.normal(size=len(at))
+            own[-1] = reward - own[:-1].sum()
+            for text in (json.dumps(own.tolist()), "[]", ""):
+                where, found = steps.standing(text, reward, at, "row 0")
+                self.assertEqual(at if text and text != "[]" else at[-1:], where)
+                row = np.zeros(len(ids), np.float32)
+                row[where] = found
+                self.assertAlmostEqual(reward, float(row.sum()), delta=1e-5)
+        self.assertEqual([], steps.places(np.zeros(0, np.int64), (3,)))
 
     @NEEDS_TORCH
     def test_a_validation_row_has_its_score_at_the_last_token(self) -> None:

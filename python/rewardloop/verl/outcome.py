@@ -23,7 +23,8 @@ _REASONS_KEPT = 5
 _MAX_REASON = 300
 #: Columns that every sample has: 1.0 for a score, and the reason where there is none.
 VALID, ERROR = "rewardloop/valid", "rewardloop/error"
-#: With stop_ids: the sample's scores by step as JSON, empty where something stands in for its score.
+#: With stop_ids: the sample's scores by step as JSON, [] where it has its reward alone, empty where something
+#: stands in for its score.
 STEPS = "rewardloop/step_scores"
 #: The largest number a trainer's tensor holds.
 MAX_FLOAT32 = float(np.finfo(np.float32).max)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
@@ -34,7 +33,7 @@ class Row(NamedTuple):
     tokens: int  # of the response, without padding; 0: the row is no text
     value: float
     info: ExtraInfo
-    #: With stop_ids: places among the tokens, and the scores that stand there instead of value at the last.
+    #: With stop_ids: places among the tokens, and the scores that stand there instead of value at the last token.
     places: list[int]
     scores: list[float]
 
@@ -93,8 +92,8 @@ class AsyncRewardAgent:
         ``hook_func(indices, rm_scores, columns, **kwargs)`` makes of them.
 
         rm_scores is [rows, L] with each score at its row's last valid token, or with stop_ids each step score at
-        its place, [rows, 1] for pictures. Raises
-        what went wrong on the way, ValueError for more rows than are left, TimeoutError after timeout
+        its place and the score of a row without any at the last one, [rows, 1] for pictures. Raises what went
+        wrong on the way, ValueError for more rows than are left, TimeoutError after timeout
         seconds (None: the deadlines of the samples bound the wait).
         """
         with self._news:
@@ -146,9 +145,9 @@ class AsyncRewardAgent:
         """Takes the result of a row. Runs in the client's thread."""
         try:
             value, info = self._session.judge(sample, done.result(0), n)
-            at, scores = row.places, json.loads(str(info.get(STEPS) or "[]"))
-            if at and scores:
-                row = row._replace(scores=steps.fitting(scores, at, f"sample {sample.id} (row {row.at})"))
+            if row.places:
+                where, scores = steps.standing(str(info[STEPS]), value, row.places, f"sample {sample.id} (row {row.at})")
+                row = row._replace(places=where, scores=scores)
         except BaseException as err:
             self._fail(request, err)
             return

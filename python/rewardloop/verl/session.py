@@ -95,5 +95,5 @@ class Session:
         value = reward_of(result, self.settings, bool(sample.uid) and sample.group_size > 1)
         info = self.columns.fill(result.reward_extra_info, reason)
         if self.settings.stop_ids:
-            info[STEPS] = json.dumps(result.step_scores or [value]) if result.scored else ""
+            info[STEPS] = json.dumps(result.step_scores) if result.scored else ""
         return value, info

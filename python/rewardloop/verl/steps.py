@@ -24,19 +24,28 @@ def places(ids: Any, stop_ids: tuple[int, ...]) -> list[int]:
     return [int(i) for i in np.flatnonzero(np.asarray(found))]
 
 
+def standing(text: str, value: float, at: list[int], name: str) -> tuple[list[int], list[float]]:
+    """At which of a row's places which scores stand: text is its column STEPS, value what verl has as its score.
+
+    Without step scores it is value at the last place. Either way they sum to the row's score.
+    """
+    found = json.loads(text) if text else []
+    return (at, fitting(found, at, name)) if found else (at[-1:], [value])
+
+
 def spread(output: Any, stop_ids: tuple[int, ...]) -> None:
-    """Moves the rewards of a training batch to their steps; a row without a score keeps what stands in for it."""
+    """Moves the rewards of a training batch to their steps."""
     column, scores = output.non_tensor_batch.get(STEPS), output.batch["rm_scores"].clone()
     if column is None:
         return
     responses = output.batch["responses"]
     lengths = output.batch["attention_mask"][:, -responses.shape[-1] :].sum(-1).tolist()
     for row, text in enumerate(column.tolist()):
-        at = places(responses[row, : int(lengths[row])], stop_ids) if text else []
+        at = places(responses[row, : int(lengths[row])], stop_ids)
         if at:
-            found = fitting(json.loads(text), at, f"row {row}")
+            where, found = standing(text, float(scores[row].sum()), at, f"row {row}")
             scores[row] = 0
-            scores[row, at] = scores.new_tensor(found)
+            scores[row, where] = scores.new_tensor(found)
     output.batch["rm_scores"] = scores
 
 
