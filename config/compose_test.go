@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,18 +170,21 @@ func TestTheWorkedSumOfTheComposePageIsWhatThePageSays(t *testing.T) {
 // Neither is added to the format.
 func TestAnHTTPFailureOfTheWorkedSumFailsTheSampleAndIsNotItsScore(t *testing.T) {
 	t.Parallel()
-	good, _ := gallerySamples()
-	m := galleryManager(t, shipped(func(string) (string, error) {
-		return "", fmt.Errorf("%w: %w", rewards.Unavailable, errors.New("status 500"))
-	}))
-	res := m.Run(t.Context(), good).Result
-	require.Equal(t, rewards.Failed, res.Outcome)
-	assert.Zero(t, res.Score)
-	assert.Nil(t, res.Extra[gallery+"combined"])
-	assert.InDelta(t, 1, res.Extra[gallery+"format"], 0, "what did succeed is still reported")
-	require.NotEmpty(t, res.Errors)
-	assert.Equal(t, "rubric", res.Errors[0].Term)
-	assert.Equal(t, rewards.Unavailable, res.Errors[0].Class)
+	synctest.Test(t, func(t *testing.T) {
+		good, _ := gallerySamples()
+		m := galleryManager(t, shipped(func(string) (string, error) {
+			time.Sleep(time.Second) // the others have answered by then
+			return "", fmt.Errorf("%w: %w", rewards.Unavailable, errors.New("status 500"))
+		}))
+		res := m.Run(t.Context(), good).Result
+		require.Equal(t, rewards.Failed, res.Outcome)
+		assert.Zero(t, res.Score)
+		assert.Nil(t, res.Extra[gallery+"combined"])
+		assert.InDelta(t, 1, res.Extra[gallery+"format"], 0, "what did succeed is still reported")
+		require.NotEmpty(t, res.Errors)
+		assert.Equal(t, "rubric", res.Errors[0].Term)
+		assert.Equal(t, rewards.Unavailable, res.Errors[0].Class)
+	})
 
 	var reg rewards.Registry
 	for _, s := range text.Specs() {

@@ -113,7 +113,8 @@ type TermConfig struct {
 	OnFailure rewards.TermPolicy
 	// Timeout bounds the term, retries included. Defaults to Loop.TermTimeout.
 	Timeout time.Duration
-	// Retries is how many more times a transient failure is tried. Defaults to 1.
+	// Retries is how many more times a component is called whose failure is its own or that
+	// of a service it asks. Defaults to 0: one call.
 	Retries int
 	// InvalidValues are scores that mean failure.
 	InvalidValues []float64

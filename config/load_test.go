@@ -58,7 +58,7 @@ func TestAMinimalFileTakesEveryDefault(t *testing.T) {
 	assert.Equal(t, rewards.WeightedSum, p.Aggregation)
 	assert.Equal(t, rewards.PolicyNone, p.OnSampleFailure.Policy)
 	term := p.Terms[0]
-	assert.Equal(t, []any{"ocr", "ocr", 1.0, false, 120 * time.Second, 1, "testdata/minimal.yaml:5:5"},
+	assert.Equal(t, []any{"ocr", "ocr", 1.0, false, 120 * time.Second, 0, "testdata/minimal.yaml:5:5"},
 		[]any{term.Key, term.Scorer, term.Weight, term.Required, term.Timeout, term.Retries, term.Place.String()})
 	assert.Nil(t, term.Options)
 }

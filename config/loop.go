@@ -125,7 +125,7 @@ func (l *Loop) section() section {
 			size("message_bytes", &l.MessageBytes, 1<<10, "The largest sample. At most max_bytes."),
 			integer("credit_samples", &l.CreditSamples, 1, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again."),
 			size("credit_bytes", &l.CreditBytes, 1<<10, "Bytes one connection may send ahead. At most max_bytes."),
-			integer("max_attempts", &l.MaxAttempts, 1, 100, "How often a sample is handed to a worker before it counts as lost."),
+			integer("max_attempts", &l.MaxAttempts, 1, 100, "How many workers may fail a sample by a fault of their own, or vanish with it, before it fails."),
 			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),
 			period("http_sample_timeout", &l.HTTPSampleTimeout, time.Second, "The same for HTTP requests; flow_grpo's clients give up at 120 s."),
 			period("compute_timeout", &l.ComputeTimeout, time.Second, "The same for POST /compute; Flow-Factory's client gives up at 60 s."),

@@ -104,7 +104,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	pathValue, hasPath := o.take("path")
 	nameValue, hasName := o.take("name")
 	ignored := hasName && nameValue.node.Value == placeholder
-	t := TermConfig{Weight: 1, Required: true, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
+	t := TermConfig{Weight: 1, Required: true, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	if v, ok := o.take("steps"); ok && !v.null() {
 		t.Steps, _ = r.boolean(v)
@@ -146,7 +146,7 @@ func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at st
 
 func (r *reader) function(c *Config, e entry) TermConfig {
 	o := r.mapping(e.value)
-	t := TermConfig{Key: e.name, Weight: 1, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
+	t := TermConfig{Key: e.name, Weight: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
 	if _, made := r.origin[e.node]; !made {
 		t.Place = r.place(e.key)
 	}

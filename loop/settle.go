@@ -113,6 +113,9 @@ func (c *core) complete(e *entry, res *wire.Result) {
 func distinct(lists ...[]rewards.TermError) (out []rewards.TermError) {
 	for _, list := range lists {
 		for _, e := range list {
+			if e.Blame == "" {
+				e.Blame, _ = rewards.BlameOf(e.Class)
+			}
 			same := func(o rewards.TermError) bool {
 				return o.Term == e.Term && o.Class == e.Class && o.Message == e.Message
 			}

@@ -30,7 +30,8 @@ type Term struct {
 	// Timeout bounds the term, retries included; at most MaxTermTimeout. Defaults to
 	// ManagerConfig.Timeout.
 	Timeout time.Duration
-	// Retries is how many more times a transient failure is tried. Defaults to 0.
+	// Retries is how many more times the scorer is called when the failure is the reward's,
+	// or that of a service it asks and not permanent. Defaults to 0: one call.
 	Retries int
 	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
 	InvalidValues []float64

@@ -49,10 +49,11 @@ type pageData struct {
 	Held, Granted                      int64
 	Slots, Busy                        int
 
-	Pending []loop.PendingSample
-	Workers []wire.WorkerInfo
-	Runs    []pageRun
-	Rewards []Profile
+	Pending  []loop.PendingSample
+	Workers  []wire.WorkerInfo
+	Breakers []loop.BreakerInfo
+	Runs     []pageRun
+	Rewards  []Profile
 }
 
 // page answers GET / with the status page for browsers, and with the list of
@@ -98,7 +99,7 @@ func (s *Server) pageData(c *gin.Context) pageData {
 	d := pageData{
 		Version: s.version, Now: now.Format("2006-01-02 15:04:05 MST"), Uptime: now.Sub(s.begun).Round(time.Second).String(), Refresh: refresh,
 		InFlight: s.loop.InFlight(), Requests: s.admission.count(), Streams: s.streams.count(),
-		Workers: s.presence.Workers(), Rewards: s.profiles,
+		Workers: s.presence.Workers(), Breakers: s.loop.Breakers(), Rewards: s.profiles,
 	}
 	for _, err := range s.notReady(ctx) {
 		d.Reasons = append(d.Reasons, err.Error())

@@ -25,6 +25,7 @@ type picture struct {
 	server.Steps // not asked for
 	pending      []loop.PendingSample
 	runs         []loop.RunState
+	breakers     []loop.BreakerInfo
 }
 
 func (*picture) Submit(context.Context, loop.Submission) (*loop.Future, error) {
@@ -38,7 +39,8 @@ func (*picture) Bytes() (held, granted int64)              { return 103 << 20, 6
 func (p *picture) Pending(limit int) ([]loop.PendingSample, int) {
 	return p.pending[:min(limit, len(p.pending))], 137
 }
-func (p *picture) Runs(int) []loop.RunState { return p.runs }
+func (p *picture) Breakers() []loop.BreakerInfo { return p.breakers }
+func (p *picture) Runs(int) []loop.RunState     { return p.runs }
 
 // crew is a fixed set of workers.
 type crew []wire.WorkerInfo
@@ -55,7 +57,11 @@ func busyPicture() (*picture, crew) {
 			{ID: "step12/prompt-0091/sample-3", Run: "sd3-ocr", Step: 12, Stage: "running", Attempt: 2, Workers: []string{"w3", "w1"}, Bytes: 786_944, AgeMS: 48_212, LastError: "crashed: the Tesseract child was killed by signal 11"},
 			{ID: hostile, Run: hostile, Step: 12, Stage: "running", Attempt: 1, Workers: []string{hostile}, Bytes: 786_944, AgeMS: 9_100, LastError: hostile},
 			{ID: "step12/prompt-0007/sample-15-with-a-very-long-name-that-a-trainer-made-of-a-hash-7f1d2c0a9be44f", Run: "sd3-ocr", Step: 12, Stage: "held", Attempt: 1, Group: "g7", Bytes: 25_000, AgeMS: 812},
-			{ID: "step12/prompt-0008/sample-0", Run: "qwen-image-pickscore", Step: 88, Stage: "queued", Bytes: 786_944, AgeMS: 3.2},
+			{ID: "step12/prompt-0008/sample-0", Run: "qwen-image-pickscore", Step: 88, Stage: "queued", Bytes: 786_944, AgeMS: 3.2, Waits: "no worker serves the profile \"ocr\" at the moment"},
+		},
+		breakers: []loop.BreakerInfo{
+			{Worker: "w1", Reward: "ocr", State: "open", Reason: "the card is lost", Since: time.Date(2026, 11, 22, 8, 0, 1, 0, time.UTC), Until: time.Date(2026, 11, 22, 8, 0, 31, 0, time.UTC)},
+			{Worker: hostile, Reward: hostile, State: "open", Reason: hostile, Permanent: true},
 		},
 		runs: []loop.RunState{{
 			Run: "sd3-ocr", Epoch: 2, Clients: 8, Queued: 93, InFlight: 136, MeanMS: 842,
@@ -104,6 +110,7 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	for _, want := range []string{
 		`<meta http-equiv="refresh" content="5">`, "137", "103.0 MiB", "48.2 s", "running", "w3, w1", "signal 11", "0.6123", "0.1875", "zero std",
 		"1 missing", "18204 scored", "3 failed", "377 / 512", "1.4 s", "sick", "v0-test", "0.25 × aesthetic", "ready",
+		"Workers that get no samples of a reward", "the card is lost", "08:00:31", "after a restart", "no worker serves the profile",
 	} {
 		assert.Contains(t, page, want)
 	}

@@ -43,6 +43,8 @@ type State interface {
 	Pending(limit int) ([]loop.PendingSample, int)
 	// Runs returns every run with its latest steps and groups, the newest first.
 	Runs(groups int) []loop.RunState
+	// Breakers returns the workers that get no samples of a profile.
+	Breakers() []loop.BreakerInfo
 	InFlight() int
 	// Bytes returns what is held, and what is granted as credit and not yet used.
 	Bytes() (held, granted int64)

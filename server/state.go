@@ -26,9 +26,12 @@ func (s *Server) pending(c *gin.Context) {
 	}))
 }
 
-// workers answers GET /v1/workers.
+// workers answers GET /v1/workers: who is there, and which worker gets no samples of which
+// reward, and why.
 func (s *Server) workers(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"workers": orEmpty[wire.WorkerInfo](s.presence.Workers())}))
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
+		"workers": orEmpty[wire.WorkerInfo](s.presence.Workers()), "breakers": orEmpty[loop.BreakerInfo](s.loop.Breakers()),
+	}))
 }
 
 // runs answers GET /v1/runs?groups=20: every run with its latest steps and groups.

@@ -38,6 +38,11 @@ class TermError:
     #: The reward function it belongs to; empty: the sample as a whole.
     term: str = ""
     attempts: int = 0
+    #: Whose failure it is: sample, reward, dependency (a service that the reward asks),
+    #: worker or nobody (time that passed in a queue). Empty: a refusal made on this side.
+    blame: str = ""
+    #: The same will happen to every sample, until somebody mends it.
+    permanent: bool = False
 
     def __str__(self) -> str:
         return f"{self.term + ': ' if self.term else ''}{self.cls}: {self.message}"
@@ -129,7 +134,14 @@ def from_wire(m: Mapping[str, Any]) -> Result:
         reward_extra_info=_mapping(m, "reward_extra_info"),
         details=_mapping(m, "details"),
         errors=tuple(
-            TermError(str(e["class"]), str(e["message"]), str(e.get("term", "")), int(e.get("attempts", 0)))
+            TermError(
+                str(e["class"]),
+                str(e["message"]),
+                str(e.get("term", "")),
+                int(e.get("attempts", 0)),
+                str(e.get("blame", "")),
+                bool(e.get("permanent", False)),
+            )
             for e in m.get("errors") or ()
         ),
         substitute=_substitute(m.get("substitute")),
