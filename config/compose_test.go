@@ -170,8 +170,8 @@ func TestTheWorkedSumOfTheComposePageIsWhatThePageSays(t *testing.T) {
 // Neither is added to the format.
 func TestAnHTTPFailureOfTheWorkedSumFailsTheSampleAndIsNotItsScore(t *testing.T) {
 	t.Parallel()
+	good, _ := gallerySamples()
 	synctest.Test(t, func(t *testing.T) {
-		good, _ := gallerySamples()
 		m := galleryManager(t, shipped(func(string) (string, error) {
 			time.Sleep(time.Second) // the others have answered by then
 			return "", fmt.Errorf("%w: %w", rewards.Unavailable, errors.New("status 500"))
@@ -193,7 +193,7 @@ func TestAnHTTPFailureOfTheWorkedSumFailsTheSampleAndIsNotItsScore(t *testing.T)
 	reg.Register(rewards.Spec{Name: "rubric", Build: func(json.RawMessage) (rewards.Scorer, error) {
 		return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: -999}, nil }), nil
 	}})
-	res = galleryManager(t, &reg).Run(t.Context(), good).Result
+	res := galleryManager(t, &reg).Run(t.Context(), good).Result
 	require.Equal(t, rewards.Failed, res.Outcome)
 	assert.Nil(t, res.Extra[gallery+"combined"])
 	assert.Equal(t, rewards.InvalidScore, res.Errors[0].Class)
