@@ -16,8 +16,8 @@
 //  4. A worker claims the ticket: core.claim lends it a reference to the frame of
 //     its own. The worker owns the attempt; the entry still owns the sample.
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
-//     settles the entry; a later one is counted and dropped. A failure that another
-//     worker may mend sends the entry back to 3.
+//     settles the entry; a later one is counted and dropped. A failure that the worker is
+//     to blame for sends the entry back to 3, for another worker (breaker.go).
 //     A sample whose reward needs its whole group is gathered instead: its frame
 //     stays, its slot is free, and when the last member has come that far the group
 //     gets an entry of its own, which goes from 3 to 5 with all frames and settles
@@ -57,6 +57,7 @@
 //	admit, queue, heap          taking samples in, and the order in which they wait
 //	dispatch, speed, blind      which worker may have the next one: a file per policy
 //	backup, pace, pools         second requests, how fast workers are, what they serve
+//	breaker                     workers that fail a profile, by their own word or by comparison
 //	tickets, claim, holders     into the engine, out to a worker, who has it
 //	finish, settle, finalise    an answer, the end of the scoring, the one final result
 //	withdraw, loss              taken back by a client, a restart or a stop; what was lost
