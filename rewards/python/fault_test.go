@@ -236,3 +236,20 @@ func TestTheManagerFailsASampleByItsClass(t *testing.T) {
 	assert.Equal(t, rewards.Scored, r.Outcome)
 	assert.Equal(t, "42", r.Extra["pred"])
 }
+
+func TestCallsThatAreCancelledAtOnceGiveTheirPlacesBack(t *testing.T) {
+	t.Parallel()
+	s := function(t, python.Config{Concurrency: 200}, "judge")
+	warm(t, s)
+	var wg sync.WaitGroup
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() { _, _ = s.Score(ctx, asks("slow")) })
+		cancel()
+	}
+	wg.Wait()
+	require.Eventually(t, func() bool { return stats(s).Running == 0 }, 30*time.Second, time.Millisecond, "all places are free")
+	for _, g := range together(t, s, make([]string, 200), "0.5") {
+		require.NoError(t, g.err)
+	}
+}

@@ -559,24 +559,28 @@ class Host:
 
     def receive(self, header, body):
         if header["op"] in ("call", "group"):
-            task = asyncio.get_running_loop().create_task(self.one(header, body))
+            printed = Output()
+            task = asyncio.get_running_loop().create_task(self.one(header, body, printed))
             self.tasks[header["id"]] = task
-            task.add_done_callback(lambda _: self.tasks.pop(header["id"], None))
+            task.add_done_callback(lambda task: self.ended(header["id"], task, printed))
         elif header["op"] == "cancel" and header["id"] in self.tasks:
             self.tasks[header["id"]].cancel()
 
-    async def one(self, header, body):
-        printed = Output()
+    async def one(self, header, body, printed):
         _printed.set(printed)  # each task has a context of its own
         began = time.time()
         try:
             result = self.function.begin(header, body)
             if inspect.isawaitable(result):
                 result = await result
-            reply = self.finish(header, result, began)
+            return self.finish(header, result, began)
         except BaseException as error:
-            reply = failure(error)
-        self.reply(header["id"], reply, printed)
+            return failure(error)
+
+    def ended(self, call, task, printed):
+        """Answers a call, whatever ended its task: one that is cancelled before its first step never runs."""
+        self.tasks.pop(call, None)
+        self.reply(call, failure(asyncio.CancelledError()) if task.cancelled() else task.result(), printed)
 
 
 async def awaited(value):

@@ -1,0 +1,123 @@
+package python_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// bareHost is a host.py without the pool: a test writes its frames and reads its replies.
+type bareHost struct {
+	tb   testing.TB
+	conn net.Conn
+}
+
+// hostReply is what the tests read of a reply.
+type hostReply struct {
+	Op    string  `json:"op"`
+	ID    uint64  `json:"id"`
+	Class string  `json:"class"`
+	Async bool    `json:"async"`
+	Score float64 `json:"score"`
+}
+
+// startHost runs host.py with a function of testdata/rewards.py and waits until it is
+// ready. The host ends with the test.
+func startHost(tb testing.TB, load map[string]any) *bareHost {
+	tb.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(tb, err)
+	ours, theirs := os.NewFile(uintptr(fds[0]), "test"), os.NewFile(uintptr(fds[1]), "host")
+	conn, err := net.FileConn(ours)
+	require.NoError(tb, err)
+	require.NoError(tb, ours.Close())
+	cmd := exec.Command(interpreter(tb), "-u", "host.py") //nolint:noctx // it ends with its socket
+	cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = os.Stderr, []*os.File{theirs}, 10*time.Second
+	require.NoError(tb, cmd.Start())
+	require.NoError(tb, theirs.Close())
+	tb.Cleanup(func() {
+		require.NoError(tb, conn.Close())
+		require.NoError(tb, cmd.Wait(), "the host ends when its socket is closed")
+	})
+	h := &bareHost{tb, conn}
+	all := map[string]any{"protocol": 1, "path": "testdata/rewards.py", "limits": map[string]int{}, "stall_seconds": 60, "pixels": "auto"}
+	for k, v := range load {
+		all[k] = v
+	}
+	h.write(frame(tb, all))
+	require.Equal(tb, "ready", h.read().Op)
+	return h
+}
+
+// frame encodes a frame without a body.
+func frame(tb testing.TB, header map[string]any) []byte {
+	tb.Helper()
+	js, err := json.Marshal(header)
+	require.NoError(tb, err)
+	out := make([]byte, 8, 8+len(js))
+	binary.LittleEndian.PutUint32(out, uint32(len(js)))
+	return append(out, js...)
+}
+
+func callFrame(tb testing.TB, id uint64, word string) []byte {
+	tb.Helper()
+	return frame(tb, map[string]any{"op": "call", "id": id, "sample": map[string]any{"id": "s", "ground_truth": word}})
+}
+
+func cancelFrame(tb testing.TB, id uint64) []byte {
+	tb.Helper()
+	return frame(tb, map[string]any{"op": "cancel", "id": id})
+}
+
+func (h *bareHost) write(data []byte) {
+	h.tb.Helper()
+	require.NoError(h.tb, h.conn.SetWriteDeadline(time.Now().Add(time.Minute)))
+	_, err := h.conn.Write(data)
+	require.NoError(h.tb, err)
+}
+
+func (h *bareHost) read() hostReply {
+	h.tb.Helper()
+	require.NoError(h.tb, h.conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	var sizes [8]byte
+	_, err := io.ReadFull(h.conn, sizes[:])
+	require.NoError(h.tb, err, "the host is alive and answers")
+	js := make([]byte, binary.LittleEndian.Uint32(sizes[:4]))
+	_, err = io.ReadFull(h.conn, js)
+	require.NoError(h.tb, err)
+	var r hostReply
+	require.NoError(h.tb, json.Unmarshal(js, &r), "%s", js)
+	return r
+}
+
+// A call and its cancel that are read in one turn of the event loop end the call's task
+// before its first step.
+func TestCallsThatAreCancelledBeforeTheirFirstStepAreAnswered(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, map[string]any{"name": "judge"})
+	const calls = 200
+	var burst []byte
+	for id := range uint64(calls) {
+		burst = append(burst, callFrame(t, id+1, "slow")...)
+		burst = append(burst, cancelFrame(t, id+1)...)
+	}
+	h.write(burst)
+	answered := map[uint64]int{}
+	for range calls {
+		r := h.read()
+		assert.Equal(t, "error", r.Op)
+		answered[r.ID]++
+	}
+	assert.Len(t, answered, calls, "each call once")
+	h.write(callFrame(t, calls+1, "0.5"))
+	assert.Equal(t, hostReply{Op: "result", ID: calls + 1, Score: 0.5}, h.read(), "and no task is left behind")
+}
