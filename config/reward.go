@@ -105,7 +105,8 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	ignored := hasName && nameValue.node.Value == placeholder
 	t := TermConfig{Weight: 1, Required: true, Retries: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
-	python := takePython(o)
+	python := takePython(o, true)
+	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	if hasKwargs {
 		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
@@ -120,6 +121,10 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	}
 	r.scorer(&t, pathValue, nameValue)
 	r.python(&t, python)
+	r.agent(&t, threads)
+	if t.Scorer == PythonScorer {
+		t.AgentConcurrency = agentConcurrency
+	}
 	t.Key = t.Scorer
 	return []TermConfig{t}, v.path
 }
@@ -169,8 +174,8 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		}
 	}
 	r.common(o, &t, c.Loop.ClaimTimeout)
-	python := takePython(o)
 	pathValue, ok := o.take("path")
+	python := takePython(o, ok && pathValue.node != nil && isPython(pathValue.node.Value))
 	nameValue, _ := o.take("name")
 	if post, has := o.take("post_process"); has && !post.null() {
 		r.postProcess(&t, o, post, ok && !pathValue.null())

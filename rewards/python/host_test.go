@@ -49,7 +49,7 @@ func startHost(tb testing.TB, load map[string]any) *bareHost {
 		require.NoError(tb, cmd.Wait(), "the host ends when its socket is closed")
 	})
 	h := &bareHost{tb, conn}
-	all := map[string]any{"protocol": 1, "path": "testdata/rewards.py", "limits": map[string]int{}, "stall_seconds": 60, "pixels": "auto"}
+	all := map[string]any{"protocol": 2, "path": "testdata/rewards.py", "limits": map[string]int{}, "stall_seconds": 60, "pixels": "auto"}
 	for k, v := range load {
 		all[k] = v
 	}
