@@ -3,7 +3,9 @@ package python_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -120,4 +122,58 @@ func TestCallsThatAreCancelledBeforeTheirFirstStepAreAnswered(t *testing.T) {
 	assert.Len(t, answered, calls, "each call once")
 	h.write(callFrame(t, calls+1, "0.5"))
 	assert.Equal(t, hostReply{Op: "result", ID: calls + 1, Score: 0.5}, h.read(), "and no task is left behind")
+}
+
+// Frames in any order and in bursts that are read at once: every call and group is answered
+// exactly once, whatever was cancelled, and the host lives on. REWARDLOOP_SEED repeats one.
+func TestEveryCallIsAnsweredOnceInWhateverOrderFramesCome(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if named := os.Getenv("REWARDLOOP_SEED"); named != "" {
+		_, err := fmt.Sscan(named, &seed)
+		require.NoError(t, err)
+	}
+	for name, load := range map[string]map[string]any{
+		"async":    {"name": "AsyncGrouped", "post_process": true},
+		"plain":    {"name": "Grouped", "post_process": true},
+		"threaded": {"name": "Grouped", "post_process": true, "concurrency": 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Logf("REWARDLOOP_SEED=%d", seed)
+			shuffleFrames(t, startHost(t, load), rand.New(rand.NewPCG(seed, 1)))
+		})
+	}
+}
+
+func shuffleFrames(t *testing.T, h *bareHost, r *rand.Rand) {
+	t.Helper()
+	asked, answered := 0, map[uint64]int{}
+	for range 40 {
+		var burst []byte
+		for range 1 + r.IntN(60) {
+			switch id := uint64(asked); r.IntN(4) {
+			case 0:
+				burst = append(burst, cancelFrame(t, 1+r.Uint64N(id+2))...) // of any, also one that is over or to come
+			case 1:
+				asked++
+				burst = append(burst, frame(t, map[string]any{"op": "group", "id": id + 1, "scores": []any{1.0, nil}})...)
+			default:
+				asked++
+				burst = append(burst, callFrame(t, id+1, "0.5")...)
+			}
+		}
+		h.write(burst)
+		for range r.IntN(asked - len(answered) + 1) {
+			answered[h.read().ID]++
+		}
+	}
+	for len(answered) < asked {
+		answered[h.read().ID]++
+	}
+	h.write(callFrame(t, uint64(asked)+1, "0.5"))
+	assert.Equal(t, uint64(asked)+1, h.read().ID, "nothing is answered twice, and the host is alive")
+	for id, times := range answered {
+		assert.Equal(t, 1, times, "call %d", id)
+	}
 }
