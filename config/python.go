@@ -171,6 +171,48 @@ func (r *reader) agent(t *TermConfig, v value) {
 	}
 }
 
+// postProcessMethod is what the recipe's class may have for finished groups.
+const postProcessMethod = "post_process_scores"
+
+// splitAgent makes two of the component of a class that works on finished groups: what it
+// gives each sample, which does not count, and what it makes of a group's, which does.
+func splitAgent(t TermConfig) []TermConfig {
+	group := TermConfig{
+		Key: postProcessMethod, PostProcess: "compute_score", Weight: 1, Required: true, Timeout: t.Timeout, Retries: t.Retries,
+		When: t.When, Scale: 1, MinMembers: 1, Place: t.Place,
+	}
+	t.Key, t.Weight, t.Required, t.OnFailure = group.PostProcess, 0, false, rewards.TermPolicy{Policy: rewards.PolicyZero}
+	if t.Concurrency == 0 {
+		t.Concurrency, t.AgentConcurrency = t.AgentConcurrency, 0
+	}
+	return []TermConfig{t, group}
+}
+
+// hasMethod reports whether a class of a Python file has a method, by its text: where the
+// class or the method is made in another way, its process finds out.
+func hasMethod(path, class, method string) bool {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false // a module
+	}
+	head := regexp.MustCompile(`^class\s+` + regexp.QuoteMeta(class) + `\b`)
+	wanted := regexp.MustCompile(`^\s+(async\s+)?def\s+` + regexp.QuoteMeta(method) + `\s*\(`)
+	// A line of a docstring may begin anywhere; a statement after the class begins so.
+	after := regexp.MustCompile(`^(class|def|async|import|from|if|for|while|with|try)\b|^@|^[\pL_][\pL\pN_.]*\s*[:=(\[]`)
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case head.MatchString(line):
+			inside = true
+		case after.MatchString(line):
+			inside = false
+		case inside && wanted.MatchString(line):
+			return true
+		}
+	}
+	return false
+}
+
 // process reads how the processes of a Python function are.
 func (r *reader) process(t *TermConfig, keys map[string]value) {
 	if v, ok := keys["concurrency"]; ok {

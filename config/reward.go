@@ -58,7 +58,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		p.Single = true
 		r.faultAt(singlePath, "and %s are both given; keep one (for several rewards write _multi_reward_placeholder as name here, or leave it out)", severalPath)
 	case single != nil:
-		p.Single, p.Terms = true, single
+		p.Single, p.Terms = len(single) == 1, single
 	default:
 		p.Terms = several
 	}
@@ -93,7 +93,8 @@ func (r *reader) checkWeights(p *Profile, path string) {
 }
 
 // customFunction reads custom_reward_function: one term, or nil for none and for
-// verl-omni's placeholder. The path is where it was read.
+// verl-omni's placeholder, or two for a class that works on finished groups as well. The
+// path is where it was read.
 func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, at string) {
 	v, ok := parent.take("custom_reward_function")
 	if !ok || v.null() {
@@ -126,6 +127,10 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		t.AgentConcurrency = agentConcurrency
 	}
 	t.Key = t.Scorer
+	if t.Scorer == PythonScorer && hasMethod(t.Path, t.Function, postProcessMethod) {
+		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
+		return splitAgent(t), v.path
+	}
 	return []TermConfig{t}, v.path
 }
 
