@@ -25,7 +25,10 @@ var groups atomic.Uint64
 
 // newCgroup makes a control group with a limit in bytes; nil where this process may not.
 func newCgroup(limit int64) *cgroup {
-	parent := cgroupParent("/sys/fs/cgroup", "/proc/self/cgroup")
+	return newCgroupIn(cgroupParent("/sys/fs/cgroup", "/proc/self/cgroup"), limit)
+}
+
+func newCgroupIn(parent string, limit int64) *cgroup {
 	if parent == "" {
 		return nil
 	}
@@ -35,7 +38,7 @@ func newCgroup(limit int64) *cgroup {
 	}
 	g := &cgroup{path: path}
 	set := func(file, value string) bool {
-		return os.WriteFile(filepath.Join(path, file), []byte(value), 0) == nil
+		return os.WriteFile(filepath.Join(path, file), []byte(value), 0o600) == nil
 	}
 	_ = set("memory.swap.max", "0")  // else what is over the limit is swapped out; no swap, no file
 	_ = set("memory.oom.group", "1") // all of it or nothing; Linux 4.19
@@ -112,7 +115,7 @@ func (g *cgroup) ranOut() bool {
 // kill ends all processes of the group (Linux 5.14).
 func (g *cgroup) kill() {
 	if g != nil {
-		_ = os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0)
+		_ = os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0o600)
 	}
 }
 
