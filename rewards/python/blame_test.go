@@ -88,11 +88,11 @@ func TestWaitingForAProcessIsNobodysFaultAndNotTheComponentsTime(t *testing.T) {
 	s := scorer(t, python.Config{}, python.Options{Path: "testdata/processes.py", Name: "threaded"})
 	warm(t, s)
 	m, err := rewards.NewManager(rewards.ManagerConfig{
-		Single: true, Terms: []rewards.Term{{Key: "r", Weight: 1, Required: true, Scorer: s, Timeout: 900 * time.Millisecond}},
+		Single: true, Terms: []rewards.Term{{Key: "r", Weight: 1, Required: true, Scorer: s, Timeout: 2500 * time.Millisecond}},
 	})
 	require.NoError(t, err)
 	first := make(chan rewards.Result, 1)
-	go func() { first <- m.Run(t.Context(), asks("wait0.6")).Result }()
+	go func() { first <- m.Run(t.Context(), asks("wait1.5")).Result }()
 	require.Eventually(t, func() bool { return stats(s).Running == 1 }, 10*time.Second, time.Millisecond)
 
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -103,7 +103,7 @@ func TestWaitingForAProcessIsNobodysFaultAndNotTheComponentsTime(t *testing.T) {
 	assert.Equal(t, rewards.Timeout, rewards.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, "it waited for a process")
 
-	second := m.Run(t.Context(), asks("wait0.6")).Result // 0.5 s in the queue and 0.6 s of work
+	second := m.Run(t.Context(), asks("wait1.5")).Result // 1.4 s in the queue and 1.5 s of work
 	assert.Equal(t, rewards.Scored, second.Outcome, "%+v", second.Terms)
 	assert.Equal(t, rewards.Scored, (<-first).Outcome)
 	late := m.Run(t.Context(), &rewards.Sample{ID: "late", GroundTruth: json.RawMessage(`"hang"`)}).Result

@@ -3,6 +3,8 @@ package python_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -61,15 +63,15 @@ func TestTwoThousandCancelledCallsLoseNoPlace(t *testing.T) {
 // gives it back with its process, which ends at the call's deadline.
 func TestACancelledHangGivesItsPlaceBackAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	s := scorer(t, python.Config{CallTimeout: 2 * time.Second}, python.Options{Path: "testdata/processes.py", Name: "threaded", Concurrency: 2})
+	s := scorer(t, python.Config{CallTimeout: 5 * time.Second}, python.Options{Path: "testdata/processes.py", Name: "threaded", Concurrency: 2})
 	warm(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	left := make(chan error, 1)
+	left, begun := make(chan error, 1), filepath.Join(t.TempDir(), "begun")
 	go func() {
-		_, err := s.Score(ctx, asks("hang"))
+		_, err := s.Score(ctx, asks("hang"+begun))
 		left <- err
 	}()
-	require.Eventually(t, func() bool { return stats(s).Running == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return exists(begun) }, 10*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-left, rewards.Cancelled)
 	assert.Equal(t, 1, stats(s).Running, "the thread hangs on")
@@ -79,4 +81,36 @@ func TestACancelledHangGivesItsPlaceBackAtItsDeadline(t *testing.T) {
 	again, err := score(t, s, asks("wait0"))
 	require.NoError(t, err)
 	assert.NotEqual(t, got.Extra["pid"], again.Extra["pid"])
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// A thread cannot be ended: the process of a call that hangs is, and the calls beside it
+// go to another.
+func TestAHangInAThreadSendsTheCallsBesideItToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	s := scorer(t, python.Config{}, python.Options{Path: "testdata/processes.py", Name: "threaded", Concurrency: 8})
+	warm(t, s)
+	pid := stats(s).PIDs[0]
+	hang := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	go func() {
+		_, err := s.Score(ctx, asks("hang"))
+		hang <- err
+	}()
+	require.Eventually(t, func() bool { return stats(s).Running == 1 }, 10*time.Second, time.Millisecond)
+	for _, g := range together(t, s, make([]string, 7), "wait1") {
+		require.NoError(t, g.err)
+		assert.NotEqual(t, int64(pid), g.score.Extra["pid"])
+	}
+	err := <-hang
+	blame, _ := rewards.BlameOf(err)
+	assert.Equal(t, rewards.Timeout, rewards.ClassOf(err), "%v", err)
+	assert.Equal(t, rewards.BlameReward, blame)
+	assert.Equal(t, uint64(1), stats(s).Timeouts)
+	assert.Zero(t, stats(s).Crashes)
 }

@@ -198,7 +198,7 @@ func TestOneBadCallHurtsOnlyItself(t *testing.T) {
 	for word, class := range tests {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
-			s := function(t, python.Config{CallTimeout: 4 * time.Second, CancelGrace: 200 * time.Millisecond, StallTimeout: time.Second}, "judge")
+			s := function(t, python.Config{CallTimeout: 4 * time.Second, CancelGrace: 2 * time.Second, StallTimeout: time.Second}, "judge")
 			warm(t, s)
 			pid := stats(s).PIDs[0]
 			got := together(t, s, []string{"", "", word, "", ""}, "0.5")

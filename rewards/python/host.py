@@ -43,7 +43,6 @@ MAX_ANSWER = 1 << 20  # bytes of a reply's header
 MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
 MAX_OUTPUT = 2048  # characters kept of what a call printed
 MAX_STEPS = 4096  # scores of single steps
-NICE = 5  # what the function computes yields to the server
 OOM_SCORE = 500  # of 1000: the kernel that lacks memory ends a function before the server
 KEEP_SECONDS = 5  # for processes that were killed to end
 
@@ -219,14 +218,13 @@ def no_core():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def yield_to_others():
-    """The server's own work goes before the function's, and so does its memory."""
+def go_first():
+    """Where the machine lacks memory the kernel ends the function before the server."""
     try:
-        os.nice(NICE)
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write(str(OOM_SCORE))
     except OSError:
-        pass  # a sandbox may forbid either
+        pass  # a sandbox may forbid it
 
 
 # --- loading ----------------------------------------------------------------
@@ -714,7 +712,7 @@ def refusal(error):
 
 def main():
     keep()
-    yield_to_others()
+    go_first()
     sock = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     sys.stdout, sys.stderr = Tee(1), Tee(2)

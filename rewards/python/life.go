@@ -17,6 +17,7 @@ import (
 // a process that was forked by that thread would end then too: it outlives the process.
 func (p *pool) live(trial, spare bool) {
 	runtime.LockOSThread() // until the goroutine ends
+	yield()                // the process inherits it
 	c, watched, err := p.start()
 	pl := &place{conn: c, trial: trial, spare: spare, idle: time.Now()}
 	if err != nil {
@@ -194,7 +195,9 @@ func (p *pool) serve(pl *place, w *watch) {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
 	w.idle.Store(&idler{p, pl})
-	err := c.read()
+	ended := make(chan error, 1)
+	go func() { ended <- c.read() }() // this goroutine's thread yields to others, and is slow to wake
+	err := <-ended
 	if errors.Is(err, errFrame) {
 		c.proc.kill()
 	} else {

@@ -72,6 +72,13 @@ func spawn(interpreter string, env []string, group *cgroup) (*process, error) {
 	return p, nil
 }
 
+// nice is that of all processes: what functions compute yields to the server's own work.
+const nice = 5
+
+// yield lowers the priority of the calling thread, and of what it starts. A sandbox may
+// forbid it.
+func yield() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) }
+
 // root is the keeper's pid: all processes of the function are below it.
 func (p *process) root() int { return p.cmd.Process.Pid }
 

@@ -39,7 +39,9 @@ class Plain:
 
 def threaded(ground_truth):
     """In threads: waits, hangs, or says where it is."""
-    if ground_truth == "hang":
+    if ground_truth.startswith("hang"):
+        if ground_truth[4:]:
+            open(ground_truth[4:], "w").close()  # it has begun
         time.sleep(600)
     if ground_truth.startswith("wait"):
         time.sleep(float(ground_truth[4:]))
