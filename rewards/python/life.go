@@ -196,7 +196,9 @@ func (p *pool) serve(pl *place, w *watch) {
 	writer.Go(c.write)
 	w.idle.Store(&idler{p, pl})
 	ended := make(chan error, 1)
-	go func() { ended <- c.read() }() // this goroutine's thread yields to others, and is slow to wake
+	// It ends with the process; the next line waits for it. This goroutine's own thread
+	// yields to others, and is slow to wake.
+	go func() { ended <- c.read() }()
 	err := <-ended
 	if errors.Is(err, errFrame) {
 		c.proc.kill()

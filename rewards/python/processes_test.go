@@ -261,3 +261,26 @@ func TestTheRoutersKeyIsGivenOnlyToFunctionsThatNameIt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "data_source extra_info ground_truth model_name reward_router_address solution_str", got.Extra["names"])
 }
+
+func TestOneProcessStartsAtATime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	code := "import time\ndef say(word):\n    with open(" + strconv.Quote(log) + ", 'a') as f:\n        f.write(word)\n" +
+		"say('(')\ntime.sleep(0.2)\nsay(')')\ndef compute_score(ground_truth):\n    return 1.0\n"
+	file := filepath.Join(dir, "slow_module.py")
+	require.NoError(t, os.WriteFile(file, []byte(code), 0o600))
+	var reg rewards.Registry
+	reg.Register(python.NewFunctions(python.Config{Interpreter: interpreter(t)}).Spec())
+	var starts sync.WaitGroup
+	for range 4 {
+		s, err := reg.Build("python", json.RawMessage(`{"path": `+strconv.Quote(file)+`}`))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.(rewards.Closer).Close()) }()
+		starts.Go(func() { assert.NoError(t, s.(rewards.Warmer).Warm(t.Context())) })
+	}
+	starts.Wait()
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	assert.Equal(t, "()()()()", string(text))
+}
