@@ -63,7 +63,7 @@ func newCLIPTrial(ctx context.Context, o Options, size int) (_ Trial, err error)
 		t.python[side] = c
 	}
 	cfg := config.Default()
-	if t.scorers, err = nodes.NewScorers(cfg); err != nil {
+	if t.scorers, err = nodes.NewScorers(cfg, nil); err != nil {
 		return nil, err
 	}
 	options, err := json.Marshal(map[string]any{"model": folder})

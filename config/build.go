@@ -201,6 +201,7 @@ func pythonKeywords(c *Config, p *Profile) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if e := c.Engines[p.Engine]; e != nil && e.ONNX == "" && c.RouterAddress != "" {
 		out["reward_router_address"], out["model_name"] = encode(c.RouterAddress), encode(e.Model)
+		out["reward_router_api_key"] = encode(c.RouterKey)
 	}
 	var sandbox map[string]json.RawMessage
 	if p.Sandbox != nil && json.Unmarshal(p.Sandbox, &sandbox) == nil {

@@ -126,7 +126,7 @@ rewards:
   free: {custom_reward_function: {path: builtin://judge}}
 engines: {big: {base_urls: ["https://h:4"], model: huge}}
 `)
-	c.RouterAddress = "127.0.0.1:9"
+	c.RouterAddress, c.RouterKey = "127.0.0.1:9", "k"
 	managers, err := config.BuildManagers(c, &reg)
 	require.NoError(t, err)
 	for _, m := range managers {
@@ -141,7 +141,7 @@ engines: {big: {base_urls: ["https://h:4"], model: huge}}
 	assert.JSONEq(t, `{"url":"http://h:3","max_concurrent":7,"memory_limit_mb":9}`, got["sandbox_fusion"])
 	assert.Empty(t, got["other"])
 	assert.JSONEq(t, `{"url":"http://u:pw@h:1/x","protocol":"deqa"}`, got[config.HTTPScorer])
-	assert.JSONEq(t, `{"path": "pkg://m", "name": "compute_score", "pixels": "auto", "kwargs": {"reward_router_address": "127.0.0.1:9",
+	assert.JSONEq(t, `{"path": "pkg://m", "name": "compute_score", "pixels": "auto", "kwargs": {"reward_router_address": "127.0.0.1:9", "reward_router_api_key": "k",
 		"model_name": "mine", "sandbox_fusion_url": "http://h:3", "memory_limit_mb": 512}}`, got[config.PythonScorer])
 	assert.NotContains(t, printed(t, c), "u:pw@")
 }

@@ -31,9 +31,13 @@ type Config struct {
 	Engines map[string]*Engine
 	// Outbound is what leaves the process by HTTP.
 	Outbound Outbound
-	// RouterAddress is host:port of the reward router, set by the process that opens
-	// it. Functions in Python beside a reward_model get it as reward_router_address.
-	RouterAddress string
+	// RouterAddress is host:port of the reward router, RouterKey its key, set by the
+	// process that opens it. Functions in Python beside a reward_model get them as
+	// reward_router_address and reward_router_api_key.
+	RouterAddress, RouterKey string
+	// HiddenEnv are the variables that the configuration reads as secrets of the server's
+	// own; functions in Python do not see them.
+	HiddenEnv []string
 
 	notes []Note
 }
@@ -104,6 +108,14 @@ type TermConfig struct {
 	ExtraKeys map[string]rewards.FieldKind
 	// Pixels says in what a Python function gets them: auto, numpy or torch.
 	Pixels string
+	// Concurrency is how many calls of a Python function one process runs at a time; 0:
+	// one of a synchronous function, Python.Concurrency of an async one. AgentConcurrency
+	// is that of a synchronous class, where nothing else is said.
+	Concurrency, AgentConcurrency int
+	// MemoryBytes bounds a Python process; 0: Python.MemoryBytes does.
+	MemoryBytes int64
+	// Env names the variables that a Python function sees; nil: all but Config.HiddenEnv.
+	Env []string
 	// Weight defaults to 1.
 	Weight float64
 	// Required defaults to false, as in verl-omni; of a single function to true.

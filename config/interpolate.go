@@ -23,6 +23,9 @@ func (r *reader) interpolate(v value, env environment) bool {
 	if !strings.Contains(n.Value, "${") {
 		return true
 	}
+	if key := v.path[strings.LastIndexByte(v.path, '.')+1:]; secretName(key) || strings.Contains(n.Value, "://") && strings.Contains(n.Value, "@") {
+		env = r.noting(env)
+	}
 	out, err := expand(n.Value, env, 0)
 	if err != nil {
 		r.fault(v, "%v", err)
@@ -34,6 +37,14 @@ func (r *reader) interpolate(v value, env environment) bool {
 		n.Tag = ""
 	}
 	return true
+}
+
+// noting remembers the variables that are read: they hold a secret.
+func (r *reader) noting(env environment) environment {
+	return func(name string) (string, bool) {
+		r.hidden[name] = true
+		return env(name)
+	}
 }
 
 // expand replaces every ${…} of s; \${ stands for itself.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,6 +60,7 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 		return nil, err
 	}
 	c.notes = r.sortedNotes()
+	c.HiddenEnv = slices.Sorted(maps.Keys(r.hidden))
 	return c, nil
 }
 

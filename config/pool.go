@@ -49,7 +49,7 @@ func (t Tesseract) SlotsFor(cpus int) int {
 type Python struct {
 	// Interpreter is a program; "": REWARDLOOP_PYTHON, else python3 on PATH.
 	Interpreter  string
-	Hosts        int
+	Processes    int
 	Concurrency  int
 	MemoryBytes  int64
 	FileBytes    int64
@@ -73,7 +73,7 @@ func defaultPool() Pool {
 		ONNX:      ONNX{MaxBatch: 32, Timeout: time.Minute},
 		Tesseract: Tesseract{PSM: 11, Language: "eng", Timeout: 30 * time.Second},
 		Python: Python{
-			Concurrency: 64, FileBytes: 1 << 30, Files: 1024, StartTimeout: 2 * time.Minute, StallTimeout: 10 * time.Second,
+			Concurrency: 256, FileBytes: 1 << 30, Files: 1024, StartTimeout: 2 * time.Minute, StallTimeout: 10 * time.Second,
 		},
 		Decode: Decode{MaxPixels: 4096 * 4096, MaxFrames: 1024, BudgetBytes: 512 << 20},
 	}
@@ -108,9 +108,9 @@ func (p *Pool) section() section {
 			name: "python", doc: "Processes that run Python reward functions (Linux only).",
 			settings: []setting{
 				text("interpreter", &p.Python.Interpreter, "Python 3.10 or newer, such as .venv/bin/python. Empty: REWARDLOOP_PYTHON, else python3 on PATH."),
-				integer("hosts", &p.Python.Hosts, 0, 1024, "Processes for each function. 0: one for each CPU; one for an async function."),
-				integer("concurrency", &p.Python.Concurrency, 1, 65536, "Calls of an async function that one process runs at a time."),
-				size("memory_bytes", &p.Python.MemoryBytes, 0, "Address space of a process. 0: no limit; CUDA reserves far more than it uses."),
+				integer("processes", &p.Python.Processes, 0, 1024, "Processes of a function: one is its own, the others are started on demand and shared by all functions. 0: one for each CPU, and one for a function that is async or has a concurrency."),
+				integer("concurrency", &p.Python.Concurrency, 1, 65536, "Calls of an async function that one process runs at a time, unless its entry says concurrency."),
+				size("memory", &p.Python.MemoryBytes, 0, "Resident memory of a process and all that it starts, unless its entry says memory. 0: a quarter of the machine's or container's."),
 				size("file_bytes", &p.Python.FileBytes, 1<<10, "The largest file that a function may write."),
 				integer("files", &p.Python.Files, 16, 1<<20, "Files and sockets that a process may have open."),
 				period("start_timeout", &p.Python.StartTimeout, time.Millisecond, "One start, with what the module imports and what its class loads."),

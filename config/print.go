@@ -208,6 +208,15 @@ func (p *printer) python(depth int, t TermConfig) {
 	if t.ExtraKeys != nil {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}
+	if t.Concurrency > 0 {
+		p.line(depth, "concurrency: %d", t.Concurrency)
+	}
+	if t.MemoryBytes > 0 {
+		p.line(depth, "memory: %s", formatSize(t.MemoryBytes))
+	}
+	if t.Env != nil {
+		p.line(depth, "env: %s", printable(encode(t.Env)))
+	}
 }
 
 func (p *printer) term(depth int, t TermConfig) {

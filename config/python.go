@@ -131,14 +131,107 @@ func moduleName() *regexp.Regexp {
 type pythonKeys struct {
 	extra, pixels       value
 	hasExtra, hasPixels bool
+	process             map[string]value // what there is of processKeys
 }
 
-// takePython takes them before it is known what the path names, so that they are no
-// options of the scorer.
-func takePython(o *object) (k pythonKeys) {
+// processKeys are those of pythonKeys that may be options of other scorers.
+func processKeys() []string { return []string{"concurrency", "memory", "env"} }
+
+// takePython takes them before they are taken for options of the scorer. Other scorers
+// may have options with the names of processKeys.
+func takePython(o *object, process bool) (k pythonKeys) {
 	k.extra, k.hasExtra = o.take("extra_keys")
 	k.pixels, k.hasPixels = o.take("pixels")
+	if process {
+		k.process = map[string]value{}
+		for _, name := range processKeys() {
+			if v, ok := o.take(name); ok && !v.null() {
+				k.process[name] = v
+			}
+		}
+	}
 	return k
+}
+
+// agentConcurrency is how many calls the recipe async_reward_agent (haolinyan/verl) has in
+// flight, in threads: max_concurrency, whose default is 256.
+const agentConcurrency = 256
+
+// agent reads the key that the recipe async_reward_agent has beside a function or class.
+func (r *reader) agent(t *TermConfig, v value) {
+	if v.null() {
+		return
+	}
+	if t.Scorer != PythonScorer {
+		r.fault(v, "is for Python functions; leave it out")
+	} else if t.Concurrency > 0 {
+		r.fault(v, "has no effect beside concurrency; leave one of them out")
+	} else if n, ok := r.integer(v, 1, 65536); ok {
+		t.Concurrency = n
+	}
+}
+
+// postProcessMethod is what the recipe's class may have for finished groups.
+const postProcessMethod = "post_process_scores"
+
+// splitAgent makes two of the component of a class that works on finished groups: what it
+// gives each sample, which does not count, and what it makes of a group's, which does.
+func splitAgent(t TermConfig) []TermConfig {
+	group := TermConfig{
+		Key: postProcessMethod, PostProcess: "compute_score", Weight: 1, Required: true, Timeout: t.Timeout, Retries: t.Retries,
+		When: t.When, Scale: 1, MinMembers: 1, Place: t.Place,
+	}
+	t.Key, t.Weight, t.Required, t.OnFailure = group.PostProcess, 0, false, rewards.TermPolicy{Policy: rewards.PolicyZero}
+	if t.Concurrency == 0 {
+		t.Concurrency, t.AgentConcurrency = t.AgentConcurrency, 0
+	}
+	return []TermConfig{t, group}
+}
+
+// hasMethod reports whether a class of a Python file has a method, by its text: where the
+// class or the method is made in another way, its process finds out.
+func hasMethod(path, class, method string) bool {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false // a module
+	}
+	head := regexp.MustCompile(`^class\s+` + regexp.QuoteMeta(class) + `\b`)
+	wanted := regexp.MustCompile(`^\s+(async\s+)?def\s+` + regexp.QuoteMeta(method) + `\s*\(`)
+	// A line of a docstring may begin anywhere; a statement after the class begins so.
+	after := regexp.MustCompile(`^(class|def|async|import|from|if|for|while|with|try)\b|^@|^[\pL_][\pL\pN_.]*\s*[:=(\[]`)
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case head.MatchString(line):
+			inside = true
+		case after.MatchString(line):
+			inside = false
+		case inside && wanted.MatchString(line):
+			return true
+		}
+	}
+	return false
+}
+
+// process reads how the processes of a Python function are.
+func (r *reader) process(t *TermConfig, keys map[string]value) {
+	if v, ok := keys["concurrency"]; ok {
+		t.Concurrency, _ = r.integer(v, 1, 65536)
+	}
+	if v, ok := keys["memory"]; ok {
+		t.MemoryBytes, _ = r.size(v, 16<<20)
+	}
+	if v, ok := keys["env"]; ok {
+		t.Env = []string{}
+		for _, item := range r.list(v) {
+			if name, ok := r.text(item); ok {
+				if !identifier().MatchString(name) {
+					r.fault(item, "%q cannot name a variable", shorten(name))
+				}
+				t.Env = append(t.Env, name)
+			}
+		}
+	}
 }
 
 // python reads the keys that only a Python function may have.
@@ -152,8 +245,14 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 		if k.hasPixels {
 			r.fault(k.pixels, "is for Python functions; leave it out")
 		}
+		for _, name := range processKeys() {
+			if v, ok := k.process[name]; ok {
+				r.fault(v, "is for Python functions; leave it out")
+			}
+		}
 		return
 	}
+	r.process(t, k.process)
 	t.Pixels = "auto"
 	if k.hasPixels && !k.pixels.null() {
 		if s, ok := r.choice(k.pixels, []string{"auto", "numpy", "torch"}); ok {
@@ -189,6 +288,18 @@ func (t TermConfig) scorerOptions() json.RawMessage {
 	}
 	if t.ExtraKeys != nil {
 		all["extra_keys"] = t.ExtraKeys
+	}
+	if t.Concurrency > 0 {
+		all["concurrency"] = t.Concurrency
+	}
+	if t.AgentConcurrency > 0 {
+		all["agent_concurrency"] = t.AgentConcurrency
+	}
+	if t.MemoryBytes > 0 {
+		all["memory"] = t.MemoryBytes
+	}
+	if t.Env != nil {
+		all["env"] = t.Env
 	}
 	return encode(all)
 }

@@ -22,6 +22,8 @@ type reader struct {
 	// places remembers where each key that was read stands, for faults found
 	// later.
 	places map[string]Place
+	// hidden are the environment's variables that hold secrets.
+	hidden map[string]bool
 	faults FaultsError
 	notes  []Note
 	// incomplete says that a fault took something out of the tree, so that what
@@ -35,6 +37,7 @@ func newReader(file string) *reader {
 		origin:  map[*yaml.Node]Place{},
 		written: map[*yaml.Node]string{},
 		places:  map[string]Place{},
+		hidden:  map[string]bool{},
 	}
 }
 

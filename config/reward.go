@@ -58,7 +58,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		p.Single = true
 		r.faultAt(singlePath, "and %s are both given; keep one (for several rewards write _multi_reward_placeholder as name here, or leave it out)", severalPath)
 	case single != nil:
-		p.Single, p.Terms = true, single
+		p.Single, p.Terms = len(single) == 1, single
 	default:
 		p.Terms = several
 	}
@@ -94,7 +94,8 @@ func (r *reader) checkWeights(p *Profile, path string) {
 }
 
 // customFunction reads custom_reward_function: one term, or nil for none and for
-// verl-omni's placeholder. The path is where it was read.
+// verl-omni's placeholder, or two for a class that works on finished groups as well. The
+// path is where it was read.
 func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, at string) {
 	v, ok := parent.take("custom_reward_function")
 	if !ok || v.null() {
@@ -109,7 +110,8 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	if v, ok := o.take("steps"); ok && !v.null() {
 		t.Steps, _ = r.boolean(v)
 	}
-	python := takePython(o)
+	python := takePython(o, true)
+	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	if hasKwargs {
 		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
@@ -124,7 +126,15 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	}
 	r.scorer(&t, pathValue, nameValue)
 	r.python(&t, python)
+	r.agent(&t, threads)
+	if t.Scorer == PythonScorer {
+		t.AgentConcurrency = agentConcurrency
+	}
 	t.Key = t.Scorer
+	if t.Scorer == PythonScorer && hasMethod(t.Path, t.Function, postProcessMethod) {
+		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
+		return splitAgent(t), v.path
+	}
 	return []TermConfig{t}, v.path
 }
 
@@ -176,8 +186,8 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 	if v, ok := o.takeSwitch("steps"); ok { // a list is the judge's
 		t.Steps, _ = r.boolean(v)
 	}
-	python := takePython(o)
 	pathValue, ok := o.take("path")
+	python := takePython(o, ok && pathValue.node != nil && isPython(pathValue.node.Value))
 	nameValue, _ := o.take("name")
 	if post, has := o.take("post_process"); has && !post.null() {
 		r.postProcess(&t, o, post, ok && !pathValue.null())

@@ -39,6 +39,7 @@ func rewardKeys() keys {
 		"custom_reward_function": {
 			"path": nil, "name": nil, "reward_kwargs?": nil,
 			"timeout?": nil, "retries?": nil, "invalid_values?": nil, "extra_keys?": nil, "pixels?": nil,
+			"concurrency?": nil, "max_concurrency?": nil, "memory?": nil, "env?": nil,
 			"when?": nil, "clip?": nil, "scale?": nil, "min_members?": nil, "steps?": nil,
 		},
 		"reward_fn_key?":        nil,

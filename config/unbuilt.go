@@ -28,6 +28,9 @@ func legacyAdvice(key string) string {
 		"reward_model.reward_kwargs":            "reward.custom_reward_function.reward_kwargs",
 		"reward_model.sandbox_fusion":           "reward.sandbox_fusion",
 		"reward_model.model.path":               "reward.reward_model.model_path",
+		"max_concurrency":                       "reward.custom_reward_function.max_concurrency",
+		"pool.python.hosts":                     "pool.python.processes",
+		"pool.python.memory_bytes":              "pool.python.memory",
 		"reward.reward_kwargs":                  "reward.custom_reward_function.reward_kwargs",
 		"reward.sandbox_fusion_url":             "reward.sandbox_fusion.url",
 		"reward.path":                           "reward.custom_reward_function.path",
@@ -64,7 +67,7 @@ func legacyAdvice(key string) string {
 		if slices.Contains([]string{"launch_reward_fn_async", "reward_model.launch_reward_fn_async", "reward_model.use_reward_loop"}, rest) {
 			return "leave it out: every sample is scored as soon as it arrives"
 		}
-	case "actor_rollout_ref", "algorithm", "critic", "data", "global_profiler", "hydra", "ray_kwargs", "trainer", "transfer_queue":
+	case "actor_rollout_ref", "algorithm", "critic", "data", "global_profiler", "hydra", "mini_batch_pipeline", "ray_kwargs", "trainer", "transfer_queue", "update_pipeline":
 		return "belongs to the trainer: of its recipe only the reward part is read here; leave it out"
 	}
 	return ""

@@ -94,3 +94,6 @@ func NewSparse(most int) *Sparse { return &sparse{most: most} }
 
 // Allow is allow.
 func (s *sparse) Allow(now time.Time) (int, bool) { return s.allow(now) }
+
+// IsOwnUser looks up whose socket a connection comes from.
+var IsOwnUser = isOwnUser

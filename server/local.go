@@ -3,10 +3,15 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,9 +20,11 @@ type trusted struct{}
 
 // ServeRouter serves the reward router on a listener of its own, and nothing else.
 // It is for reward functions in Python on this machine, which write
-// "http://" + reward_router_address into their requests and can add neither a token
-// nor a certificate: key is the password of the address, "any:key@127.0.0.1:port".
-// The listener must be of the loopback. Stop ends it.
+// "http://" + reward_router_address into their requests. Those of verl and verl-omni add
+// no key, or one that they made up: they are let in because their connection is of the
+// user that runs this process. Whoever shows key, as a bearer token or as the password
+// of a basic login, is let in as well. Requests of web pages are not. The listener must
+// be of the loopback. Stop ends it.
 func (s *Server) ServeRouter(ln net.Listener, key string) error {
 	if tcp, ok := ln.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || key == "" {
 		return errors.New("server: the reward router's own listener must be of the loopback, and have a key")
@@ -28,7 +35,10 @@ func (s *Server) ServeRouter(ln net.Listener, key string) error {
 		return errors.New("server: ServeRouter is called once, before Stop")
 	}
 	s.local = &http.Server{
-		Handler:           s.routerAlone(&token{sha256.Sum256([]byte(key))}),
+		Handler: s.routerAlone(&token{sha256.Sum256([]byte(key))}, ln.Addr().String()),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, ownUser{}, isOwnUser("/proc/net/tcp", c.RemoteAddr(), c.LocalAddr()))
+		},
 		ReadHeaderTimeout: s.cfg.HeaderTimeout, IdleTimeout: s.cfg.IdleTimeout, WriteTimeout: s.http.WriteTimeout,
 		MaxHeaderBytes: s.http.MaxHeaderBytes, ErrorLog: s.http.ErrorLog,
 	}
@@ -42,15 +52,57 @@ func (s *Server) ServeRouter(ln net.Listener, key string) error {
 	return nil
 }
 
-// routerAlone lets requests of the router's paths with the key through.
-func (s *Server) routerAlone(key *token) http.Handler {
+// ownUser marks connections of the user that runs this process.
+type ownUser struct{}
+
+// isOwnUser looks up whose socket a connection of this machine has come from, in the
+// form of Linux's /proc/net/tcp: the owner is the eighth field.
+func isOwnUser(table string, from, to net.Addr) bool {
+	want := [2]string{socketName(from), socketName(to)}
+	text, err := os.ReadFile(table)
+	if err != nil || want[0] == "" {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > 7 && f[1] == want[0] && f[2] == want[1] {
+			return f[7] == strconv.Itoa(os.Geteuid())
+		}
+	}
+	return false
+}
+
+// socketName is an address of IPv4 as /proc/net/tcp has it: the four bytes as one number
+// in the machine's own order.
+func socketName(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || tcp.IP.To4() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(tcp.IP.To4()), tcp.Port)
+}
+
+// fromPage reports whether a request is that of a web page: it names where the page is
+// from, or a host that is not this listener's address, which is what a page does whose
+// name was made to mean this machine.
+func fromPage(r *http.Request, host string) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || r.Host != host
+}
+
+// routerAlone lets requests of the router's paths through, from those who may.
+func (s *Server) routerAlone(key *token, host string) http.Handler {
 	paths := append(routerPaths(), "/v1/models")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var f *fault
-		_, password, ok := r.BasicAuth()
+		own, _ := r.Context().Value(ownUser{}).(bool)
 		switch {
-		case !ok || !key.matches(password):
-			f = &fault{status: http.StatusUnauthorized, class: "unauthorized", message: "ask the address that reward functions get as reward_router_address"}
+		case fromPage(r, host):
+			f = &fault{status: http.StatusForbidden, class: "forbidden", message: "web pages may not ask the reward router"}
+		case !own && !key.presented(r, true):
+			f = &fault{
+				status: http.StatusUnauthorized, class: "unauthorized",
+				message: "another user's process needs the key that reward functions get as reward_router_api_key: Authorization: Bearer <key>",
+			}
 		case !slices.Contains(paths, r.URL.Path):
 			f = &fault{status: http.StatusNotFound, class: "not_found", message: "only the reward router is here"}
 		default:
@@ -83,5 +135,5 @@ func (s *Server) stopLocal(ctx context.Context) error {
 }
 
 // isTrusted reports whether a request came through the router's own listener, which
-// has looked at its key.
+// has looked at who asks.
 func isTrusted(r *http.Request) bool { return r.Context().Value(trusted{}) != nil }

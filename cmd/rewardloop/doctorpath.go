@@ -101,7 +101,7 @@ func (x *exam) rewards(ctx context.Context) []check {
 			Advice: "serve would not start; rewardloop scorers lists the rewards and their options",
 		}
 	}
-	s, err := node.NewScorers(x.cfg)
+	s, err := node.NewScorers(x.cfg, nil)
 	if err != nil {
 		return []check{failed("rewards", err)}
 	}

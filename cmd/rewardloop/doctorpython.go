@@ -122,7 +122,7 @@ func callPython(ctx context.Context, cfg python.Config) (took time.Duration, err
 	if err := os.WriteFile(file, []byte(trivial), 0o600); err != nil {
 		return 0, err
 	}
-	cfg.Hosts = 1
+	cfg.Processes = 1
 	begun := time.Now()
 	s, err := python.New(cfg, python.Options{Path: file})
 	if err != nil {

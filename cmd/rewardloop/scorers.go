@@ -28,7 +28,7 @@ func scorers(_ context.Context, args []string, e env) int {
 		return code
 	}
 	names := fs.Args()
-	s, err := node.NewScorers(config.Default())
+	s, err := node.NewScorers(config.Default(), nil)
 	if err != nil {
 		return complain(e, "scorers", exitFailure, err)
 	}

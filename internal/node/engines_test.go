@@ -88,14 +88,17 @@ func TestAJudgeAFunctionAndAnotherServerScoreTogether(t *testing.T) {
 	}))
 	defer other.Close()
 	path := function(t, `
-import base64, json, urllib.request
+import json, urllib.request
 
-def compute_score(solution_str, reward_router_address, model_name):
-    user, _, address = reward_router_address.rpartition("@")
+def compute_score(extra_info, reward_router_address, reward_router_api_key, model_name):
+    host, port = reward_router_address.split(":")
+    header = {"Content-Type": "application/json"}
+    if not extra_info.get("bare"):  # and without a key, as verl's functions ask
+        header["Authorization"] = "Bearer " + reward_router_api_key
     ask = urllib.request.Request(
-        f"http://{address}/v1/chat/completions",
+        f"http://{host}:{int(port)}/v1/chat/completions",
         json.dumps({"model": model_name, "messages": [{"role": "user", "content": "ping"}]}).encode(),
-        {"Content-Type": "application/json", "Authorization": "Basic " + base64.b64encode(user.encode()).decode()},
+        header,
     )
     with urllib.request.urlopen(ask, timeout=20) as answer:
         said = json.load(answer)["choices"][0]["message"]["content"]
@@ -103,7 +106,7 @@ def compute_score(solution_str, reward_router_address, model_name):
 `)
 	_, addr := start(
 		t,
-		"pool.python.hosts=1", "pool.python.interpreter=python3",
+		"pool.python.processes=1", "pool.python.interpreter=python3",
 		"reward.reward_model.enable=true", "reward.reward_model.model_path=org/judge", "reward.reward_model.rollout.name=external",
 		"+reward.reward_model.rollout.base_urls=["+engine+"/v1]", "+reward.reward_model.rollout.prompt_price=100",
 		"+reward.reward_functions.judge.path=builtin://judge", "+reward.reward_functions.judge.required=true",
@@ -112,7 +115,7 @@ def compute_score(solution_str, reward_router_address, model_name):
 		"+reward.reward_functions.far.path="+other.URL, "+reward.reward_functions.far.protocol=slime", "+reward.reward_functions.far.required=true",
 	)
 	results := submit(t, addr, rewards.Sample{ID: "a", Response: "four", GroundTruth: json.RawMessage(`"4"`)},
-		rewards.Sample{ID: "b", Response: "four", GroundTruth: json.RawMessage(`"4"`)})
+		rewards.Sample{ID: "b", Response: "four", GroundTruth: json.RawMessage(`"4"`), ExtraInfo: json.RawMessage(`{"bare": true}`)})
 	for _, r := range results {
 		require.Equal(t, rewards.Scored, r.Outcome, r.Errors)
 		assert.InDelta(t, 0.75, r.ExtraInfo["reward/judge"], 1e-12)

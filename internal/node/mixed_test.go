@@ -132,7 +132,7 @@ if s["response"] == "bad":
     sys.exit("no such table")
 print(json.dumps({"n": len(s["response"])}))
 `)
-	_, addr := start(t, "pool.python.hosts=1", "pool.python.interpreter=python3",
+	_, addr := start(t, "pool.python.processes=1", "pool.python.interpreter=python3",
 		"reward.custom_reward_function.path="+path, "+reward.verify.length.kind=command",
 		"+reward.verify.length.argv=[python3, "+script+"]")
 	results := submit(t, addr, rewards.Sample{ID: "a", Response: "seven"}, rewards.Sample{ID: "b", Response: "bad"})
@@ -187,7 +187,7 @@ class Agent:
         mean = sum(known) / len(known)
         return [mean if math.isnan(s) else s for s in scores]
 `)
-	_, addr := start(t, "pool.python.hosts=1", "pool.python.interpreter=python3",
+	_, addr := start(t, "pool.python.processes=1", "pool.python.interpreter=python3",
 		"+reward.reward_functions.final.post_process=mine", "+reward.reward_functions.final.required=true",
 		"+reward.reward_functions.mine.path="+path, "+reward.reward_functions.mine.name=Agent",
 		"+reward.reward_functions.mine.weight=0", "+reward.reward_functions.mine.on_failure=zero")

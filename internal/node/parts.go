@@ -55,7 +55,7 @@ func newParts(o Options) (*parts, error) {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
 	var err error
-	if p.scorers, err = NewScorers(o.Config); err != nil {
+	if p.scorers, err = NewScorers(o.Config, p.log); err != nil {
 		return nil, err
 	}
 	for _, spec := range o.Scorers {

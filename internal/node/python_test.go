@@ -41,11 +41,12 @@ def compute_score(solution_str, ground_truth, bonus=0):
         os._exit(3)
     return {"score": float(solution_str == ground_truth) + bonus, "words": 1}
 `)
-	n, addr := start(t, "pool.python.hosts=2", "pool.python.interpreter=python3",
+	n, addr := start(t, "pool.python.processes=2", "pool.python.interpreter=python3",
 		"+reward.reward_functions.mine.path="+path, "+reward.reward_functions.mine.required=true",
 		"+reward.reward_functions.mine.bonus=0.25", "+reward.reward_functions.mine.extra_keys={words: number}")
 	children := n.Children()["python"]
-	require.Len(t, children.PIDs, 2)
+	require.Len(t, children.PIDs, 1, "the others start when calls wait")
+	require.Equal(t, 2, children.Slots)
 	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "python"})
 	require.NoError(t, err)
 	defer c.Close()

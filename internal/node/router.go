@@ -11,8 +11,8 @@ import (
 
 // openRouter opens the port where functions in Python find the reward router, and
 // writes its address into the configuration. The port must be known before they are
-// made; it is served with the edge, whatever that listens on and asks for. The
-// address holds a key that lives as long as this process.
+// made; it is served with the edge, whatever that listens on and asks for. Its key
+// lives as long as this process.
 func (p *parts) openRouter() error {
 	if !asksRouter(p.cfg) {
 		return nil
@@ -23,7 +23,7 @@ func (p *parts) openRouter() error {
 	}
 	p.local, p.localKey = ln, rand.Text()
 	cfg := *p.cfg // whoever made it may use it again
-	cfg.RouterAddress = "rewardloop:" + p.localKey + "@" + ln.Addr().String()
+	cfg.RouterAddress, cfg.RouterKey = ln.Addr().String(), p.localKey
 	p.cfg = &cfg
 	return nil
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
@@ -23,8 +24,8 @@ type Scorers struct {
 }
 
 // NewScorers fills the registry. A machine on which nothing reads text is fine as
-// long as no reward of the configuration has to.
-func NewScorers(cfg *config.Config) (*Scorers, error) {
+// long as no reward of the configuration has to. Log may be nil.
+func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 	pool := cfg.Pool
 	if cfg.Loop.Deterministic {
 		pool.ONNX.MaxBatch = 1 // the company of a batch changes the last bits of a sum
@@ -37,7 +38,9 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	if err != nil {
 		return nil, errors.Join(err, readers.Close())
 	}
-	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(Python(cfg.Pool.Python)), Engines: engines}
+	functions := Python(cfg.Pool.Python)
+	functions.HiddenEnv, functions.Log = cfg.HiddenEnv, log
+	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(functions), Engines: engines}
 	standard.Register(s.Registry, standard.Deps{
 		Readers: readers, Python: s.Python, Judges: judge.Deps{Clients: engines, Engines: engines}, Groups: engines,
 		Preference: preference.Deps{Nets: readers.Devices, Folder: readers.Devices.Folder}, VLM: readers.Judges,
@@ -45,7 +48,7 @@ func NewScorers(cfg *config.Config) (*Scorers, error) {
 	return s, nil
 }
 
-// Python is what the hosts of Python functions are made from.
+// Python is what the processes of Python functions are made from.
 func Python(c config.Python) python.Config {
 	if c.Interpreter == "" {
 		c.Interpreter = os.Getenv("REWARDLOOP_PYTHON")
@@ -54,7 +57,7 @@ func Python(c config.Python) python.Config {
 		c.CallTimeout = unbounded
 	}
 	return python.Config{
-		Interpreter: c.Interpreter, Hosts: c.Hosts, Concurrency: c.Concurrency, MemoryBytes: c.MemoryBytes, FileBytes: c.FileBytes,
+		Interpreter: c.Interpreter, Processes: c.Processes, Concurrency: c.Concurrency, MemoryBytes: c.MemoryBytes, FileBytes: c.FileBytes,
 		Files: c.Files, StartTimeout: c.StartTimeout, CallTimeout: c.CallTimeout, StallTimeout: c.StallTimeout,
 	}
 }
@@ -70,7 +73,7 @@ func (s *Scorers) Children() map[string]slot.Stats {
 	if s.Python.Len() > 0 {
 		p := s.Python.Stats()
 		out["python"] = slot.Stats{
-			Slots: p.Hosts, Alive: p.Alive, Busy: p.Running, PIDs: p.PIDs, Requests: p.Calls, Restarts: p.Restarts,
+			Slots: p.Processes, Alive: p.Alive, Busy: p.Running, PIDs: p.PIDs, Requests: p.Calls, Restarts: p.Restarts,
 			Crashes: p.Crashes, Timeouts: p.Timeouts, LastError: p.LastError,
 		}
 	}
@@ -88,5 +91,5 @@ func (s *Scorers) Names() []rewards.Spec {
 }
 
 // Close ends what the scorers share. The managers are closed before it: with them
-// end the hosts of Python functions.
+// end the processes of Python functions.
 func (s *Scorers) Close() error { return errors.Join(s.Engines.Close(), s.Readers.Close()) }

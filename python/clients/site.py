@@ -40,7 +40,7 @@ rewards:
   latent: {{custom_reward_function: {{path: {functions}, name: latent, retries: 0}}}}
   answers: {{custom_reward_function: {{path: {functions}, name: answers, retries: 0, extra_keys: {{acc: bool, words: number}}}}}}
   jpeg: {{custom_reward_function: {{path: "builtin://jpeg_compressibility"}}}}
-pool: {{python: {{interpreter: {python}, hosts: 1}}}}
+pool: {{python: {{interpreter: {python}, processes: 1}}}}
 loop: {{max_attempts: 1, workers: {{breaker_failures: 1000}}}}  # these rewards fail because they are asked to
 """
 

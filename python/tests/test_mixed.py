@@ -117,7 +117,7 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
         config = Path(folder.name) / "cfg.yaml"
         config.write_text(PROFILES.replace("URL", cls.service.url))
         cls.server = rewardloop.launch(
-            f"pool.python.interpreter={sys.executable}", "pool.python.hosts=1", config=config, binary=program
+            f"pool.python.interpreter={sys.executable}", "pool.python.processes=1", config=config, binary=program
         )
         cls.addClassCleanup(cls.server.close)
 

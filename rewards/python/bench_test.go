@@ -27,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 			if len(bb.sample.Media) > 0 {
 				needs(b, "numpy")
 			}
-			s := function(b, python.Config{Hosts: 2}, bb.function)
+			s := function(b, python.Config{Processes: 2}, bb.function)
 			warm(b, s)
 			took := make(chan time.Duration, b.N)
 			b.ResetTimer()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,14 +21,16 @@ type Config struct {
 	// Interpreter is the Python that runs the functions, 3.10 or newer, such as that
 	// of a virtual environment; default python3 on PATH.
 	Interpreter string
-	// Hosts is the number of processes for each function; default: one for each CPU
-	// for a plain function, one for an async one.
-	Hosts int
-	// Concurrency is how many calls of an async function one host runs at a time;
-	// default 64.
+	// Processes bounds how many processes run the functions: each function has one of its
+	// own, and all of them together Processes − 1 more, which are started when calls wait
+	// and end when they are idle. Default: one for each CPU, of synchronous functions with
+	// one call at a time; others have one process unless Processes is set.
+	Processes int
+	// Concurrency is how many calls of an async function one process runs at a time,
+	// unless Options say it; default 256.
 	Concurrency int
-	// MemoryBytes bounds the address space of a host (RLIMIT_AS); default none,
-	// because CUDA reserves far more than it uses.
+	// MemoryBytes bounds the resident memory of a process and all that it starts, unless
+	// Options say it; default a quarter of the memory of the machine or container.
 	MemoryBytes int64
 	// FileBytes bounds each file a host writes (RLIMIT_FSIZE); default 1 GiB.
 	FileBytes int64
@@ -45,16 +48,27 @@ type Config struct {
 	// StallTimeout is how long a call of an async function may block the event loop
 	// of the others before its host is killed; default 10 s.
 	StallTimeout time.Duration
-	// BackoffMin and BackoffMax bound the pause before a host is started again that
-	// died before it answered anything; default 100 ms doubling up to 5 s.
+	// BackoffMin and BackoffMax bound the pause before a start that follows failed ones, or
+	// calls that ended their process; default 100 ms doubling up to 5 s.
 	BackoffMin, BackoffMax time.Duration
+	// IdleTimeout is how long a process beyond a function's first may have nothing to do
+	// before it is ended; default 60 s.
+	IdleTimeout time.Duration
+	// HiddenEnv names the variables of the server's environment that hold its own secrets.
+	// No function sees them, unless its Options name them.
+	HiddenEnv []string
+	// Log gets a line when the calls of a function have to wait; nil: nothing is logged.
+	Log *slog.Logger
 }
 
-// WithDefaults fills what is not set, except Hosts, whose default depends on the
+// WithDefaults fills what is not set, except Processes, whose default depends on the
 // function.
 func (c Config) WithDefaults() Config {
 	c.Interpreter = cmp.Or(c.Interpreter, "python3")
-	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.Concurrency = cmp.Or(c.Concurrency, 256)
+	if c.MemoryBytes == 0 {
+		c.MemoryBytes = defaultMemory()
+	}
 	c.FileBytes = cmp.Or(c.FileBytes, 1<<30)
 	c.Files = cmp.Or(c.Files, 1024)
 	c.StartTimeout = cmp.Or(c.StartTimeout, 2*time.Minute)
@@ -63,6 +77,10 @@ func (c Config) WithDefaults() Config {
 	c.StallTimeout = cmp.Or(c.StallTimeout, 10*time.Second)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, time.Minute)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	return c
 }
 
@@ -75,12 +93,12 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("python: "+format, args...))
 		}
 	}
-	bad(c.Hosts < 0 || c.Hosts > 1024, "%d hosts, want 1 to 1024, or 0 for the default", c.Hosts)
+	bad(c.Processes < 0 || c.Processes > 1024, "%d processes, want 1 to 1024, or 0 for the default", c.Processes)
 	bad(c.Concurrency < 1 || c.Concurrency > 65536, "%d calls at a time, want 1 to 65536", c.Concurrency)
-	bad(c.MemoryBytes < 0, "memory of %d bytes is negative", c.MemoryBytes)
+	bad(c.MemoryBytes < minMemory, "memory of %d bytes, want %d or more", c.MemoryBytes, minMemory)
 	bad(c.FileBytes < 0, "files of %d bytes are negative", c.FileBytes)
 	bad(c.Files < 16, "%d descriptors, want 16 or more", c.Files)
-	bad(c.StartTimeout < 0 || c.CallTimeout < 0 || c.CancelGrace < 0 || c.StallTimeout < 0, "a timeout is negative")
+	bad(c.StartTimeout < 0 || c.CallTimeout < 0 || c.CancelGrace < 0 || c.StallTimeout < 0 || c.IdleTimeout < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	return errors.Join(errs...)
 }
@@ -101,7 +119,24 @@ type Options struct {
 	// Pixels is numpy, torch or auto (default): torch if the function's module has
 	// imported it.
 	Pixels string `json:"pixels,omitempty"`
+	// Concurrency is how many calls one process runs at a time: of an async function in
+	// its event loop (default Config.Concurrency), of a synchronous one in threads
+	// (default 1, on the main thread).
+	Concurrency int `json:"concurrency,omitempty"`
+	// AgentConcurrency is Concurrency of a class whose compute_score is synchronous, where
+	// that is not set: such a class is that of the recipe async_reward_agent, which calls
+	// it in threads. Default 1.
+	AgentConcurrency int `json:"agent_concurrency,omitempty"`
+	// Memory bounds the resident memory of a process and all that it starts, in bytes;
+	// default Config.MemoryBytes.
+	Memory int64 `json:"memory,omitempty"`
+	// Env names the variables that the function sees besides what Python itself, its
+	// accelerators and its thread pools read; nil: all but Config.HiddenEnv.
+	Env []string `json:"env"`
 }
+
+// minMemory is less than any Python needs.
+const minMemory = 16 << 20
 
 // functionName is the default of Options.Name.
 const functionName = "compute_score"
@@ -122,6 +157,12 @@ func (o Options) Validate() error {
 	}
 	if !slices.Contains([]string{"auto", "numpy", "torch"}, o.Pixels) {
 		errs = append(errs, fmt.Errorf("python: pixels %q, want auto, numpy or torch", o.Pixels))
+	}
+	if o.Concurrency < 0 || o.Concurrency > 65536 || o.AgentConcurrency < 0 || o.AgentConcurrency > 65536 {
+		errs = append(errs, fmt.Errorf("python: concurrency %d, want 1 to 65536, or 0 for the default", o.Concurrency))
+	}
+	if o.Memory != 0 && o.Memory < minMemory {
+		errs = append(errs, fmt.Errorf("python: memory of %d bytes, want %d or more", o.Memory, minMemory))
 	}
 	for name, kind := range o.ExtraKeys {
 		if kind != rewards.Number && kind != rewards.Bool && kind != rewards.String {

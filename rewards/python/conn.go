@@ -4,24 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// errShared is the error of a call whose host died while it held several: which of
-// them is guilty is not known.
-var errShared = errors.New("the host died while it held several calls")
+// errBystander is the error of a call whose process was killed for another call.
+var errBystander = errors.New("the process was killed for another call")
 
-// errBystander is the error of a call whose host was killed for another.
-var errBystander = errors.New("the host was killed for another call")
+// errGone is the error of a call that came to a process after its end.
+var errGone = errors.New("the process is gone")
 
-// errGone is the error of a call that came to a host after its end.
-var errGone = errors.New("the host is gone")
-
-// conn is one life of a host, from its ready to its death. Its owner's goroutine
-// reads; callers write, one at a time.
+// conn is one life of a process, from its ready to its death. Its owner's goroutine
+// reads, write's writes; callers leave frames in the outbox.
 type conn struct {
 	proc     *process
 	label    string // of the function
@@ -30,23 +27,28 @@ type conn struct {
 	timeout  time.Duration
 	grace    time.Duration
 	stall    time.Duration
-	release  func(*conn) // gives a place back to the pool
+	release  func(answered bool) // gives a place back to the pool
 
-	writing sync.Mutex
+	filled chan struct{} // capacity 1: the outbox has something
+	gone   chan struct{} // closed by die
 
 	mu       sync.Mutex
 	seq      uint64            // guarded by mu
 	pending  map[uint64]*entry // guarded by mu
+	outbox   []*frame          // guarded by mu; at most a call and a cancel for each pending
+	writing  *frame            // guarded by mu; nil: none
 	closed   bool              // guarded by mu; nothing new
-	blamed   uint64            // guarded by mu; the call for which the host was killed
+	blamed   *entry            // guarded by mu; the call for which the process was killed
 	answered uint64            // guarded by mu; calls that got an answer
 }
 
-// entry is a call that the host holds. It ends with the host's answer or its
+// entry is a call that the process holds. It ends with the process's answer or its
 // death, which may be after its caller left.
 type entry struct {
-	answer chan answer // capacity 1; the first counts
-	timer  *time.Timer
+	answer    chan answer // capacity 1; the first counts
+	timer     *time.Timer
+	cancelled bool // guarded by conn.mu; the process has been told, or will be
+	left      bool // guarded by conn.mu; nobody waits for the answer
 }
 
 type answer struct {
@@ -54,16 +56,36 @@ type answer struct {
 	err   error
 }
 
-// give is what the caller gets; only the first counts.
-func (e *entry) give(a answer) {
+// give is what the caller gets; only the first counts, and true says that this was it.
+func (e *entry) give(a answer) bool {
 	select {
 	case e.answer <- a:
+		return true
 	default:
+		return false
 	}
 }
 
-// call sends what is asked of the host and waits for the answer. The body is read only until call
-// returns. Whoever called it has a place, which goes back by itself.
+// frame is one that waits to be written, or is being written.
+type frame struct {
+	id       uint64
+	head     []byte
+	body     [][]byte // read only until done
+	deadline time.Time
+	done     chan struct{} // closed when nothing of it is read any more
+}
+
+func newConn(proc *process, cfg Config, label string) *conn {
+	return &conn{
+		proc: proc, label: label, capacity: 1, timeout: cfg.CallTimeout, grace: cfg.CancelGrace, stall: cfg.StallTimeout,
+		pending: map[uint64]*entry{}, filled: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+}
+
+// call sends what is asked of the process and waits for the answer. The body is read
+// only until call returns. Whoever called it has a place, which goes back by itself:
+// with the answer, with the death of the process, or at once where the frame was not
+// begun.
 func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
 	deadline := time.Now().Add(c.timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -72,7 +94,7 @@ func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (re
 	budget := time.Until(deadline)
 	id, e, err := c.register()
 	if err != nil {
-		c.release(c)
+		c.release(false)
 		return reply{}, err
 	}
 	what.ID = id
@@ -81,24 +103,21 @@ func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (re
 		c.finish(id, answer{err: err})
 		return reply{}, err
 	}
-	c.arm(id, e, budget)
-	c.send(ctx, id, head, body, deadline)
+	f := &frame{id: id, head: head, body: body, deadline: deadline, done: make(chan struct{})}
+	c.send(e, f, budget)
+	var a answer
 	select {
-	case a := <-e.answer:
-		return a.reply, a.err
+	case a = <-e.answer:
+		c.withdraw(f)
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return reply{}, c.overdueError(budget)
-		}
-		if c.async {
-			c.cancel(id)
-		}
-		return reply{}, fmt.Errorf("%w: %w", rewards.Cancelled, ctx.Err())
+		a = c.leave(ctx, e, f, budget)
 	}
+	<-f.done
+	return a.reply, a.err
 }
 
 func (c *conn) overdueError(budget time.Duration) error {
-	return fmt.Errorf("%w: %s did not answer within %v", rewards.Timeout, c.label, budget.Round(time.Millisecond))
+	return rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s did not answer within %v", rewards.Timeout, c.label, budget.Round(time.Millisecond)))
 }
 
 func (c *conn) register() (uint64, *entry, error) {
@@ -113,44 +132,129 @@ func (c *conn) register() (uint64, *entry, error) {
 	return c.seq, e, nil
 }
 
-// arm sets the deadline of a call: it fails then, whether or not its caller waits.
-func (c *conn) arm(id uint64, e *entry, budget time.Duration) {
+// send leaves a call's frame in the outbox and sets the call's deadline: it fails then,
+// whether or not its caller waits.
+func (c *conn) send(e *entry, f *frame, budget time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending[id] != e {
-		return // the host has died
+	if c.pending[f.id] != e {
+		close(f.done) // the process has died
+		return
 	}
 	e.timer = time.AfterFunc(budget, func() {
 		e.give(answer{err: c.overdueError(budget)})
-		c.overdue(id)
+		c.overdue(f.id)
 	})
+	c.put(f)
 }
 
-// send writes a frame. One that is cut short, by the deadline or because the
-// caller left, spoils the host for the calls it holds.
-func (c *conn) send(ctx context.Context, id uint64, head []byte, body [][]byte, deadline time.Time) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	_ = c.proc.conn.SetWriteDeadline(deadline)
-	cut := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = c.proc.conn.SetWriteDeadline(time.Unix(1, 0))
-		close(cut)
-	})
-	n, err := writeFrame(c.proc.conn, head, body)
-	if !stop() {
-		<-cut // it must not cut the next one's frame
-	}
-	switch {
-	case err == nil:
-	case n == 0 && ctx.Err() != nil:
-		c.finish(id, answer{err: ctx.Err()})
+// put leaves a frame in the outbox. The caller holds mu.
+func (c *conn) put(f *frame) {
+	c.outbox = append(c.outbox, f)
+	select {
+	case c.filled <- struct{}{}:
 	default:
-		c.kill(id) // of a host that died by itself nothing is left to kill
 	}
 }
 
-// overdue ends a call that is past its deadline: its host is killed, an async one
+// withdraw takes back a frame that has not been begun, and reports whether it could.
+// One that is being written has a grace left: cut short, it spoils the process for the
+// calls that it holds.
+func (c *conn) withdraw(f *frame) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, waiting := range c.outbox {
+		if waiting == f {
+			c.outbox = append(c.outbox[:i], c.outbox[i+1:]...)
+			close(f.done)
+			return true
+		}
+	}
+	if c.writing == f {
+		_ = c.proc.conn.SetWriteDeadline(time.Now().Add(c.grace))
+	}
+	return false
+}
+
+// leave is the end of a call whose caller does not wait any longer. What the process
+// has of it, it keeps until it answers.
+func (c *conn) leave(ctx context.Context, e *entry, f *frame, budget time.Duration) answer {
+	c.mu.Lock()
+	held := c.pending[f.id] == e
+	e.left = held
+	c.mu.Unlock()
+	if !held {
+		return <-e.answer // it is on its way
+	}
+	why := fmt.Errorf("%w: %w", rewards.Cancelled, ctx.Err())
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		why = c.overdueError(budget)
+	}
+	if c.withdraw(f) {
+		c.finish(f.id, answer{err: why})
+	} else if c.async {
+		c.cancel(f.id)
+	}
+	return answer{err: why}
+}
+
+// cancel has an async process told, once, to give a call up. It does not wait for the
+// frames before it.
+func (c *conn) cancel(id uint64) {
+	head, err := encodeFrame(call{Op: "cancel", ID: id}, 0)
+	if err != nil {
+		return // unreachable: there is nothing in it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.pending[id]; e != nil && !e.cancelled {
+		e.cancelled = true
+		c.put(&frame{id: id, head: head, deadline: time.Now().Add(c.stall), done: make(chan struct{})})
+	}
+}
+
+// write is the only writer: it empties the outbox until the process is dead.
+func (c *conn) write() {
+	for {
+		f := c.next()
+		if f == nil {
+			select {
+			case <-c.filled:
+				continue
+			case <-c.gone:
+				return
+			}
+		}
+		n, err := writeFrame(c.proc.conn, f.head, f.body)
+		c.mu.Lock()
+		c.writing = nil
+		c.mu.Unlock()
+		close(f.done)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			continue // written, or the process has died, which read sees
+		}
+		c.kill(f.id)
+		if n > 0 {
+			c.proc.kill() // nothing can follow half a frame
+		}
+	}
+}
+
+// next takes a frame from the outbox; nil: it is empty.
+func (c *conn) next() *frame {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.outbox) == 0 {
+		return nil
+	}
+	f := c.outbox[0]
+	c.outbox = append(c.outbox[:0], c.outbox[1:]...)
+	c.writing = f
+	_ = c.proc.conn.SetWriteDeadline(f.deadline)
+	return f
+}
+
+// overdue ends a call that is past its deadline: its process is killed, an async one
 // only if the call does not end by being cancelled.
 func (c *conn) overdue(id uint64) {
 	if !c.async {
@@ -165,41 +269,27 @@ func (c *conn) overdue(id uint64) {
 	c.cancel(id)
 }
 
-// cancel asks an async host to give a call up. Where a frame is just being written
-// it asks nothing: the call's deadline will end it.
-func (c *conn) cancel(id uint64) {
-	if !c.writing.TryLock() {
-		return
-	}
-	defer c.writing.Unlock()
-	if head, err := encodeFrame(call{Op: "cancel", ID: id}, 0); err == nil {
-		_ = c.proc.conn.SetWriteDeadline(time.Now().Add(c.grace))
-		if n, err := writeFrame(c.proc.conn, head, nil); err != nil && n > 0 {
-			c.kill(id)
-		}
-	}
-}
-
-// kill ends the host for the sake of one call, unless that has its answer.
+// kill ends the process for the sake of one call, unless that has its answer.
 func (c *conn) kill(id uint64) {
 	c.mu.Lock()
-	held := c.pending[id] != nil
-	if held && c.blamed == 0 {
-		c.blamed = id
+	e := c.pending[id]
+	if e != nil && c.blamed == nil {
+		c.blamed = e
 	}
 	c.mu.Unlock()
-	if held {
+	if e != nil {
 		c.proc.kill()
 	}
 }
 
-// stuck ends a host whose event loop a call has blocked for too long.
+// stuck ends a process whose event loop a call has blocked for too long.
 func (c *conn) stuck(id uint64) {
 	c.mu.Lock()
 	e := c.pending[id]
 	c.mu.Unlock()
 	if e != nil {
-		e.give(answer{err: fmt.Errorf("%w: %s blocked the event loop of its host for %v; an async function must await, or be a plain one", rewards.Timeout, c.label, c.stall)})
+		e.give(answer{err: rewards.Blamed(rewards.BlameReward, fmt.Errorf(
+			"%w: %s blocked the event loop of its process for %v; an async function must await, or be a plain one", rewards.Timeout, c.label, c.stall))})
 	}
 	c.kill(id)
 }
@@ -212,15 +302,17 @@ func (c *conn) finish(id uint64, a answer) {
 	if e != nil && e.timer != nil {
 		e.timer.Stop()
 	}
-	c.answered++
+	if a.err == nil {
+		c.answered++
+	}
 	c.mu.Unlock()
 	if e != nil {
 		e.give(a)
-		c.release(c)
+		c.release(a.err == nil)
 	}
 }
 
-// read hands out answers until the host dies or says garbage, and returns why.
+// read hands out answers until the process dies or says garbage, and returns why.
 func (c *conn) read() error {
 	for {
 		r, err := readReply(c.proc.conn)
@@ -235,36 +327,30 @@ func (c *conn) read() error {
 	}
 }
 
-// die fails what the host held. how says how it ended. It returns how many calls it
-// failed and whether it was killed for one.
-func (c *conn) die(how error) (held int, blamed bool) {
+// die closes the conn and returns the calls that the process held and whose callers
+// wait, and the one for which it was killed. Each of them is still to be answered.
+func (c *conn) die() (held []*entry, blamed *entry) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.closed = true
-	pending := c.pending
-	c.pending = nil
-	guilty := c.blamed
-	for _, e := range pending {
+	for _, e := range c.pending {
 		if e.timer != nil {
 			e.timer.Stop()
 		}
-	}
-	c.mu.Unlock()
-	for id, e := range pending {
-		switch {
-		case id == guilty:
-			e.give(answer{err: fmt.Errorf("%w: %s: its host was killed at the deadline", rewards.Timeout, c.label)})
-		case len(pending) == 1:
-			e.give(answer{err: fmt.Errorf("%w: %s: %w", rewards.Crashed, c.label, how)})
-		case guilty != 0:
-			e.give(answer{err: fmt.Errorf("%w: %w", errBystander, how)})
-		default:
-			e.give(answer{err: fmt.Errorf("%w: %w", errShared, how)})
+		if !e.left {
+			held = append(held, e)
 		}
 	}
-	return len(pending), guilty != 0
+	c.pending = nil
+	for _, f := range c.outbox {
+		close(f.done)
+	}
+	c.outbox = nil
+	close(c.gone)
+	return held, c.blamed
 }
 
-// used reports whether the host has answered anything.
+// used reports whether the process has answered anything.
 func (c *conn) used() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

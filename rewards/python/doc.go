@@ -5,30 +5,36 @@
 //
 //  1. A profile's path names a file or a module (my_reward.py, pkg://module);
 //     [Functions] makes a [Scorer] from it. Nothing runs yet.
-//  2. Warm starts the first host: `python3 -` with the text of host.py on standard
-//     input, a socket as descriptor 3, a process group and resource limits of its
-//     own. The host imports the module and answers what it found: a plain function
-//     takes one call at a time in each host, an async one many calls in one. Then
-//     the other hosts start. A function that cannot be imported fails Warm with
-//     the traceback.
+//  2. Warm starts the first process: `python3 -` with the text of host.py on standard
+//     input, a socket as descriptor 3, a process group and limits of its own. It forks
+//     the host and stays behind as its keeper, which ends what the host leaves behind.
+//     The host imports the module and answers what it found: a plain function takes one
+//     call at a time, or several in threads, an async one many. A function that cannot
+//     be imported fails Warm with the traceback.
 //  3. Score sends the sample as one frame (JSON and raw tensors, never pickle) to
-//     the host with the fewest calls and waits for the answer.
+//     the process with the fewest calls and waits for the answer. Where all are taken
+//     it waits for a place, and another process starts: each function has one of its
+//     own, and they share the others. The component's time begins with the place.
 //     The post_process_scores of a class is called in the same way with the scores of
 //     a finished group ([Scorer.PostProcess]).
-//  4. A call that is silent at its deadline fails with [rewards.Timeout] and its
-//     host's process group is killed; of an async host only if it does not answer
-//     to being cancelled either, or if it blocks the event loop; the other calls of
-//     that host are sent to another. A host that dies fails the call it held alone
-//     with [rewards.Crashed]; of several calls none is known to be guilty, so each
-//     is tried once more with a host to itself.
-//  5. A dead host is replaced, after a pause that doubles while starts fail. While
-//     none starts, calls fail with [rewards.Unavailable] and the reason.
-//  6. Close kills the hosts and returns when no process and no goroutine is left.
+//  4. A place goes back when the process has answered or has died, whoever still waits;
+//     every call is answered once, also one that is cancelled before it began.
+//  5. A call that is silent at its deadline fails with [rewards.Timeout] and its process
+//     is killed; of an async function only if the call does not answer to being cancelled
+//     either, or if it blocks the event loop; the other calls of that process are sent to
+//     another. The calls that a process held when it died by itself, or used too much
+//     memory, are put on trial: they run once more, in halves, each in a fresh process,
+//     until the one that ends its process is alone. It fails with [rewards.Crashed].
+//  6. A dead process is replaced, after a pause that doubles while starts fail or calls do
+//     nothing but end their processes. While none starts, calls fail with
+//     [rewards.Unavailable] and the reason. Every error has its blame.
+//  7. Spare processes end when they are idle. Close kills all, and returns when no process
+//     and no goroutine is left.
 //
-// This isolates faults: crashes, hangs, leaks, wrong types. It does not isolate
-// hostile authors: the code runs with the rights and the environment of the
-// server, and a process it starts in a session of its own survives it.
+// This isolates faults: crashes, hangs, leaks, wrong types, what is left behind. It does
+// not isolate hostile authors: the code runs with the rights of the server.
 //
-// One goroutine owns each host: it starts the process, reads its answers and reaps
-// it. A [conn] is one life of a host. Processes need Linux.
+// One goroutine owns each process: it starts it, reads its answers and reaps it. A [conn]
+// is one life of a process; one goroutine writes for it, one watches its memory. Processes
+// need Linux.
 package python

@@ -20,7 +20,7 @@ import (
 
 func TestADeadHostFailsItsSampleAndIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := function(t, python.Config{MemoryBytes: 2 << 30}, "truth")
+	s := function(t, python.Config{MemoryBytes: 256 << 20}, "truth")
 	warm(t, s)
 	tests := map[string]struct {
 		class rewards.Class
@@ -29,7 +29,7 @@ func TestADeadHostFailsItsSampleAndIsReplaced(t *testing.T) {
 		"os_exit": {rewards.Crashed, "exit status 9"},
 		"segv":    {rewards.Crashed, "segmentation fault"},
 		"corrupt": {rewards.Crashed, "malformed frame"},
-		"memory":  {rewards.Internal, "MemoryError"}, // RLIMIT_AS: an exception, not the machine's memory
+		"memory":  {rewards.Crashed, "the limit is 256 MiB: raise memory at its entry, or pool.python.memory"},
 	}
 	for word, want := range tests {
 		_, err := score(t, s, asks(word))
@@ -40,7 +40,7 @@ func TestADeadHostFailsItsSampleAndIsReplaced(t *testing.T) {
 		require.NoError(t, err, "after %s", word)
 		assert.InDelta(t, 3.0, got.Value, 0)
 	}
-	assert.Equal(t, uint64(3), stats(s).Crashes)
+	assert.Equal(t, uint64(2*len(tests)), stats(s).Crashes, "each once more, alone in a fresh process")
 	_, err := score(t, s, asks("os_exit"))
 	assert.ErrorContains(t, err, "about to go", "a dead host's last words")
 }
@@ -124,10 +124,8 @@ func TestAnIdleHostThatIsKilledCostsNoSample(t *testing.T) {
 
 func TestCloseEndsHostsAndCalls(t *testing.T) {
 	t.Parallel()
-	s := function(t, python.Config{Hosts: 2}, "truth")
+	s := function(t, python.Config{Processes: 2}, "truth")
 	warm(t, s)
-	pids := stats(s).PIDs
-	require.Len(t, pids, 2)
 	errs := make(chan error, 3)
 	for range 3 { // the third waits for a place
 		go func() {
@@ -135,7 +133,9 @@ func TestCloseEndsHostsAndCalls(t *testing.T) {
 			errs <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return stats(s).Running == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return stats(s).Running == 2 && stats(s).Waiting == 1 }, 10*time.Second, time.Millisecond)
+	pids := stats(s).PIDs
+	require.Len(t, pids, 2)
 	require.NoError(t, s.(rewards.Closer).Close())
 	for range 3 {
 		require.Error(t, <-errs)
@@ -198,7 +198,7 @@ func TestOneBadCallHurtsOnlyItself(t *testing.T) {
 	for word, class := range tests {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
-			s := function(t, python.Config{CallTimeout: 4 * time.Second, CancelGrace: 200 * time.Millisecond, StallTimeout: time.Second}, "judge")
+			s := function(t, python.Config{CallTimeout: 4 * time.Second, CancelGrace: 2 * time.Second, StallTimeout: time.Second}, "judge")
 			warm(t, s)
 			pid := stats(s).PIDs[0]
 			got := together(t, s, []string{"", "", word, "", ""}, "0.5")
@@ -235,4 +235,21 @@ func TestTheManagerFailsASampleByItsClass(t *testing.T) {
 	r = m.Run(t.Context(), asks("dict")).Result
 	assert.Equal(t, rewards.Scored, r.Outcome)
 	assert.Equal(t, "42", r.Extra["pred"])
+}
+
+func TestCallsThatAreCancelledAtOnceGiveTheirPlacesBack(t *testing.T) {
+	t.Parallel()
+	s := function(t, python.Config{Concurrency: 200}, "judge")
+	warm(t, s)
+	var wg sync.WaitGroup
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() { _, _ = s.Score(ctx, asks("slow")) })
+		cancel()
+	}
+	wg.Wait()
+	require.Eventually(t, func() bool { return stats(s).Running == 0 }, 30*time.Second, time.Millisecond, "all places are free")
+	for _, g := range together(t, s, make([]string, 200), "0.5") {
+		require.NoError(t, g.err)
+	}
 }

@@ -21,7 +21,7 @@ const (
 
 // protocol is the version that both sides must speak. Both are in one binary; the
 // number catches a host.py that was changed alone.
-const protocol = 1
+const protocol = 2
 
 var errFrame = errors.New("malformed frame")
 
@@ -34,6 +34,9 @@ type load struct {
 	Kwargs   map[string]any   `json:"kwargs,omitempty"`
 	Limits   map[string]int64 `json:"limits"`
 	Stall    float64          `json:"stall_seconds"`
+	// Concurrency is how many calls of a synchronous function run in threads.
+	Concurrency      int `json:"concurrency,omitempty"`
+	AgentConcurrency int `json:"agent_concurrency,omitempty"`
 	// PostProcess says that groups will come.
 	PostProcess bool `json:"post_process,omitempty"`
 }
@@ -65,6 +68,9 @@ type reply struct {
 	Op      string         `json:"op"` // "ready", "refused", "result", "error" or "stuck"
 	ID      uint64         `json:"id"`
 	Async   bool           `json:"async"`
+	PID     int            `json:"pid"`
+	Threads int            `json:"threads"` // calls at a time of a synchronous function
+	Kind    string         `json:"kind"`    // of a refusal: "missing", "refused" or "failed"
 	Python  string         `json:"python"`
 	Score   *json.Number   `json:"score"`
 	Steps   []float64      `json:"steps"`

@@ -10,17 +10,20 @@ import (
 // what these count together. The zero value is not usable; it is safe for
 // concurrent use.
 type Functions struct {
-	cfg Config
+	cfg   Config
+	share *share
 
 	mu   sync.Mutex
 	made []*Scorer // guarded by mu; with those that are closed
 }
 
 // NewFunctions takes the configuration that all functions share. Nothing is started.
-func NewFunctions(cfg Config) *Functions { return &Functions{cfg: cfg} }
+func NewFunctions(cfg Config) *Functions {
+	return &Functions{cfg: cfg, share: newShare(cfg)}
+}
 
 func (f *Functions) make(opts Options) (rewards.Scorer, error) {
-	s, err := newScorer(f.cfg, opts)
+	s, err := newScorer(f.cfg, opts, f.share)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +40,24 @@ func (f *Functions) Len() int {
 	return len(f.made)
 }
 
-// Stats adds up what the hosts of all functions are and count; LastError is the
+// Stats adds up what the processes of all functions are and count; LastError is the
 // last of any that has one.
 func (f *Functions) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var sum Stats
+	if len(f.made) > 0 {
+		sum.Processes = f.share.spare
+	}
 	for _, one := range f.made {
 		s := one.Stats()
-		sum.Hosts += s.Hosts
+		sum.Processes++ // its own
 		sum.Alive += s.Alive
 		sum.Running += s.Running
+		sum.Waiting += s.Waiting
+		if s.Reason != "" {
+			sum.Reason, sum.BackoffUntil = s.Reason, s.BackoffUntil
+		}
 		sum.Async = sum.Async || s.Async
 		sum.PIDs = append(sum.PIDs, s.PIDs...)
 		sum.Calls += s.Calls

@@ -9,7 +9,7 @@ import (
 )
 
 // postProcess is the post_process_scores of a user's class, which sees the scores of
-// a finished group. It has no hosts of its own: those of its Scorer work for it.
+// a finished group. It has no processes of its own: those of its Scorer work for it.
 type postProcess struct {
 	of string // key of the Scorer's term
 	s  *Scorer
@@ -18,6 +18,7 @@ type postProcess struct {
 var (
 	_ rewards.GroupScorer = (*postProcess)(nil)
 	_ rewards.Dependent   = (*postProcess)(nil)
+	_ rewards.Queuer      = (*postProcess)(nil)
 )
 
 // PostProcess returns what calls post_process_scores of the class, with the values
@@ -31,7 +32,7 @@ var (
 // none. It returns a list of the same length. None or NaN for a member is a failure of
 // class NoScore, anything else that is no finite number one of class InvalidScore, and
 // neither is the others'. A wrong length fails all, as do the errors of Score. It runs
-// in one of the function's hosts: with several, not all members were scored by the
+// in one of the function's processes: with several, not all members were scored by the
 // object that is called.
 //
 // The scorer holds nothing: Close of the Scorer ends it too.
@@ -44,6 +45,9 @@ func (s *Scorer) PostProcess(of string) (rewards.GroupScorer, error) {
 
 // DependsOn returns the key of the term whose values are worked on.
 func (p *postProcess) DependsOn() []string { return []string{p.of} }
+
+// Queues implements rewards.Queuer, as Scorer does.
+func (*postProcess) Queues() {}
 
 // ScoreGroup calls post_process_scores once. What it printed is among the details of
 // the first member that has a score.
@@ -62,7 +66,7 @@ func (p *postProcess) ScoreGroup(ctx context.Context, g *rewards.Group) ([]rewar
 		return nil, err
 	}
 	if r.Op != "result" || len(r.Scores) != len(scores) {
-		return nil, fmt.Errorf("%w: %s: the host answered %q with %d scores for %d members",
+		return nil, fmt.Errorf("%w: %s: the process answered %q with %d scores for %d members",
 			rewards.Internal, p.s.opts.label(), r.Op, len(r.Scores), len(scores))
 	}
 	out := make([]rewards.MemberScore, len(scores))

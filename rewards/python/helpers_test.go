@@ -50,8 +50,8 @@ func function(tb testing.TB, cfg python.Config, name string) rewards.Scorer {
 func scorer(tb testing.TB, cfg python.Config, opts python.Options) rewards.Scorer {
 	tb.Helper()
 	cfg.Interpreter = interpreter(tb)
-	if cfg.Hosts == 0 {
-		cfg.Hosts = 1
+	if cfg.Processes == 0 {
+		cfg.Processes = 1
 	}
 	s, err := python.New(cfg, opts)
 	require.NoError(tb, err)

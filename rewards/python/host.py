@@ -8,15 +8,21 @@ Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
 unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
 the host answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
-to every call and group, and says ``stuck`` of one that blocks the event loop of an
-async function. A plain function runs on the main thread, one call at a time, so
-that code using signals for its own time limits works; an ``async def`` runs as
-many calls at a time as the parent sends.
+to every call and group, exactly once, and says ``stuck`` of one that blocks the event
+loop of an async function. A plain function runs on the main thread, one call at a
+time, so that code using signals for its own time limits works; with a concurrency
+above one it runs in that many threads. An ``async def`` runs as many calls at a time
+as the parent sends.
+
+Between the server and the host stands a keeper, the process that the server started:
+it forks the host, and ends whatever the host leaves behind.
 """
 
 import asyncio
+import concurrent.futures
 import contextvars
 import datetime
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -24,6 +30,7 @@ import io
 import json
 import math
 import os
+import signal
 import socket
 import struct
 import sys
@@ -31,20 +38,26 @@ import threading
 import time
 import traceback
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_ANSWER = 1 << 20  # bytes of a reply's header
 MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
 MAX_OUTPUT = 2048  # characters kept of what a call printed
 MAX_STEPS = 4096  # scores of single steps
+OOM_SCORE = 500  # of 1000: the kernel that lacks memory ends a function before the server
+KEEP_SECONDS = 5  # for processes that were killed to end
 
 # What a function may ask for besides the keys of its own configuration.
 ALWAYS = ("data_source", "ground_truth", "extra_info")
 OFFERED = ALWAYS + ("solution_str", "solution_image", "prompt", "media")
-ROUTER = ("reward_router_address", "model_name")
+ROUTER = ("reward_router_address", "reward_router_api_key", "model_name")
 
 
 class Refused(Exception):
     """The function cannot be used; the text says why and what to do."""
+
+
+class Missing(Refused):
+    """The function is not on this machine."""
 
 
 class BadResult(Exception):
@@ -128,6 +141,92 @@ class Tee(io.TextIOBase):
         return len(text)
 
 
+# --- the keeper -------------------------------------------------------------
+
+
+def keep():
+    """Goes on as the host, in a child process. The process that was started stays behind as its keeper and
+    ends as the host ends, after every process that the host has left, in whatever session. It ends them all
+    on SIGTERM, which is the server's word or, by the parent-death signal, the server's end."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return  # a Python without ctypes: what leaves the process group is not ended
+    host = 0
+
+    def end(*_):
+        if host == 0:
+            os._exit(1)
+        os.kill(host, signal.SIGKILL)
+
+    prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become the keeper's children
+    signal.signal(signal.SIGTERM, end)
+    keeper, host = os.getpid(), os.fork()
+    if host == 0:
+        prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != keeper:
+            os._exit(1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return
+    os.close(3)
+    ended = 0
+    while ended != host:
+        ended, status = os.waitpid(-1, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_orphans()
+    if os.WIFSIGNALED(status):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [os.WTERMSIG(status)])
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        no_core()
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def end_orphans():
+    """Kills the children of this process until there are none: the children of one that ends are next."""
+    until = time.monotonic() + KEEP_SECONDS
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] != 0:
+                continue
+        except ChildProcessError:
+            return
+        for child in children_of(os.getpid()):
+            try:
+                os.kill(child, signal.SIGKILL)
+            except OSError:
+                pass  # it runs as another user
+        time.sleep(0.002)
+
+
+def children_of(parent):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as stat:
+                if int(stat.read().rpartition(b")")[2].split()[1]) == parent:
+                    yield int(pid)
+        except OSError:
+            pass  # it has ended
+
+
+def no_core():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def go_first():
+    """Where the machine lacks memory the kernel ends the function before the server."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write(str(OOM_SCORE))
+    except OSError:
+        pass  # a sandbox may forbid it
+
+
 # --- loading ----------------------------------------------------------------
 
 
@@ -135,7 +234,7 @@ def limit(limits):
     """Sets the resource limits that the configuration names, in bytes or counts."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    no_core()
     for name, value in limits.items():
         which = getattr(resource, "RLIMIT_" + name)
         hard = resource.getrlimit(which)[1]
@@ -148,7 +247,7 @@ def load_module(path):
         return importlib.import_module(path[len("pkg://") :].replace("/", "."))
     path = path[len("file://") :] if path.startswith("file://") else path
     if not os.path.isfile(path):
-        raise Refused(f"no file {path}")
+        raise Missing(f"no file {path}")
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     name = os.path.splitext(os.path.basename(path))[0]
     if not name.isidentifier() or name in sys.modules:
@@ -167,12 +266,16 @@ class Function:
         self.options = spec.get("kwargs") or {}
         self.pixels = spec.get("pixels") or "auto"
         self.log = self.post_process = None
+        self.made = False  # from a class
         target = self.find(load_module(spec["path"]), spec["path"], spec["name"])
         self.check_group(spec["name"], bool(spec.get("post_process")))
         self.target = target
         self.is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
             getattr(target, "__call__", None)
         )
+        # How many calls run at a time in threads. An async function has no use for them.
+        agent = (spec.get("agent_concurrency") or 1) if self.made else 1
+        self.threads = 1 if self.is_async else spec.get("concurrency") or agent
         self.check()
 
     def find(self, module, path, name):
@@ -180,7 +283,7 @@ class Function:
         if target is None:
             raise Refused(f"{path} has no {name!r}")
         if inspect.isclass(target):
-            made = target()
+            made, self.made = target(), True
             self.post_process = getattr(made, "post_process_scores", None)
             self.log = getattr(made, "log", None)
             target = getattr(made, "compute_score", made)
@@ -250,6 +353,8 @@ class Function:
         if "media" in self.names:
             values["media"] = media
         values.update(self.options)
+        if "reward_router_api_key" not in self.names:
+            values.pop("reward_router_api_key", None)  # **kwargs may be printed or sent
         lacking = sorted(getattr(self, "needed", set()) - set(values))
         if lacking:
             raise BadSample(f"the function needs {', '.join(lacking)}, which the sample does not have")
@@ -463,7 +568,7 @@ class Host:
         self.sock, self.function = sock, function
         self.tasks = {}  # of calls, by id; only the event loop's thread changes it
         self.beat = 0
-        self.writing = threading.Lock()
+        self.writing, self.logging = threading.Lock(), threading.Lock()
 
     def reply(self, call, header, printed):
         header["id"] = call
@@ -490,30 +595,38 @@ class Host:
         parts = result if isinstance(result, tuple) and len(result) == 3 else (result, "", "")
         try:
             when = datetime.datetime.now().isoformat()
-            self.function.log([when], [parts[1]], [parts[2]], [time.time() - began], [header["sample"].get("uid", "")])
+            with self.logging:
+                self.function.log([when], [parts[1]], [parts[2]], [time.time() - began], [header["sample"].get("uid", "")])
         except Exception as error:
             print("log:", describe(error), file=sys.stderr)
 
-    # One call after the other on the main thread.
+    # One call after the other on the main thread, or several in threads.
 
     def serve_plain(self):
+        work = self.work
+        if self.function.threads > 1:
+            threads = concurrent.futures.ThreadPoolExecutor(self.function.threads, "rewardloop")
+            work = functools.partial(threads.submit, self.work)
         while True:
             header, body = read_frame(self.sock)
-            if header["op"] not in ("call", "group"):
-                continue
-            printed = Output()
-            _printed.set(printed)
-            began = time.time()
-            try:
-                result = self.function.begin(header, body)
-                if inspect.isawaitable(result):
-                    result = asyncio.run(awaited(result))
-                reply = self.finish(header, result, began)
-            except BaseException as error:  # sys.exit and KeyboardInterrupt as well
-                reply = failure(error)
-            _printed.set(None)
-            del body
-            self.reply(header["id"], reply, printed)
+            if header["op"] in ("call", "group"):
+                work(header, body)
+            del header, body
+
+    def work(self, header, body):
+        """Answers a call on the thread that calls it."""
+        printed = Output()
+        _printed.set(printed)
+        began = time.time()
+        try:
+            result = self.function.begin(header, body)
+            if inspect.isawaitable(result):
+                result = asyncio.run(awaited(result))
+            reply = self.finish(header, result, began)
+        except BaseException as error:  # sys.exit and KeyboardInterrupt as well
+            reply = failure(error)
+        _printed.set(None)
+        self.reply(header["id"], reply, printed)
 
     # As many calls at a time as the parent sends.
 
@@ -559,31 +672,47 @@ class Host:
 
     def receive(self, header, body):
         if header["op"] in ("call", "group"):
-            task = asyncio.get_running_loop().create_task(self.one(header, body))
+            printed = Output()
+            task = asyncio.get_running_loop().create_task(self.one(header, body, printed))
             self.tasks[header["id"]] = task
-            task.add_done_callback(lambda _: self.tasks.pop(header["id"], None))
+            task.add_done_callback(lambda task: self.ended(header["id"], task, printed))
         elif header["op"] == "cancel" and header["id"] in self.tasks:
             self.tasks[header["id"]].cancel()
 
-    async def one(self, header, body):
-        printed = Output()
+    async def one(self, header, body, printed):
         _printed.set(printed)  # each task has a context of its own
         began = time.time()
         try:
             result = self.function.begin(header, body)
             if inspect.isawaitable(result):
                 result = await result
-            reply = self.finish(header, result, began)
+            return self.finish(header, result, began)
         except BaseException as error:
-            reply = failure(error)
-        self.reply(header["id"], reply, printed)
+            return failure(error)
+
+    def ended(self, call, task, printed):
+        """Answers a call, whatever ended its task: one that is cancelled before its first step never runs."""
+        self.tasks.pop(call, None)
+        self.reply(call, failure(asyncio.CancelledError()) if task.cancelled() else task.result(), printed)
 
 
 async def awaited(value):
     return await value
 
 
+def refusal(error):
+    """Why there is no function: it is not on this machine, nobody can use it, or it failed to load this time."""
+    kind = "failed"
+    if isinstance(error, (ImportError, Missing)):
+        kind = "missing"
+    elif isinstance(error, (Refused, SyntaxError)):
+        kind = "refused"
+    return {"op": "refused", "kind": kind, "message": describe(error)}
+
+
 def main():
+    keep()
+    go_first()
     sock = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     sys.stdout, sys.stderr = Tee(1), Tee(2)
@@ -596,9 +725,10 @@ def main():
     except EOFError:
         return
     except BaseException as error:
-        write_frame(sock, {"op": "refused", "message": describe(error)})
+        write_frame(sock, refusal(error))
         return
-    write_frame(sock, {"op": "ready", "async": function.is_async, "python": sys.version.split()[0]})
+    ready = {"op": "ready", "async": function.is_async, "pid": os.getpid(), "threads": function.threads, "python": sys.version.split()[0]}
+    write_frame(sock, ready)
     host = Host(sock, function)
     try:
         if function.is_async:

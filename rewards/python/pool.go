@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,82 +11,103 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// startTries is how many starts must fail in a row, with no host alive, before
+// startTries is how many starts must fail in a row, with no process alive, before
 // calls are refused instead of waiting.
 const startTries = 3
 
-// pool keeps the hosts of one function. Calls wait in the order they came.
+// deadlyRow is how many samples in a row must have ended their process before the
+// function is held back: it has one process then, after a pause.
+const deadlyRow = 8
+
+// pool keeps the processes of one function. Calls wait in the order they came.
 type pool struct {
-	cfg  Config
-	opts Options
+	cfg   Config
+	opts  Options
+	share *share
 
 	stopping chan struct{} // closed by stop
 	first    chan struct{} // closed when the first start is decided
-	full     chan struct{} // closed when the first start of every host is decided
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
 	begun    bool                  // guarded by mu
 	grouped  bool                  // guarded by mu; groups will come; does not change once begun
 	stopped  bool                  // guarded by mu
+	decided  bool                  // guarded by mu; first is closed
 	procs    map[*process]struct{} // guarded by mu; for stop to kill
-	hosts    []*place              // guarded by mu; those alive
+	places   []*place              // guarded by mu; those alive
 	waiters  []*waiter             // guarded by mu; oldest first
-	target   int                   // guarded by mu; hosts wanted, 0 until known
-	decided  int                   // guarded by mu; owners whose first start is decided
+	trials   []*trial              // guarded by mu; the first one runs
+	starting int                   // guarded by mu; 0 or 1
+	async    bool                  // guarded by mu; known with the first start
+	capacity int                   // guarded by mu; of a process; likewise
+	lost     int                   // guarded by mu; processes that died and were not replaced
 	failures int                   // guarded by mu; starts failed in a row
-	async    bool                  // guarded by mu
+	unused   int                   // guarded by mu; processes in a row that died before they answered anything
+	deadly   int                   // guarded by mu; samples in a row that ended their process
+	refused  error                 // guarded by mu; permanent: nothing will start
+	pause    time.Time             // guarded by mu; no start before it
+	wake     *time.Timer           // guarded by mu; starts what waits for pause
 	stats    Stats                 // guarded by mu
 }
 
-// Stats is a snapshot of a scorer's hosts. The counters only grow.
+// Stats is a snapshot of a scorer's processes. The counters only grow.
 type Stats struct {
-	// Hosts is how many are wanted, Alive how many can work, Running the calls they hold.
-	Hosts   int  `json:"hosts"`
-	Alive   int  `json:"alive"`
-	Running int  `json:"running"`
-	Async   bool `json:"async"`
-	// PIDs are the processes of the hosts that can work.
+	// Processes is how many there may be, Alive how many can work, Running the calls they
+	// hold, Waiting those that wait for one.
+	Processes int  `json:"processes"`
+	Alive     int  `json:"alive"`
+	Running   int  `json:"running"`
+	Waiting   int  `json:"waiting"`
+	Async     bool `json:"async"`
+	// BackoffUntil is when the next process may start, Reason why not before; zero and ""
+	// where nothing is held back.
+	BackoffUntil time.Time `json:"backoff_until,omitzero"`
+	Reason       string    `json:"reason,omitempty"`
+	// PIDs are the processes that can work.
 	PIDs     []int  `json:"pids,omitempty"`
 	Calls    uint64 `json:"calls"`
 	Restarts uint64 `json:"restarts"`
-	// Crashes counts hosts that died holding a call, Timeouts those killed at a deadline.
+	// Crashes counts processes that died holding a call, Timeouts those killed at a deadline.
 	Crashes  uint64 `json:"crashes"`
 	Timeouts uint64 `json:"timeouts"`
-	// LastError is how the last host died or failed to start.
+	// LastError is how the last process died or failed to start.
 	LastError string `json:"last_error,omitempty"`
 }
 
-// place is a host that is alive.
+// place is a process that is alive.
 type place struct {
 	conn    *conn
 	running int
-	alone   bool // its one call shares it with nobody
+	idle    time.Time // since when; while nothing runs
+	spare   bool      // one of the share's
+	trial   bool      // it finds out which call ends its process
+	retired bool      // it is being ended, for want of work
 }
 
 // waiter is a call that waits for a place.
 type waiter struct {
-	alone bool
-	got   chan *conn // capacity 1; closed: refused
+	got chan *place // capacity 1; closed: refused
+	err error       // why it was refused; set before got is closed
 }
 
-func newPool(cfg Config, opts Options) *pool {
-	return &pool{
-		cfg: cfg, opts: opts, procs: map[*process]struct{}{},
-		stopping: make(chan struct{}), first: make(chan struct{}), full: make(chan struct{}),
+func newPool(cfg Config, opts Options, s *share) *pool {
+	p := &pool{
+		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
+		stopping: make(chan struct{}), first: make(chan struct{}), capacity: 1,
 	}
+	s.join(p)
+	return p
 }
 
-// begin starts the first host; the others follow when it is ready and has said
-// what the function is. A second call does nothing.
+// begin starts the first process. A second call does nothing.
 func (p *pool) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun || p.stopped {
-		return
+	if !p.begun {
+		p.begun = true
+		p.grow()
 	}
-	p.begun = true
-	p.wg.Go(func() { p.own(true) })
 }
 
 // expectGroups says, before anything has begun, that groups will come.
@@ -107,349 +127,245 @@ func (p *pool) takesGroups() bool {
 	return p.grouped
 }
 
-// warm waits until every host has started once, and says why the first did not.
+// warm waits until the first process has started, and says why it has not.
 func (p *pool) warm(ctx context.Context) error {
 	p.begin()
-	for _, c := range []chan struct{}{p.first, p.full} {
-		select {
-		case <-c:
-		case <-p.stopping:
-			return fmt.Errorf("%w: stopping", rewards.Unavailable)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: still starting: %w", rewards.Unavailable, p.opts.label(), ctx.Err())
-		}
-		if err := p.startError(); err != nil {
-			return err
-		}
+	select {
+	case <-p.first:
+	case <-p.stopping:
+		return p.stoppingError()
+	case <-ctx.Done():
+		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: still starting: %w", rewards.Unavailable, p.opts.label(), ctx.Err()))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures > 0 && len(p.places) == 0 {
+		return p.startError()
 	}
 	return nil
 }
 
+func (p *pool) stoppingError() error {
+	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: stopping", rewards.Unavailable, p.opts.label()))
+}
+
+// startError is why no process starts. The caller holds mu.
 func (p *pool) startError() error {
+	if p.refused != nil {
+		return p.refused
+	}
+	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: no process starts: %s", rewards.Unavailable, p.opts.label(), p.stats.LastError))
+}
+
+// acquire waits for a place in a process, or with a trial for one in the trial's.
+func (p *pool) acquire(ctx context.Context, t *trial) (*place, error) {
+	w := &waiter{got: make(chan *place, 1)}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failures > 0 && len(p.hosts) == 0 {
-		return fmt.Errorf("%w: %s: %s", rewards.Unavailable, p.opts.label(), p.stats.LastError)
-	}
-	return nil
-}
-
-// own is the life of a host's owner. Its thread ends with it, and a process forked
-// by that thread would end then too; it outlives every process it starts.
-func (p *pool) own(leader bool) {
-	runtime.LockOSThread()
-	decided := false
-	for failed := 0; ; {
-		c, err := p.start()
-		if err != nil {
-			failed++
-			p.startFailed(err)
-		} else {
-			p.up(c, leader)
-		}
-		if !decided {
-			decided = true
-			p.decide(leader)
-		}
-		if err == nil {
-			p.serve(c)
-			if failed++; c.used() {
-				failed = 0
-			}
-		}
-		if !p.sleep(p.backoff(failed)) {
-			return
-		}
-		p.count(func(s *Stats) { s.Restarts++ })
-	}
-}
-
-// decide tells those who wait in warm that a first start is over.
-func (p *pool) decide(leader bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.decided++; leader {
-		close(p.first)
-	}
-	if p.target > 0 && p.decided == p.target {
-		close(p.full)
-	}
-}
-
-func (p *pool) backoff(failed int) time.Duration {
-	if failed == 0 {
-		return 0
-	}
-	d := p.cfg.BackoffMin
-	for ; failed > 1 && d < p.cfg.BackoffMax; failed-- {
-		d *= 2
-	}
-	return min(d, p.cfg.BackoffMax)
-}
-
-// sleep reports whether it slept to the end and the pool goes on.
-func (p *pool) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-p.stopping:
-		return false
-	default:
-	}
-	select {
-	case <-t.C:
-		return true
-	case <-p.stopping:
-		return false
-	}
-}
-
-// start makes a process and waits until it is ready.
-func (p *pool) start() (*conn, error) {
-	proc, err := spawn(p.cfg.Interpreter)
-	if err != nil {
+	if err := p.useless(); err != nil {
+		p.mu.Unlock()
 		return nil, err
 	}
-	if !p.enlist(proc) {
-		return nil, errors.New("stopping: " + proc.wait())
-	}
-	r, err := p.handshake(proc)
-	if err != nil {
-		how := proc.wait()
-		p.dismiss(proc)
-		if refused := (*refusedError)(nil); errors.As(err, &refused) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("starting a host with %s: %w (%s)%s", p.cfg.Interpreter, err, how, proc.lastWords())
-	}
-	c := &conn{
-		proc: proc, label: p.opts.label(), async: r.Async, capacity: 1,
-		timeout: p.cfg.CallTimeout, grace: p.cfg.CancelGrace, stall: p.cfg.StallTimeout, release: p.release, pending: map[uint64]*entry{},
-	}
-	if r.Async {
-		c.capacity = p.cfg.Concurrency
-	}
-	return c, nil
-}
-
-// refusedError is what a host says of a function that cannot be used.
-type refusedError struct{ message string }
-
-func (e *refusedError) Error() string { return e.message }
-
-// lastWords are those of the host, behind a colon; "" for silence.
-func (p *process) lastWords() string {
-	if said := p.output.LastWords(); said != "" {
-		return "; its last words: " + said
-	}
-	return ""
-}
-
-func (p *pool) handshake(proc *process) (reply, error) {
-	limits := map[string]int64{"FSIZE": p.cfg.FileBytes, "NOFILE": int64(p.cfg.Files)}
-	if p.cfg.MemoryBytes > 0 {
-		limits["AS"] = p.cfg.MemoryBytes
-	}
-	head, err := encodeFrame(load{
-		Protocol: protocol, Path: p.opts.Path, Name: p.opts.Name, Pixels: p.opts.Pixels, Kwargs: p.opts.Kwargs, Limits: limits,
-		Stall: p.cfg.StallTimeout.Seconds(), PostProcess: p.takesGroups(),
-	}, 0)
-	if err != nil {
-		return reply{}, err
-	}
-	_ = proc.conn.SetDeadline(time.Now().Add(p.cfg.StartTimeout))
-	if _, err := writeFrame(proc.conn, head, nil); err != nil {
-		return reply{}, err
-	}
-	r, err := readReply(proc.conn)
-	switch {
-	case err != nil:
-		return reply{}, fmt.Errorf("it was not ready within %v: %w", p.cfg.StartTimeout, err)
-	case r.Op == "refused":
-		return reply{}, &refusedError{r.Message}
-	case r.Op != "ready":
-		return reply{}, fmt.Errorf("%w: %q before ready", errFrame, r.Op)
-	}
-	return r, proc.conn.SetDeadline(time.Time{})
-}
-
-// serve reads a host's answers to its end and fails what it held.
-func (p *pool) serve(c *conn) {
-	err := c.read()
-	if errors.Is(err, errFrame) {
-		c.proc.kill()
+	if t != nil {
+		t.waiting = append(t.waiting, w)
 	} else {
-		err = nil
+		p.waiters = append(p.waiters, w)
 	}
-	how := fmt.Errorf("the host ended (%s)%s", c.proc.wait(), c.proc.lastWords())
-	if err != nil {
-		how = fmt.Errorf("the host was killed: %w%s", err, c.proc.lastWords())
-	}
-	p.dismiss(c.proc)
-	p.down(c)
-	held, blamed := c.die(how)
-	p.count(func(s *Stats) {
-		s.LastError = how.Error()
-		if blamed {
-			s.Timeouts++
-		} else if held > 0 {
-			s.Crashes++
-		}
-	})
-}
-
-func (p *pool) enlist(proc *process) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
-		return false
-	}
-	p.procs[proc] = struct{}{}
-	return true
-}
-
-func (p *pool) dismiss(proc *process) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.procs, proc)
-}
-
-// up offers a host that is ready. The leader's first says what the function is, and
-// with that how many hosts there shall be.
-func (p *pool) up(c *conn, leader bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failures = 0
-	p.hosts = append(p.hosts, &place{conn: c})
-	if leader && p.target == 0 {
-		p.async = c.async
-		p.target = max(1, p.cfg.Hosts)
-		if p.cfg.Hosts == 0 && !c.async {
-			p.target = runtime.NumCPU()
-		}
-		for range p.target - 1 {
-			p.wg.Go(func() { p.own(false) })
-		}
-	}
-	p.match()
-}
-
-func (p *pool) down(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hosts = slices.DeleteFunc(p.hosts, func(h *place) bool { return h.conn == c })
-}
-
-func (p *pool) startFailed(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failures++
-	p.stats.LastError = err.Error()
-	if p.hopeless() {
-		p.refuse()
-	}
-}
-
-// hopeless reports whether waiting makes no sense. The caller holds mu.
-func (p *pool) hopeless() bool {
-	return p.stopped || len(p.hosts) == 0 && p.failures >= startTries
-}
-
-// refuse sends all waiters away. The caller holds mu.
-func (p *pool) refuse() {
-	for _, w := range p.waiters {
-		close(w.got)
-	}
-	p.waiters = nil
-}
-
-// acquire waits for a place in a host, or for a host of its own.
-func (p *pool) acquire(ctx context.Context, alone bool) (*conn, error) {
-	w := &waiter{alone: alone, got: make(chan *conn, 1)}
-	p.mu.Lock()
-	if p.hopeless() {
-		p.mu.Unlock()
-		return nil, p.unavailable()
-	}
-	p.waiters = append(p.waiters, w)
 	p.match()
 	p.mu.Unlock()
 	select {
-	case c, ok := <-w.got:
+	case pl, ok := <-w.got:
 		if !ok {
-			return nil, p.unavailable()
+			return nil, w.err
 		}
-		return c, nil
+		return pl, nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	p.waiters = slices.DeleteFunc(p.waiters, func(o *waiter) bool { return o == w })
-	p.match() // those behind it need no longer wait for it
+	same := func(o *waiter) bool { return o == w }
+	p.waiters = slices.DeleteFunc(p.waiters, same)
+	if t != nil {
+		t.waiting = slices.DeleteFunc(t.waiting, same)
+	}
 	p.mu.Unlock()
 	select {
-	case c, ok := <-w.got:
+	case pl, ok := <-w.got:
 		if ok {
-			p.release(c)
+			p.release(pl, false)
 		}
 	default:
 	}
-	return nil, fmt.Errorf("%s: waiting for a host: %w", p.opts.label(), ctx.Err())
+	return nil, p.waitedError(ctx)
 }
 
-func (p *pool) unavailable() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	why := p.stats.LastError
-	if p.stopped {
-		why = "stopping"
+// waitedError is of a call whose time passed, or whose caller left, while it waited.
+func (p *pool) waitedError(ctx context.Context) error {
+	class := rewards.Cancelled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		class = rewards.Timeout
 	}
-	return fmt.Errorf("%w: %s: no host starts: %s", rewards.Unavailable, p.opts.label(), why)
+	p.mu.Lock()
+	why := p.reason()
+	p.mu.Unlock()
+	if why != "" {
+		why = " (" + why + ")"
+	}
+	return rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: %s: it waited for a process%s: %w", class, p.opts.label(), why, ctx.Err()))
 }
 
-// match gives places to the waiters in their order, up to the first for whom there
-// is none: one that needs a host of its own would else wait for ever. The caller
-// holds mu.
+// useless says why waiting makes no sense; nil: it does. The caller holds mu.
+func (p *pool) useless() error {
+	switch {
+	case p.stopped:
+		return p.stoppingError()
+	case p.refused != nil || len(p.places) == 0 && p.failures >= startTries:
+		return p.startError()
+	}
+	return nil
+}
+
+// refuse sends all waiters away. The caller holds mu.
+func (p *pool) refuse(err error) {
+	all := p.waiters
+	p.waiters = nil
+	for _, t := range p.trials {
+		all, t.waiting = append(all, t.waiting...), nil
+	}
+	for _, w := range all {
+		w.err = err
+		close(w.got)
+	}
+}
+
+// match gives places to the waiters in their order, and starts a process for those for
+// whom there is none. The caller holds mu.
 func (p *pool) match() {
+	p.matchTrial()
 	n := 0
 	for ; n < len(p.waiters); n++ {
-		w := p.waiters[n]
-		h := p.emptiest()
-		if h == nil || w.alone && h.running > 0 {
+		pl := p.emptiest()
+		if pl == nil {
 			break
 		}
-		h.running++
-		h.alone = w.alone
-		p.stats.Calls++
-		w.got <- h.conn
+		p.hand(pl, p.waiters[n])
 	}
 	p.waiters = slices.Delete(p.waiters, 0, n)
+	p.grow()
 }
 
-// emptiest is the host with the fewest calls that can take one more.
+// hand gives a place to a waiter. The caller holds mu.
+func (p *pool) hand(pl *place, w *waiter) {
+	pl.running++
+	p.stats.Calls++
+	w.got <- pl
+}
+
+// emptiest is the process with the fewest calls that can take one more.
 func (p *pool) emptiest() *place {
 	var best *place
-	for _, h := range p.hosts {
-		if !h.alone && h.running < h.conn.capacity && (best == nil || h.running < best.running) {
-			best = h
+	for _, pl := range p.places {
+		if !pl.trial && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
+			best = pl
 		}
 	}
 	return best
 }
 
-// release takes a place back. A host that died has none.
-func (p *pool) release(c *conn) {
+// release takes a place back, with an answer or without. A process that died has none.
+func (p *pool) release(pl *place, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, h := range p.hosts {
-		if h.conn == c {
-			h.running--
-			h.alone = false
-		}
+	if pl.running--; pl.running == 0 {
+		pl.idle = time.Now()
+	}
+	if answered {
+		p.deadly, p.unused = 0, 0
 	}
 	p.match()
 }
 
-// stop kills the hosts and waits until no goroutine of the pool is left. A second
+// poke starts what may start now.
+func (p *pool) poke() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grow()
+}
+
+// grow starts the process that is wanted most, one at a time: for a trial, the
+// function's own, or a spare one for those that wait. The caller holds mu.
+func (p *pool) grow() {
+	if !p.begun || p.stopped || p.refused != nil || p.starting > 0 {
+		return
+	}
+	var ordinary, own int
+	for _, pl := range p.places {
+		if !pl.trial && !pl.retired {
+			ordinary++
+			if !pl.spare {
+				own++
+			}
+		}
+	}
+	trying := p.trying() != nil
+	held := p.deadly >= deadlyRow
+	var trial, spare bool
+	switch {
+	case held && len(p.places) > 0:
+		return
+	case len(p.trials) > 0 && !trying:
+		trial = true
+	case ordinary == 0 && (len(p.waiters) > 0 || !trying):
+	case len(p.waiters) > 0 && own == 0:
+	case len(p.waiters) > 0:
+		spare = true
+	default:
+		return
+	}
+	if wait := time.Until(p.pause); wait > 0 {
+		if p.wake == nil {
+			p.wake = time.AfterFunc(wait, p.awake)
+		}
+		return
+	}
+	if spare && !p.share.take(p.capacity > 1) {
+		return
+	}
+	p.starting++
+	p.wg.Go(func() { p.live(trial, spare) })
+}
+
+// awake is the end of a pause.
+func (p *pool) awake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake = nil
+	p.grow()
+}
+
+// rest lets no process start for a while, which doubles with the length of a row of
+// failures. The caller holds mu.
+func (p *pool) rest(row int) {
+	d := p.cfg.BackoffMin
+	for ; row > 1 && d < p.cfg.BackoffMax; row-- {
+		d *= 2
+	}
+	p.pause = time.Now().Add(min(d, p.cfg.BackoffMax))
+}
+
+// reason says why calls wait for longer than a start takes; "": they do not. The caller
+// holds mu.
+func (p *pool) reason() string {
+	switch {
+	case p.deadly >= deadlyRow:
+		return fmt.Sprintf("%d samples in a row ended their process; it has one process, which starts after a pause", p.deadly)
+	case p.failures > 0:
+		return fmt.Sprintf("%d starts in a row failed: %s", p.failures, p.stats.LastError)
+	case p.unused > 0:
+		return fmt.Sprintf("%d processes in a row ended before they answered a call: %s", p.unused, p.stats.LastError)
+	}
+	return ""
+}
+
+// stop kills the processes and waits until no goroutine of the pool is left. A second
 // call waits as well.
 func (p *pool) stop() {
 	p.mu.Lock()
@@ -459,26 +375,33 @@ func (p *pool) stop() {
 		for proc := range p.procs {
 			proc.kill()
 		}
-		p.refuse()
+		p.refuse(p.stoppingError())
+		if p.wake != nil {
+			p.wake.Stop()
+		}
 	}
 	p.mu.Unlock()
 	p.wg.Wait()
-}
-
-func (p *pool) count(f func(*Stats)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f(&p.stats)
+	p.share.leave(p)
 }
 
 func (p *pool) snapshot() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
-	s.Hosts, s.Alive, s.Async = p.target, len(p.hosts), p.async
-	for _, h := range p.hosts {
-		s.Running += h.running
-		s.PIDs = append(s.PIDs, h.conn.proc.pid())
+	s.Processes, s.Alive, s.Async, s.Waiting = 1, len(p.places), p.async, len(p.waiters)
+	if p.capacity == 1 || p.share.explicit {
+		s.Processes += p.share.spare
+	}
+	for _, t := range p.trials {
+		s.Waiting += len(t.waiting)
+	}
+	for _, pl := range p.places {
+		s.Running += pl.running
+		s.PIDs = append(s.PIDs, pl.conn.proc.pid())
+	}
+	if s.Reason = p.reason(); s.Reason != "" {
+		s.BackoffUntil = p.pause
 	}
 	return s
 }

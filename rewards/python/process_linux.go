@@ -20,19 +20,30 @@ import (
 //go:embed host.py
 var hostSource []byte
 
-// process is a started host: what the operating system knows of it.
+// process is a started keeper with the host that it forked, and what that starts.
 type process struct {
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // the keeper; without one, the host itself
 	conn   net.Conn
 	output *slot.Output
+	group  *cgroup // nil: the memory is watched instead
 
 	mu     sync.Mutex
-	reaped bool // guarded by mu: the pid may belong to another process now
+	host   int         // guarded by mu: its pid; 0: it is not ready
+	ours   bool        // guarded by mu: kill was called
+	late   *time.Timer // guarded by mu: kills a keeper that does not end
+	reaped bool        // guarded by mu: the pid may belong to another process now
 }
 
-// spawn starts a host. The caller must be locked to a thread that outlives it:
+// keeperGrace is what a keeper has to end everything below it: twice what it takes at
+// most (KEEP_SECONDS of host.py).
+const keeperGrace = 10 * time.Second
+
+// closedGrace is how long a process may live that has closed its socket.
+const closedGrace = 500 * time.Millisecond
+
+// spawn starts a process. The caller must be locked to a thread that outlives it:
 // Linux sends the parent-death signal when the thread that forked ends.
-func spawn(interpreter string) (*process, error) {
+func spawn(interpreter string, env []string, group *cgroup) (*process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
@@ -44,55 +55,102 @@ func spawn(interpreter string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
 	}
-	p := &process{conn: conn, output: &slot.Output{}}
+	p := &process{conn: conn, output: &slot.Output{}, group: group}
 	p.cmd = exec.Command(interpreter, "-u", "-") //nolint:noctx // the configuration names it; kill ends it
 	p.cmd.Stdin = bytes.NewReader(hostSource)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.ExtraFiles = []*os.File{theirs}
-	p.cmd.Env = environment()
-	p.cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not keep Wait
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p.cmd.Env = env
+	p.cmd.WaitDelay = time.Second // a process that nobody could end must not keep Wait
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	if group != nil {
+		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(group.dir.Fd())
+	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", interpreter, err), conn.Close())
 	}
 	return p, nil
 }
 
-// environment is the server's own: reward functions read their API keys there. One
-// thread for each BLAS or OpenMP call unless it says otherwise, because the
-// concurrency is ours.
-func environment() []string {
-	env := os.Environ()
-	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
-		if _, set := os.LookupEnv(name); !set {
-			env = append(env, name+"=1")
-		}
-	}
-	return append(env, "PYTHONDONTWRITEBYTECODE=1")
+// nice is that of all processes: what functions compute yields to the server's own work.
+const nice = 5
+
+// yield lowers the priority of the calling thread, and of what it starts. A sandbox may
+// forbid it.
+func yield() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) }
+
+// root is the keeper's pid: all processes of the function are below it.
+func (p *process) root() int { return p.cmd.Process.Pid }
+
+// ready keeps the pid of the host.
+func (p *process) ready(host int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.host = host
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+// pid is that of the host, which has the function; 0: it is not ready.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.host
+}
 
-// kill ends the host and whatever it has started in its process group. Killing
-// one that has ended does nothing.
+// kill ends the host and whatever it has started. Killing one that has ended does nothing.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.ours = true
+	if p.reaped || p.late != nil {
+		return
+	}
+	_ = syscall.Kill(p.root(), syscall.SIGTERM) // the keeper does it, and reaps
+	grace := keeperGrace
+	if p.host == p.root() {
+		grace = 0
+	}
+	p.late = time.AfterFunc(grace, p.killGroup)
+}
+
+// killGroup ends the process group at once, and with it a keeper that does nothing.
+func (p *process) killGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+		p.group.kill()
+		_ = syscall.Kill(-p.root(), syscall.SIGKILL)
 	}
 }
 
-// wait kills what is left of the group, reaps the process and says how it ended.
-func (p *process) wait() string {
-	p.kill() // a process that has ended keeps its pid, and its status, until it is reaped
+// ending is how a process ended.
+type ending struct {
+	how string
+	// killed says that SIGKILL ended it, ours that kill was called before.
+	killed, ours bool
+	// overLimit says that the kernel ended it for the memory of its cgroup.
+	overLimit bool
+}
+
+// wait reaps a process whose socket has closed and says how it ended. One that lives on
+// is killed.
+func (p *process) wait() ending {
+	alive := time.AfterFunc(closedGrace, p.kill)
 	_ = p.conn.Close()
 	err := p.cmd.Wait()
+	alive.Stop()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.reaped = true
-	p.mu.Unlock()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return err.Error()
+	if p.late != nil {
+		p.late.Stop()
 	}
-	return p.cmd.ProcessState.String()
+	e := ending{how: p.cmd.ProcessState.String(), ours: p.ours, overLimit: p.group.ranOut()}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		e.how = err.Error()
+	}
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		e.killed = status.Signaled() && status.Signal() == syscall.SIGKILL
+	}
+	p.group.remove()
+	return e
 }

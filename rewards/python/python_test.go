@@ -191,10 +191,10 @@ func TestWhatCannotBeUsedIsRefusedAtTheStartByName(t *testing.T) {
 
 func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
-	_, err := python.New(python.Config{Hosts: -1, Files: 1}, python.Options{
+	_, err := python.New(python.Config{Processes: -1, Files: 1}, python.Options{
 		Path: "testdata/absent.py", Pixels: "jax", ExtraKeys: map[string]rewards.FieldKind{"a": "float"},
 	})
-	for _, part := range []string{"-1 hosts", "1 descriptors", "absent.py", "jax", "a is \"float\""} {
+	for _, part := range []string{"-1 processes", "1 descriptors", "absent.py", "jax", "a is \"float\""} {
 		require.ErrorContains(t, err, part)
 	}
 	var reg rewards.Registry

@@ -24,6 +24,7 @@ var (
 	_ rewards.Scorer = (*Scorer)(nil)
 	_ rewards.Warmer = (*Scorer)(nil)
 	_ rewards.Closer = (*Scorer)(nil)
+	_ rewards.Queuer = (*Scorer)(nil)
 )
 
 // declared is a Scorer whose extra fields are known at load.
@@ -38,19 +39,23 @@ func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) 
 // first Score does. The result implements rewards.ExtraFielder if the options
 // declare extra keys, always rewards.Warmer and rewards.Closer.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
-	s, err := newScorer(cfg, opts)
+	s, err := newScorer(cfg, opts, nil)
 	if err != nil {
 		return nil, err
 	}
 	return s.scorer(), nil
 }
 
-func newScorer(cfg Config, opts Options) (*Scorer, error) {
+// newScorer makes the scorer of a function that shares with others; nil: with none.
+func newScorer(cfg Config, opts Options, with *share) (*Scorer, error) {
 	cfg, opts = cfg.WithDefaults(), opts.WithDefaults()
 	if err := errors.Join(cfg.Validate(), opts.Validate()); err != nil {
 		return nil, err
 	}
-	s := &Scorer{opts: opts, pool: newPool(cfg, opts)}
+	if with == nil {
+		with = newShare(cfg)
+	}
+	s := &Scorer{opts: opts, pool: newPool(cfg, opts, with)}
 	for _, name := range slices.Sorted(maps.Keys(opts.ExtraKeys)) {
 		s.fields = append(s.fields, rewards.Field{Name: name, Kind: opts.ExtraKeys[name]})
 	}
@@ -77,6 +82,10 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "kwargs", Type: "object", Default: "none", Doc: "the other keys of its entry, or reward_kwargs: handed to every call by keyword"},
 			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
 			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, or auto: torch if the module imports it"},
+			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
+			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, where that is not set"},
+			{Name: "memory", Type: "integer", Default: "pool.python.memory", Doc: "resident memory of a process and all that it starts, in bytes"},
+			{Name: "env", Type: "array", Default: "all but secrets", Doc: "the variables of the server's environment that it sees, besides those of Python and accelerators"},
 		},
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			var opts Options
@@ -88,24 +97,30 @@ func (f *Functions) Spec() rewards.Spec {
 	}
 }
 
-// Warm starts the hosts. A function that cannot be imported fails it with the
+// Queues implements rewards.Queuer: the component's timeout starts when a process takes
+// the call.
+func (*Scorer) Queues() {}
+
+// Warm starts the first process. A function that cannot be imported fails it with the
 // traceback.
 func (s *Scorer) Warm(ctx context.Context) error { return s.pool.warm(ctx) }
 
-// Close kills the hosts; calls under way fail.
+// Close kills the processes; calls under way fail.
 func (s *Scorer) Close() error {
 	s.pool.stop()
 	return nil
 }
 
-// Stats returns a snapshot of the hosts.
+// Stats returns a snapshot of the processes.
 func (s *Scorer) Stats() Stats { return s.pool.snapshot() }
 
 // Score calls the function. Its errors are of class Timeout (deadline), Crashed (the
-// host died), Unavailable (no host starts, or a connection or time-out error of
+// process died), Unavailable (no process starts, or a connection or time-out error of
 // the function's own), InvalidScore (None, NaN, an empty list, a wrong type), BadInput
 // (the sample lacks what the function needs), Panicked (sys.exit) and Internal
-// (any other exception), with the exception's name and the traceback.
+// (any other exception), with the exception's name and the traceback. Blame is nobody's
+// while the call waits for a process; that of a process that does not start, or that a
+// stranger killed, is the worker's.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	media, body, size, err := tensors(ctx, sample)
 	if err != nil {
@@ -118,25 +133,37 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	return s.score(r)
 }
 
-// ask has a host answer. A failure that the function reports is an error as well.
+// ask has a process answer. A failure that the function reports is an error as well. A
+// call whose process died is repeated: beside others if it was killed for another call,
+// else in a trial.
 func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
 	s.pool.begin()
-	for alone := false; ; {
-		c, err := s.pool.acquire(ctx, alone)
+	var on *trial
+	defer func() { s.pool.acquit(on) }()
+	for begun := false; ; {
+		pl, err := s.pool.acquire(ctx, on)
 		if err != nil {
 			return reply{}, err
 		}
-		r, err := c.call(ctx, what, body, size)
+		if !begun {
+			begun = true
+			var cancel context.CancelFunc
+			ctx, cancel = rewards.Start(ctx)
+			defer cancel() //nolint:gocritic // once
+		}
+		r, err := pl.conn.call(ctx, what, body, size)
+		var suspected *suspectError
 		switch {
-		case (errors.Is(err, errGone) || errors.Is(err, errBystander)) && ctx.Err() == nil:
-			continue // ctx bounds how often
-		case errors.Is(err, errShared) && !alone:
-			alone = true // perhaps it was another's fault
-			continue
+		case errors.As(err, &suspected):
+			s.pool.acquit(on)
+			on = suspected.trial
+		case errors.Is(err, errGone), errors.Is(err, errBystander):
+			// It is asked again, within ctx.
 		case err != nil:
 			return reply{}, err
+		default:
+			return r, s.reported(r)
 		}
-		return r, s.reported(r)
 	}
 }
 
@@ -184,7 +211,7 @@ func (s *Scorer) reported(r reply) error {
 // score reads a host's result.
 func (s *Scorer) score(r reply) (rewards.Score, error) {
 	if r.Op != "result" || r.Score == nil {
-		return rewards.Score{}, fmt.Errorf("%w: %s: the host answered %q", rewards.Internal, s.opts.label(), r.Op)
+		return rewards.Score{}, fmt.Errorf("%w: %s: the process answered %q", rewards.Internal, s.opts.label(), r.Op)
 	}
 	value, err := r.Score.Float64()
 	if err != nil || math.IsInf(value, 0) {

@@ -1,0 +1,12 @@
+package python
+
+// What a test of control groups needs.
+//
+//nolint:gochecknoglobals // for tests
+var (
+	CgroupParent = cgroupParent
+	NewCgroupIn  = newCgroupIn
+)
+
+// RanOut reports whether the kernel ended a process for the group's limit.
+func (g *cgroup) RanOut() bool { return g.ranOut() }
