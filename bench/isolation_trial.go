@@ -30,7 +30,8 @@ type isolationTrial struct {
 	picture []byte
 	lasting time.Duration
 	// cost is what a healthy sample takes of the processors, in seconds, with all that is ours.
-	cost float64
+	cost    float64
+	burners []int // the processes that burn has started last
 }
 
 func newIsolationTrial(ctx context.Context, l layout, f failure, o Options) (_ Trial, err error) {
@@ -180,6 +181,7 @@ func (t *isolationTrial) burn(ctx context.Context, nice map[int]float64, rest fl
 		for _, p := range programs {
 			p.stop()
 		}
+		programs = nil
 	}
 	for niceness, cores := range nice {
 		if cores < leastBurn {
@@ -193,6 +195,7 @@ func (t *isolationTrial) burn(ctx context.Context, nice map[int]float64, rest fl
 		}
 		programs, pids = append(programs, p), append(pids, p.cmd.Process.Pid)
 	}
+	t.burners = pids
 	return func() time.Duration {
 		u := cputime.Trees(pids...)
 		return u.Processes + u.Below

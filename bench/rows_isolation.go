@@ -169,7 +169,15 @@ func besideExperiment(l layout, f failure) Experiment {
 			Row{Name: "scored-share", Issue: lineOneBad, Value: reading("scored_share"), Target: atLeast(0.9), Beside: []string{"failing_per_s"}})
 	}
 	if f.name == "allocates" {
-		e.Rows = append(e.Rows, Row{Name: "not-limited", Issue: lineMemory, Worst: true, Value: reading("told"), Target: atMost(0), Beside: []string{"failing_results"}})
+		e.Rows = append(e.Rows, Row{
+			Name: "not-limited", Issue: lineMemory, Worst: true, Target: atMost(0), Beside: []string{"failing_results"},
+			Value: func(r Readings) float64 {
+				if lookup(r, "failing_results") == 0 {
+					return 1 // no call has ended: nothing has stopped one
+				}
+				return lookup(r, "told")
+			},
+		})
 	}
 	return e
 }

@@ -39,14 +39,14 @@ def kills_itself(ground_truth):
 
 
 def allocates(ground_truth, memory=None):
-    """Allocates until something stops it, at most GUARD_MIB, and then holds it for 2 s."""
+    """Allocates until something stops it, at most GUARD_MIB, and then holds it for 1 s."""
     if ground_truth != "bad":
         return 1.0
     held = []
     for _ in range(GUARD_MIB // 16):
         held.append(bytearray(b"x") * (16 * MIB))  # every page is written to
         time.sleep(0.01)
-    time.sleep(2)
+    time.sleep(1)
     raise RuntimeError(GUARD_MESSAGE)
 
 
