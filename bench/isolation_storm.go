@@ -22,20 +22,24 @@ type storm struct {
 	// do does it so many times and returns how many samples were left without the result that
 	// they must have.
 	do func(ctx context.Context, addr string, times int) (unanswered int, err error)
+	// answered: every sample must have a result. Whose connection is taken over gets none.
+	answered bool
 }
 
 func storms() []storm {
-	return []storm{{"cancels", cancels}, {"takeovers", takeovers}, {"resumes", resumes}}
+	return []storm{{"cancels", cancels, true}, {"takeovers", takeovers, false}, {"resumes", resumes, true}}
 }
 
 // Sizes of a storm and of what comes after it.
 const (
 	stormTimes = 2000
 	stormLanes = 4
-	// stormTakes is how long a sample of the storm takes of a function that is not interrupted;
-	// stormWait is the longest time before the client does its worst.
-	stormTakes = 20 * time.Millisecond
-	stormWait  = 2 * time.Millisecond
+	// A sample of the storm takes so long of the async function or the blocking one, if nothing
+	// interrupts it: long enough to be in a process when the client does its worst, which is
+	// at most stormWait later.
+	stormTakes  = 20 * time.Millisecond
+	stormBlocks = 2 * time.Millisecond
+	stormWait   = 2 * time.Millisecond
 	// freshSamples are sent afterwards, and have freshLimit.
 	freshSamples = 200
 	freshLimit   = 60 * time.Second
@@ -109,7 +113,7 @@ func (t *stormTrial) fresh(ctx context.Context, d *deployment, run string) (time
 // flight, and samples that come late though there is a place for each of them.
 func (t *stormTrial) places(ctx context.Context, d *deployment, r Readings) error {
 	busy, err := d.busy(ctx)
-	for end := time.Now().Add(overtime / 2); err == nil && busy > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(overtime); err == nil && busy > 0 && time.Now().Before(end); {
 		if err = sleep(ctx, 50*time.Millisecond); err == nil {
 			busy, err = d.busy(ctx)
 		}
@@ -159,6 +163,15 @@ func pause(ctx context.Context) error {
 	return sleep(ctx, time.Duration(rand.Int64N(int64(stormWait)))) //nolint:gosec // a storm, not a secret
 }
 
+// stormSample is one of a storm; every second one is for the blocking function.
+func stormSample(prefix string, i int64) rewards.Sample {
+	id := prefix + strconv.FormatInt(i, 10)
+	if i%2 == 1 {
+		return waitFor(id, true, stormBlocks)
+	}
+	return waitFor(id, false, stormTakes)
+}
+
 // cancels sends samples and takes each back a moment later.
 func cancels(ctx context.Context, addr string, times int) (int, error) {
 	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "storm"})
@@ -189,7 +202,7 @@ func cancels(ctx context.Context, addr string, times int) (int, error) {
 
 // cancelOne reports whether the sample had a result, of whatever kind.
 func cancelOne(ctx context.Context, c *client.Client, i int64) (bool, error) {
-	s := waitFor("c"+strconv.FormatInt(i, 10), i%2 == 1, stormTakes)
+	s := stormSample("c", i)
 	f, err := c.Submit(ctx, &s, 0)
 	if err == nil {
 		err = pause(ctx)

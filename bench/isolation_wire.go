@@ -73,9 +73,9 @@ func (c *rude) send(frame []byte) error {
 // drop closes the socket as a process that dies does.
 func (c *rude) drop() { _ = c.conn.UnderlyingConn().Close() }
 
-// frameOf is a sample of the storm, as it is sent; every second one is for the blocking function.
+// frameOf is a sample of the storm, as it is sent.
 func frameOf(i int64) (id string, frame []byte, err error) {
-	s := waitFor("r"+strconv.FormatInt(i, 10), i%2 == 1, stormTakes)
+	s := stormSample("r", i)
 	m, err := wire.Encode(&s, wire.Options{})
 	if err != nil {
 		return "", nil, err

@@ -193,7 +193,7 @@ func rateExperiment(l layout, f failure) Experiment {
 }
 
 func stormExperiment(l layout, k storm) Experiment {
-	return Experiment{
+	e := Experiment{
 		Name: l.name + "-" + k.name, GoesOn: true,
 		Setup: func(ctx context.Context, o Options) (Trial, error) { return newStormTrial(ctx, l, k, o) },
 		Rows: []Row{
@@ -207,9 +207,12 @@ func stormExperiment(l layout, k storm) Experiment {
 			{
 				Name: "places-lost", Issue: lineLost, Worst: true, Value: reading("lost"), Target: atMost(0), Beside: []string{"lost_async", "lost_blocking", "busy"},
 			},
-			{Name: "unanswered", Issue: lineResult, Worst: true, Value: reading("unanswered"), Target: atMost(0), Beside: []string{"done"}},
 		},
 	}
+	if k.answered {
+		e.Rows = append(e.Rows, Row{Name: "unanswered", Issue: lineResult, Worst: true, Value: reading("unanswered"), Target: atMost(0), Beside: []string{"done"}})
+	}
+	return e
 }
 
 // stormProfiles are the configuration for cancels, takeovers and resumes: the default
