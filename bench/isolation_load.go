@@ -88,7 +88,8 @@ type isolationLoad struct {
 	run, reward string
 	inFlight    int
 	sample      func(i int64) rewards.Sample
-	// cancelAfter takes each sample back so long after it was sent; 0: none is.
+	// cancelAfter takes each sample back so long after it was sent, every second one up to
+	// stormWait later, when it has reached its process on a busy machine, too; 0: none is.
 	cancelAfter time.Duration
 	// text is looked for in the errors of failed samples.
 	text string
@@ -143,13 +144,18 @@ func (g *loading) running() bool {
 
 // one sends a sample and waits for its result.
 func (g *loading) one(ctx context.Context) error {
-	s := g.load.sample(g.ids.Add(1))
+	i := g.ids.Add(1)
+	s := g.load.sample(i)
 	f, err := g.client.Submit(ctx, &s, 0)
 	if err != nil {
 		return err
 	}
 	if g.load.cancelAfter > 0 {
-		if err := sleep(ctx, g.load.cancelAfter); err == nil {
+		err := sleep(ctx, g.load.cancelAfter)
+		if err == nil && i%2 == 1 {
+			err = pause(ctx)
+		}
+		if err == nil {
 			err = g.client.Cancel(s.ID)
 		}
 		if err != nil {

@@ -41,7 +41,7 @@ func isolation() Suite {
 			"began before (5 s at -t 20s), and beside programs outside that use as many cores, at the same niceness, as the failing run did (failing_cores: its Python processes, and what "+
 			"server, workers and bench computed beyond the cost of the healthy samples); in turn, each with servers of its own. throughput is the first rate over the second; gap the "+
 			"longest time between two results beside the failing run, less that beside the burner, at the worst of the repetitions. Failing is a function in Python that raises, returns NaN, kills "+
-			"its process, is cancelled 0.5 ms after each submit, or allocates up to 1 GiB under memory: 512MiB; a judge whose engine, a stub that takes 20 ms, answers without a score; "+
+			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB; a judge whose engine, a stub that takes 20 ms, answers without a score; "+
 			"and a function that raises on one worker only. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
 			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256.",
