@@ -77,8 +77,8 @@ func (t *rateTrial) Close() error {
 	return nil
 }
 
-// burst sends samples at once over a client of its own and returns when each had its result,
-// since the first was sent; those without one by the deadline have the deadline.
+// burst sends samples at once over a client of its own and returns how long each took to be
+// scored, since the first was sent; those that were not by the deadline have the deadline.
 func burst(ctx context.Context, addr, run string, samples []rewards.Sample, deadline time.Duration) (took []time.Duration, unscored int, err error) {
 	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: run})
 	if err != nil {
@@ -98,8 +98,8 @@ func burst(ctx context.Context, addr, run string, samples []rewards.Sample, dead
 			if err != nil {
 				return
 			}
-			if res, err := f.Wait(ctx); err == nil {
-				took[i], scored[i] = time.Since(begin), res.Outcome == rewards.Scored
+			if res, err := f.Wait(ctx); err == nil && res.Outcome == rewards.Scored {
+				took[i], scored[i] = time.Since(begin), true
 			}
 		})
 	}
@@ -115,6 +115,19 @@ func burst(ctx context.Context, addr, run string, samples []rewards.Sample, dead
 // agentCalls are what the recipe has under way at a time.
 const agentCalls = 256
 
+// The class of the recipe, as an entry that is called for samples and another for groups, and
+// by the recipe's own keys.
+const (
+	agentEntries = `reward:
+  reward_functions:
+    own: {path: functions.py, name: Agent, weight: 0, required: true, concurrency: 256}
+    final: {post_process: own, required: true}
+`
+	agentRecipe = `reward:
+  custom_reward_function: {path: functions.py, name: Agent, max_concurrency: 256}
+`
+)
+
 // agentTrial has the class of the recipe async_reward_agent behind a server with as many slots.
 type agentTrial struct {
 	deployment *deployment
@@ -122,7 +135,7 @@ type agentTrial struct {
 	runs       int
 }
 
-func newAgentTrial(ctx context.Context, o Options) (Trial, error) {
+func newAgentTrial(ctx context.Context, o Options, reward string) (Trial, error) {
 	root, err := report.Repository()
 	if err != nil {
 		return nil, err
@@ -131,11 +144,7 @@ func newAgentTrial(ctx context.Context, o Options) (Trial, error) {
 	if o.Quick {
 		t.calls = 16
 	}
-	t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{workers: 1, slots: agentCalls, yaml: `reward:
-  reward_functions:
-    own: {path: functions.py, name: Agent, weight: 0, required: true, concurrency: 256}
-    final: {post_process: own, required: true}
-`})
+	t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{workers: 1, slots: agentCalls, yaml: reward})
 	return t, err
 }
 

@@ -44,7 +44,8 @@ func isolation() Suite {
 			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB; a judge whose engine, a stub that takes 20 ms, answers without a score; "+
 			"and a function that raises on one worker only. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
-			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256.",
+			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256; agent256_recipe the same "+
+			"class in custom_reward_function.",
 			isolationWorkers, isolationWorkers, isolationSlots, healthyInFlight, failingInFlight),
 	}
 	for _, l := range layouts() {
@@ -61,10 +62,13 @@ func isolation() Suite {
 			s.Experiments = append(s.Experiments, stormExperiment(l, k))
 		}
 	}
-	s.Experiments = append(s.Experiments, Experiment{
-		Name: "agent256", GoesOn: true, Setup: newAgentTrial,
-		Rows: []Row{{Name: "calls", Issue: lineAgent, Unit: "s", Value: reading("calls_s"), Target: atMost(2.5), Beside: []string{"unscored"}}},
-	})
+	for _, a := range []struct{ name, reward string }{{"agent256", agentEntries}, {"agent256_recipe", agentRecipe}} {
+		s.Experiments = append(s.Experiments, Experiment{
+			Name: a.name, GoesOn: true,
+			Setup: func(ctx context.Context, o Options) (Trial, error) { return newAgentTrial(ctx, o, a.reward) },
+			Rows:  []Row{{Name: "calls", Issue: lineAgent, Unit: "s", Value: reading("calls_s"), Target: atMost(2.5), Beside: []string{"unscored"}}},
+		})
+	}
 	return s
 }
 
