@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,7 +42,7 @@ func isolation() Suite {
 			"began before (5 s at -t 20s), and beside programs outside that use as many cores, at the same niceness, as the failing run did (failing_cores: its Python processes, and what "+
 			"server, workers and bench computed beyond the cost of the healthy samples); in turn, each with servers of its own. throughput is the first rate over the second; gap the "+
 			"longest time between two results beside the failing run, less that beside the burner, at the worst of the repetitions. Failing is a function in Python that raises, returns NaN, kills "+
-			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB; a judge whose engine, a stub that takes 20 ms, answers without a score; "+
+			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, a stub that takes 20 ms, answers without a score; "+
 			"and a function that raises on one worker only. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
 			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256; agent256_recipe the same "+
@@ -81,6 +82,9 @@ type failure struct {
 	keys string
 	// cancelAfter takes each sample back so long after it was sent.
 	cancelAfter time.Duration
+	// inFlight is how many samples the run has in flight; 0: failingInFlight. Functions that
+	// take gigabytes get few, and so does the machine that others use.
+	inFlight int
 	// badWorker: only the first worker fails.
 	badWorker bool
 	// rated: its failures are to come as fast as its scores.
@@ -97,7 +101,7 @@ func failures() []failure {
 		{name: "judge", rated: true},
 		{name: "kills", function: "kills_itself"},
 		{name: "cancels_at_once", function: "waits", cancelAfter: 500 * time.Microsecond},
-		{name: "allocates", function: "allocates", keys: ", memory: 512MiB"},
+		{name: "allocates", function: "allocates", keys: ", memory: 512MiB", inFlight: 4},
 		{name: "one_bad_worker", function: "raises_here", badWorker: true},
 	}
 }
@@ -116,7 +120,7 @@ func (f failure) load() isolationLoad {
 	if f.function == "waits" {
 		flag = flagWait
 	}
-	l := textLoad("failing", "failing", flag, failingInFlight)
+	l := textLoad("failing", "failing", flag, cmp.Or(f.inFlight, failingInFlight))
 	l.cancelAfter, l.text = f.cancelAfter, guardMessage
 	if f.badWorker {
 		l.patience = overtime / 2

@@ -1,7 +1,7 @@
 """Uses as much of the processors as it is told to, until its standard input ends: burn.py CORES NICENESS.
 
-Each of its processes wants at most half a core, so that the scheduler can give it its part
-on a machine that is busy.
+Each of its processes wants at most an eighth of a core, so that the scheduler can give it its
+part on a machine that is busy.
 """
 
 import math
@@ -27,7 +27,7 @@ def main():
     """Starts the processes, which end with this one."""
     cores, niceness = float(sys.argv[1]), int(sys.argv[2])
     os.nice(niceness)
-    parent, processes = os.getpid(), max(1, math.ceil(2 * cores))
+    parent, processes = os.getpid(), max(1, math.ceil(8 * cores))
     for _ in range(processes):
         if os.fork() == 0:
             burn(max(cores / processes, 1e-6), parent)
