@@ -6,8 +6,9 @@
 // set up, warmed, and measured five times; every time ours and the calibration (a
 // bare version of the same work) run one after the other, in changing order, so
 // that a busy machine slows both. From the readings of each repetition a row makes
-// its figure; the median counts. Then the row's target is asked for its bound,
-// which may scale with the calibration, and the row holds or misses.
+// its figure; the median counts, or the worst where the row says so. Then the row's
+// target is asked for its bound, which may scale with the calibration, and the row
+// holds or misses.
 //
 // The results go to docs/results: a JSON file for each suite with machine, load and
 // commit, and a table of all. A miss that bench/misses.yml does not list, with its
@@ -15,7 +16,9 @@
 //
 // The suite python needs a Python with websockets and NumPy, so that it stands apart:
 // make bench-python, or -suite python. The suites step and dispatch are whole steps of a
-// trainer whose times are divided by -scale (10), and take half an hour: make bench-step.
+// trainer whose times are divided by -scale (10), and take half an hour: make bench-step. The
+// suite isolation starts the program itself, bin/rewardloop or what REWARDLOOP_BIN names, and
+// takes an hour: make bench-isolation.
 //
 // To add a figure: write a Row in its area's file, or a new experiment, or a new
 // suite and its name in suites. Nothing else needs to know.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/bench/report"
@@ -14,6 +15,9 @@ func figure(experiment string, row Row, all []Readings, reference Readings) (rep
 		f.Values = append(f.Values, row.Value(r))
 	}
 	f.Value = report.Median(f.Values)
+	if row.Worst && f.Value == f.Value {
+		f.Value = slices.Max(f.Values)
+	}
 	now := medians(all)
 	for _, name := range row.Beside {
 		if f.Beside == nil {
@@ -37,4 +41,21 @@ func figure(experiment string, row Row, all []Readings, reference Readings) (rep
 		f.Target, f.Held = &b, b.Keeps(f.Value)
 	}
 	return f, nil
+}
+
+// broken are the rows of an experiment that could not be measured: those with a target miss it.
+func broken(e Experiment, reference Readings, err error) []report.Figure {
+	var out []report.Figure
+	for _, row := range e.Rows {
+		f := report.Figure{Row: e.Name + "/" + row.Name, Issue: row.Issue, Unit: row.Unit, Held: row.Target == nil, Error: err.Error()}
+		if row.Target != nil {
+			b, _ := row.Target(Readings{}, reference) // a bound that follows from readings has none
+			if b.Value != b.Value {
+				b.Value = 0
+			}
+			f.Target = &b
+		}
+		out = append(out, f)
+	}
+	return out
 }

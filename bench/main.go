@@ -21,7 +21,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), dispatch(), overMachines()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), dispatch(), overMachines(), isolation()}
 }
 
 func main() {
@@ -59,6 +59,7 @@ Exit code 1: a row missed its target and bench/misses.yml does not list it.
   go run ./bench                                   everything, into docs/results
   go run ./bench -suite python                     what needs Python (make bench-python)
   go run ./bench -suite step -n 1                  whole steps at 1:10 (make bench-step); -scale 100 for a look
+  go run ./bench -suite isolation -n 3 -t 20s      failing runs beside healthy ones (make bench-isolation)
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -72,7 +73,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, which needs Python with websockets and NumPy, and step and dispatch, which take half an hour")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python and isolation, which need Python, and step and dispatch, which take half an hour")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
@@ -235,6 +236,13 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
 	for _, e := range suite.Experiments {
 		readings, disturbed, err := e.repeat(ctx, s.Options)
+		if err != nil && e.GoesOn && ctx.Err() == nil {
+			for _, f := range broken(e, reference.Calibrations[e.Name], err) {
+				fmt.Fprintln(w, f.Line())
+				r.Rows = append(r.Rows, f)
+			}
+			continue
+		}
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", e.Name, err)
 		}

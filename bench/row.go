@@ -30,6 +30,9 @@ type Suite struct {
 type Experiment struct {
 	// Name begins the names of its rows, and names its calibrations in the references.
 	Name string
+	// GoesOn says that an error is a miss of the experiment's rows that have a target, and does
+	// not end the run.
+	GoesOn bool
 	// Setup starts and warms what is measured.
 	Setup func(ctx context.Context, o Options) (Trial, error)
 	Rows  []Row
@@ -74,6 +77,8 @@ type Row struct {
 	Unit string
 	// Value makes the figure from one repetition's readings.
 	Value func(Readings) float64
+	// Worst says that the highest of the repetitions' values counts, not the median.
+	Worst bool
 	// Target judges the figure; nil: it is only told.
 	Target Target
 	// Beside are readings told with the figure, median by median.

@@ -61,13 +61,13 @@ func ReadMisses(path string, mine func(row string) bool, rows []string) (map[str
 }
 
 // Judge compares the figures with the known misses, which it notes in them: misses that
-// nobody listed, and listed rows that hold.
+// nobody listed, those among them that could not be measured, and listed rows that hold.
 func Judge(figures []Figure, known map[string]Miss) (unlisted, mended []Figure) {
 	for i := range figures {
 		f := &figures[i]
 		m, listed := known[f.Row]
 		switch {
-		case f.Missed() && listed:
+		case f.Missed() && listed && f.Error == "":
 			f.Miss = &m
 		case f.Missed():
 			unlisted = append(unlisted, *f)
@@ -89,6 +89,6 @@ func Tell(figures, unlisted, mended []Figure, w io.Writer) {
 		fmt.Fprintf(w, "mended: %s is %s, target %s: take it out of bench/misses.yml\n", f.Row, With(f.Value, f.Unit), f.TargetText())
 	}
 	for _, f := range unlisted {
-		fmt.Fprintf(w, "MISS: %s is %s, target %s (%s)\n", f.Row, With(f.Value, f.Unit), f.TargetText(), f.Issue)
+		fmt.Fprintf(w, "MISS: %s is %s, target %s (%s)\n", f.Row, f.Measured(), f.TargetText(), f.Issue)
 	}
 }

@@ -34,12 +34,14 @@ type Figure struct {
 	Row   string  `json:"row"`
 	Issue string  `json:"issue,omitempty"`
 	Unit  string  `json:"unit,omitempty"`
-	Value float64 `json:"value"` // the median
+	Value float64 `json:"value"` // the median, or the worst where the row says so
 	// Values are those of the repetitions, in order.
 	Values []float64 `json:"values"`
 	// Target is nil where nothing was promised.
 	Target *Bound `json:"target,omitempty"`
 	Held   bool   `json:"held"`
+	// Error is why the figure could not be measured; its value says nothing then.
+	Error string `json:"error,omitempty"`
 	// Miss is set where a known miss has missed again.
 	Miss   *Miss              `json:"miss,omitempty"`
 	Beside map[string]float64 `json:"beside,omitempty"`

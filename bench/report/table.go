@@ -28,7 +28,7 @@ func WriteTable(folder string) error {
 // suite's.
 func table(reports []Report, pictures []string) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python` and `make bench-step` from the JSON files beside it, that of `make bench-ocr` among them\n(more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
+	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python`, `make bench-step` and `make bench-isolation` from the JSON files beside it, that of\n`make bench-ocr` among them (more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
 		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
 		"reference machine (`bench/reference.json`).\n")
 	for _, r := range reports {
@@ -40,7 +40,7 @@ func table(reports []Report, pictures []string) string {
 		}
 		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
 		for _, f := range r.Rows {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", Cell(f.Row), With(f.Value, f.Unit), Cell(f.TargetText()), Cell(f.verdict()), Cell(f.beside()))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", Cell(f.Row), f.Measured(), Cell(f.TargetText()), Cell(f.verdict()), Cell(f.beside()))
 		}
 		for _, f := range r.Rows {
 			if f.Issue != "" {
@@ -87,6 +87,8 @@ func (f Figure) TargetText() string {
 
 func (f Figure) verdict() string {
 	switch {
+	case f.Error != "":
+		return "**not measured**: " + f.firstLine()
 	case f.Target == nil:
 		return "–"
 	case f.Held:
@@ -105,9 +107,26 @@ func (f Figure) beside() string {
 	return strings.Join(parts, ", ")
 }
 
+// Measured is the value with its unit.
+func (f Figure) Measured() string {
+	if f.Error != "" {
+		return "–"
+	}
+	return With(f.Value, f.Unit)
+}
+
+// firstLine is that of the error, without what a process has said.
+func (f Figure) firstLine() string {
+	line, _, _ := strings.Cut(f.Error, "\n")
+	return line
+}
+
 // Line is the figure for a terminal.
 func (f Figure) Line() string {
-	s := fmt.Sprintf("%-30s %12s  %-8s %s", f.Row, With(f.Value, f.Unit), f.mark(), f.TargetText())
+	if f.Error != "" {
+		return fmt.Sprintf("%-30s %12s  %-8s not measured: %s", f.Row, f.Measured(), f.mark(), f.Error)
+	}
+	s := fmt.Sprintf("%-30s %12s  %-8s %s", f.Row, f.Measured(), f.mark(), f.TargetText())
 	if b := f.beside(); b != "" {
 		s += "  [" + b + "]"
 	}

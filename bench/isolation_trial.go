@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/bench/report"
+)
+
+// The readings of a healthy run beside a failing one, and beside a burner.
+const (
+	besideFailing = "beside_failing"
+	besideBurner  = "beside_burner"
+)
+
+// isolationTrial measures a healthy run beside a failing one, and beside a program that uses
+// as much of the processors. Each measurement has servers of its own, so that nothing of one
+// reaches the next.
+type isolationTrial struct {
+	root    string
+	layout  layout
+	failure failure
+	engine  *stubEngine
+	picture []byte
+	lasting time.Duration
+	// cost is what a healthy sample takes of the processors, in seconds, with all that is ours.
+	cost    float64
+	burners []int // the processes that burn has started last
+}
+
+func newIsolationTrial(ctx context.Context, l layout, f failure, o Options) (_ Trial, err error) {
+	t := &isolationTrial{layout: l, failure: f, lasting: max(o.Lasting, 300*time.Millisecond)}
+	if t.root, err = report.Repository(); err != nil {
+		return nil, err
+	}
+	if t.picture, err = smallPicture(); err != nil {
+		return nil, err
+	}
+	if t.engine, err = newStubEngine(ctx); err != nil {
+		return nil, err
+	}
+	alone, err := t.healthy(ctx, nil)
+	if err == nil && alone.healthy.scored == 0 {
+		err = fmt.Errorf("no healthy sample was scored, with nothing beside it: %s", alone.healthy.quote)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.cost = alone.cost()
+	return t, nil
+}
+
+// lead is how long the failing run, or the burner, is there before the time that counts.
+func (t *isolationTrial) lead() time.Duration { return min(t.lasting/4, 5*time.Second) }
+
+// isolated is one measurement of the healthy run.
+type isolated struct {
+	healthy *tally
+	// used is what the healthy run's side has computed: this process, the server and workers.
+	// below is that of their Python processes, whose niceness is nice.
+	used, below time.Duration
+	nice        int
+	foreign     float64 // cores that strangers kept busy
+	burner      float64 // cores that the burner kept busy
+	left        int     // Python processes that outlived the server
+}
+
+func (i isolated) cost() float64 { return i.used.Seconds() / float64(max(i.healthy.scored, 1)) }
+
+// cores is a time of computing as cores that were busy.
+func (i isolated) cores(d time.Duration) float64 { return d.Seconds() / i.healthy.took.Seconds() }
+
+// failingCores are those that the failing run kept busy: its Python processes, and what the
+// rest computed beyond the cost of the healthy samples.
+func (i isolated) failingCores(cost float64) (python, rest float64) {
+	return i.cores(i.below), max(0, i.cores(i.used)-cost*float64(i.healthy.scored)/i.healthy.took.Seconds())
+}
+
+// disturbance starts what disturbs the healthy run; end stops it, and use is what it has computed
+// if it is not one of ours.
+type disturbance func(ctx context.Context, d *deployment) (use func() time.Duration, end func(), err error)
+
+// healthy measures the healthy run with something beside it; nil: alone.
+func (t *isolationTrial) healthy(ctx context.Context, next disturbance) (out isolated, err error) {
+	d, err := deploy(ctx, t.root, t.layout, t.failure.setting(t.engine.url))
+	if err != nil {
+		return out, err
+	}
+	defer func() { out.left = d.close() }()
+	healthy, err := healthyLoad(t.picture).begin(ctx, d.addr)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, healthy.stop()) }()
+	outside := func() time.Duration { return 0 }
+	if next != nil {
+		use, end, err := next(ctx, d)
+		if err != nil {
+			return out, err
+		}
+		outside = use
+		defer end()
+	}
+	if err := sleep(ctx, t.lead()); err != nil {
+		return out, err
+	}
+	before, own, machine, burnt := d.use(), cputime.Own(), cputime.Machine(), outside()
+	healthy.open(time.Now())
+	err = sleep(ctx, t.lasting)
+	healthy.close(time.Now())
+	after := d.use()
+	out.healthy = &healthy.tally
+	out.used = after.Processes - before.Processes + cputime.Own() - own
+	out.below, out.nice = after.Below-before.Below, after.Nice
+	out.burner = out.cores(outside() - burnt)
+	out.foreign = max(0, out.cores(cputime.Machine()-machine-out.used-out.below)-out.burner)
+	return out, errors.Join(err, d.ended())
+}
+
+// Measure implements Trial: once beside the failing run, once beside the burner.
+func (t *isolationTrial) Measure(ctx context.Context, _ int) (Readings, error) {
+	var failing *loading
+	load := t.failure.load()
+	a, err := t.healthy(ctx, func(ctx context.Context, d *deployment) (func() time.Duration, func(), error) {
+		var err error
+		if failing, err = load.begin(ctx, d.addr); err != nil {
+			return nil, nil, err
+		}
+		open := time.AfterFunc(t.lead(), func() { failing.open(time.Now()) })
+		return func() time.Duration { return 0 }, func() {
+			open.Stop()
+			failing.close(time.Now())
+			_ = failing.stop() // its connection may end as it likes
+		}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("beside the failing run: %w", err)
+	}
+	python, rest := a.failingCores(t.cost)
+	b, err := t.healthy(ctx, func(ctx context.Context, _ *deployment) (func() time.Duration, func(), error) {
+		return t.burn(ctx, map[int]float64{a.nice: python}, rest)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("beside the burner: %w", err)
+	}
+	if b.healthy.scored > 0 {
+		t.cost = b.cost()
+	}
+	r := Readings{
+		"failing_cores": python + rest, "burner_cores": b.burner, "foreign_cores": max(a.foreign, b.foreign), "left_behind": float64(a.left + b.left),
+	}
+	for name, i := range map[string]isolated{besideFailing: a, besideBurner: b} {
+		r[name+"_per_s"] = float64(i.healthy.scored) / i.healthy.took.Seconds()
+		r[name+"_gap_s"] = i.healthy.gap.Seconds()
+		r[name+"_failed"] = float64(i.healthy.allFailed)
+	}
+	failing.readings(r)
+	return r, nil
+}
+
+// readings tells what became of the failing run.
+func (g *loading) readings(r Readings) {
+	r["failing_per_s"], r["failing_results"] = g.perSecond(), float64(g.all)
+	r["failed_samples"] = float64(g.allFailed) + float64(g.unanswered.Load())
+	r["told"] = float64(g.told)
+	r["scored_share"] = float64(g.scored) / math.Max(1, float64(g.scored+g.failed))
+}
+
+// burn starts programs that keep so many cores busy, by their niceness, and more of niceness 0.
+func (t *isolationTrial) burn(ctx context.Context, nice map[int]float64, rest float64) (use func() time.Duration, end func(), err error) {
+	nice[0] += rest
+	var pids []int
+	var programs []*program
+	end = func() {
+		for _, p := range programs {
+			p.stop()
+		}
+		programs = nil
+	}
+	for niceness, cores := range nice {
+		if cores < leastBurn {
+			continue
+		}
+		p, err := start(ctx, "burner", t.root, interpreter(t.root), filepath.Join("bench", "isolation", "burn.py"),
+			strconv.FormatFloat(cores, 'f', 4, 64), strconv.Itoa(niceness))
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		programs, pids = append(programs, p), append(pids, p.cmd.Process.Pid)
+	}
+	t.burners = pids
+	return func() time.Duration {
+		u := cputime.Trees(pids...)
+		return u.Processes + u.Below
+	}, end, nil
+}
+
+// leastBurn is the share of a core below which no burner is started for it.
+const leastBurn = 0.005
+
+// Close implements Trial.
+func (t *isolationTrial) Close() error {
+	t.engine.close()
+	return nil
+}
