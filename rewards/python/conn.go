@@ -45,6 +45,7 @@ type conn struct {
 // entry is a call that the process holds. It ends with the process's answer or its
 // death, which may be after its caller left.
 type entry struct {
+	sample    string      // its id; "" of a group
 	answer    chan answer // capacity 1; the first counts
 	timer     *time.Timer
 	cancelled bool // guarded by conn.mu; the process has been told, or will be
@@ -92,7 +93,7 @@ func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (re
 		deadline = d
 	}
 	budget := time.Until(deadline)
-	id, e, err := c.register()
+	id, e, err := c.register(what.Sample)
 	if err != nil {
 		c.release(false)
 		return reply{}, err
@@ -120,7 +121,7 @@ func (c *conn) overdueError(budget time.Duration) error {
 	return rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s did not answer within %v", rewards.Timeout, c.label, budget.Round(time.Millisecond)))
 }
 
-func (c *conn) register() (uint64, *entry, error) {
+func (c *conn) register(s *rewards.Sample) (uint64, *entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -128,6 +129,9 @@ func (c *conn) register() (uint64, *entry, error) {
 	}
 	c.seq++
 	e := &entry{answer: make(chan answer, 1)}
+	if s != nil {
+		e.sample = s.ID
+	}
 	c.pending[c.seq] = e
 	return c.seq, e, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"testing"
@@ -94,7 +93,7 @@ func TestACancelIsSentBehindTheFrameThatIsBeingWritten(t *testing.T) {
 		assert.Empty(t, held)
 		assert.Nil(t, blamed)
 		_, err := c.call(t.Context(), call{Op: "call"}, nil, 0)
-		require.True(t, errors.Is(err, errGone))
+		require.ErrorIs(t, err, errGone)
 		synctest.Wait()
 	})
 }

@@ -1,8 +1,6 @@
 package python
 
 // What a test of control groups needs.
-//
-//nolint:gochecknoglobals // for tests
 var (
 	CgroupParent = cgroupParent
 	NewCgroupIn  = newCgroupIn

@@ -727,8 +727,8 @@ def main():
     except BaseException as error:
         write_frame(sock, refusal(error))
         return
-    ready = {"op": "ready", "async": function.is_async, "pid": os.getpid(), "threads": function.threads, "python": sys.version.split()[0]}
-    write_frame(sock, ready)
+    about = {"async": function.is_async, "threads": function.threads, "python": sys.version.split()[0]}
+    write_frame(sock, {"op": "ready", "pid": os.getpid(), **about})
     host = Host(sock, function)
     try:
         if function.is_async:

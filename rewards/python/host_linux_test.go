@@ -42,7 +42,7 @@ func startHost(tb testing.TB, load map[string]any) *bareHost {
 	conn, err := net.FileConn(ours)
 	require.NoError(tb, err)
 	require.NoError(tb, ours.Close())
-	cmd := exec.Command(interpreter(tb), "-u", "host.py") //nolint:noctx // it ends with its socket
+	cmd := exec.Command(interpreter(tb), "-u", "host.py") // it ends with its socket
 	cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = os.Stderr, []*os.File{theirs}, 10*time.Second
 	require.NoError(tb, cmd.Start())
 	require.NoError(tb, theirs.Close())

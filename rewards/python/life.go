@@ -293,8 +293,12 @@ func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how 
 			"the machine ran out of memory, or somebody killed it", rewards.Crashed, label)))
 	case pl.trial && len(held) == 1:
 		all(rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s: %w", rewards.Crashed, label, how)))
-		if p.deadly++; p.deadly >= deadlyRow {
-			p.rest(p.deadly - deadlyRow + 1)
+		if len(p.deadly) < deadlyRow {
+			p.deadly[held[0].sample] = true
+		}
+		if len(p.deadly) == deadlyRow {
+			p.held++
+			p.rest(p.held)
 			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", len(p.waiters), "until", p.pause)
 		}
 	default:

@@ -15,7 +15,7 @@ import (
 // calls are refused instead of waiting.
 const startTries = 3
 
-// deadlyRow is how many samples in a row must have ended their process before the
+// deadlyRow is how many different samples in a row must have ended their process before the
 // function is held back: it has one process then, after a pause.
 const deadlyRow = 8
 
@@ -44,7 +44,8 @@ type pool struct {
 	lost     int                   // guarded by mu; processes that died and were not replaced
 	failures int                   // guarded by mu; starts failed in a row
 	unused   int                   // guarded by mu; processes in a row that died before they answered anything
-	deadly   int                   // guarded by mu; samples in a row that ended their process
+	deadly   map[string]bool       // guarded by mu; samples in a row that ended their process, at most deadlyRow
+	held     int                   // guarded by mu; how many have since there were deadlyRow of them; 0: it is not held back
 	refused  error                 // guarded by mu; permanent: nothing will start
 	pause    time.Time             // guarded by mu; no start before it
 	wake     *time.Timer           // guarded by mu; starts what waits for pause
@@ -94,7 +95,7 @@ type waiter struct {
 func newPool(cfg Config, opts Options, s *share) *pool {
 	p := &pool{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
-		stopping: make(chan struct{}), first: make(chan struct{}), capacity: 1,
+		stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
 	}
 	s.join(p)
 	return p
@@ -278,7 +279,8 @@ func (p *pool) release(pl *place, answered bool) {
 		pl.idle = time.Now()
 	}
 	if answered {
-		p.deadly, p.unused = 0, 0
+		clear(p.deadly)
+		p.held, p.unused = 0, 0
 	}
 	p.match()
 }
@@ -306,10 +308,9 @@ func (p *pool) grow() {
 		}
 	}
 	trying := p.trying() != nil
-	held := p.deadly >= deadlyRow
 	var trial, spare bool
 	switch {
-	case held && len(p.places) > 0:
+	case p.held > 0 && len(p.places) > 0:
 		return
 	case len(p.trials) > 0 && !trying:
 		trial = true
@@ -355,8 +356,8 @@ func (p *pool) rest(row int) {
 // holds mu.
 func (p *pool) reason() string {
 	switch {
-	case p.deadly >= deadlyRow:
-		return fmt.Sprintf("%d samples in a row ended their process; it has one process, which starts after a pause", p.deadly)
+	case p.held > 0:
+		return fmt.Sprintf("%d samples in a row ended their process; it has one process, which starts after a pause", deadlyRow)
 	case p.failures > 0:
 		return fmt.Sprintf("%d starts in a row failed: %s", p.failures, p.stats.LastError)
 	case p.unused > 0:

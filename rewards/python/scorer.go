@@ -149,7 +149,7 @@ func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (r
 			begun = true
 			var cancel context.CancelFunc
 			ctx, cancel = rewards.Start(ctx)
-			defer cancel() //nolint:gocritic // once
+			defer cancel()
 		}
 		r, err := pl.conn.call(ctx, what, body, size)
 		var suspected *suspectError

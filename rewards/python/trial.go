@@ -72,7 +72,7 @@ func (p *pool) matchTrial() {
 		}
 		return
 	}
-	if pl == nil && p.deadly >= deadlyRow { // there shall be one process
+	if pl == nil && p.held > 0 { // there shall be one process
 		if pl = p.emptiest(); pl == nil || pl.running > 0 {
 			return
 		}
