@@ -2,6 +2,7 @@ package rewards
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,16 @@ func Overdue(ctx context.Context) bool {
 	}
 	over, bounded := c.over()
 	return bounded && !time.Now().Before(over)
+}
+
+// Ended returns err, with which the context of a component ended, with its blame: b's, the
+// executor's, where that was executing it or the component's time is over; nobody's where
+// the caller left, or the sample's deadline passed while the component waited.
+func Ended(ctx context.Context, executing bool, b Blame, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) || !executing && !Overdue(ctx) {
+		b = BlameNobody
+	}
+	return Blamed(b, err)
 }
 
 // Joined returns the context of work that several components wait for: it has the values
