@@ -70,7 +70,7 @@ func (d *device) submit(it *item) {
 func (d *device) cancel(it *item, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.policy.cancel(it, err, time.Now())
+	d.policy.cancel(it, it.late(err), time.Now())
 	d.kick()
 }
 

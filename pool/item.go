@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -13,9 +14,10 @@ import (
 type item struct {
 	req      infer.Request
 	account  *account
-	key      string    // of its lane
-	bytes    int       // of its inputs
-	deadline time.Time // of the caller's context; zero: none
+	key      string        // of its lane
+	bytes    int           // of its inputs
+	deadline time.Time     // of the caller's context; zero: none
+	begun    chan struct{} // closed when it is first handed out
 	done     chan struct{}
 
 	state      state
@@ -41,6 +43,14 @@ const (
 	running              // in a batch that was handed out
 	settled              // answered, or given up by its caller
 )
+
+// late marks the error of an item whose deadline passed, where it was not run even once.
+func (it *item) late(err error) error {
+	if it.began.IsZero() && errors.Is(err, infer.ErrTimeout) {
+		return infer.Marked(infer.ErrWaiting, err)
+	}
+	return err
+}
 
 // answer settles an item. Its caller is let go as soon as nothing reads its
 // inputs any more: now, or when its batch lets go of them.
@@ -82,9 +92,13 @@ func (b *batch) release() {
 // item.
 func (b *batch) begin(now time.Time) {
 	for _, it := range b.items {
-		if it.state != settled {
-			it.began = now
+		if it.state == settled {
+			continue
 		}
+		if it.began.IsZero() {
+			close(it.begun)
+		}
+		it.began = now
 	}
 }
 
