@@ -173,6 +173,11 @@ func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []
 		b.release()
 		d.mu.Unlock()
 	}
+	stacked.Began = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b.runs()
+	}
 	outputs, err = d.runner.Run(ctx, b.lane.account.model, stacked)
 	return stacked.Names, outputs, err
 }

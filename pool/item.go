@@ -17,7 +17,7 @@ type item struct {
 	key      string        // of its lane
 	bytes    int           // of its inputs
 	deadline time.Time     // of the caller's context; zero: none
-	begun    chan struct{} // closed when it is first handed out
+	begun    chan struct{} // closed when what runs it has begun
 	done     chan struct{}
 
 	state      state
@@ -28,6 +28,7 @@ type item struct {
 	lane       *lane     // nil until there was room
 	batch      *batch    // the newest it was in
 	prev, next *item     // in the list it is in
+	running    bool      // begun is closed
 	retried    bool      // it ran once and gave NaN
 	out        []infer.Tensor
 	err        error
@@ -44,9 +45,9 @@ const (
 	settled              // answered, or given up by its caller
 )
 
-// late marks the error of an item whose deadline passed, where it was not run even once.
+// late marks the error of an item whose deadline passed, where no run of it had begun.
 func (it *item) late(err error) error {
-	if it.began.IsZero() && errors.Is(err, infer.ErrTimeout) {
+	if !it.running && errors.Is(err, infer.ErrTimeout) {
 		return infer.Marked(infer.ErrWaiting, err)
 	}
 	return err
@@ -92,13 +93,19 @@ func (b *batch) release() {
 // item.
 func (b *batch) begin(now time.Time) {
 	for _, it := range b.items {
-		if it.state == settled {
-			continue
+		if it.state != settled {
+			it.began = now
 		}
-		if it.began.IsZero() {
+	}
+}
+
+// runs lets the items know that what runs the batch has begun.
+func (b *batch) runs() {
+	for _, it := range b.items {
+		if it.state != settled && !it.running {
+			it.running = true
 			close(it.begun)
 		}
-		it.began = now
 	}
 }
 

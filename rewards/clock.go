@@ -87,7 +87,7 @@ func Joined(ctx context.Context) (work context.Context, began <-chan struct{}) {
 	return withClock(context.WithoutCancel(ctx), &clock{told: func() { close(c) }}), c
 }
 
-// Await waits until done is closed, or returns ctx's error. The time of ctx's component
+// Await waits until done is closed, or returns ctx's error, which has then ended. The time of ctx's component
 // starts when began is closed. Executing says that it was by the end of the wait.
 func Await(ctx context.Context, began, done <-chan struct{}) (executing bool, err error) {
 	select {
@@ -97,8 +97,8 @@ func Await(ctx context.Context, began, done <-chan struct{}) (executing bool, er
 		return false, ctx.Err()
 	case <-began:
 	}
-	ctx, cancel := Start(ctx)
-	defer cancel()
+	_, cancel := Start(ctx) // with which ctx ends
+	cancel()
 	select {
 	case <-done:
 		return true, nil

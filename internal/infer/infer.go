@@ -250,6 +250,9 @@ type Batch struct {
 	Whole bool
 	// Generate is that of the items.
 	Generate *Generate
+	// Began is called by what runs the batch, when it begins; it may be called again, and
+	// may be nil.
+	Began func()
 }
 
 // Port is one input or output of a model as it describes itself.
