@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // budget is a number of bytes that many goroutines share, first come first
@@ -52,7 +54,7 @@ func (b *budget) acquire(ctx context.Context, n int64) error {
 		b.waiting.Remove(place)
 	}
 	b.grant()
-	return fmt.Errorf("waiting for %d of %d bytes to decode into: %w", n, b.total, ctx.Err())
+	return rewards.Ended(ctx, false, rewards.BlameReward, fmt.Errorf("waiting for %d of %d bytes to decode into: %w", n, b.total, ctx.Err()))
 }
 
 // release gives n bytes back.

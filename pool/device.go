@@ -70,7 +70,7 @@ func (d *device) submit(it *item) {
 func (d *device) cancel(it *item, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.policy.cancel(it, err, time.Now())
+	d.policy.cancel(it, it.late(err), time.Now())
 	d.kick()
 }
 
@@ -172,6 +172,11 @@ func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []
 		d.mu.Lock()
 		b.release()
 		d.mu.Unlock()
+	}
+	stacked.Began = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b.runs()
 	}
 	outputs, err = d.runner.Run(ctx, b.lane.account.model, stacked)
 	return stacked.Names, outputs, err

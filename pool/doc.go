@@ -23,7 +23,9 @@
 //     several fails its items run again one by one, so that one bad item hurts only
 //     itself; when there was no memory for it, its halves run again, and the lane makes
 //     smaller batches for a while; a row that is no number is run once more.
-//     An item that fails by itself is answered with that error.
+//     An item that fails by itself is answered with that error, which has a mark
+//     where it says more than the item's own failure: that it waited, that something
+//     could not be loaded, that the machine is at fault (internal/infer).
 //
 // A caller may leave at any time: its item is taken out of the queue at once; of a
 // run only its row is lost, and a run for which nobody waits is ended. Infer does

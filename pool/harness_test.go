@@ -71,6 +71,7 @@ func (f *fake) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
 }
 
 func (f *fake) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error) {
+	b.Began()
 	f.mu.Lock()
 	f.batches = append(f.batches, b.Names)
 	f.running++

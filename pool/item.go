@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -13,9 +14,10 @@ import (
 type item struct {
 	req      infer.Request
 	account  *account
-	key      string    // of its lane
-	bytes    int       // of its inputs
-	deadline time.Time // of the caller's context; zero: none
+	key      string        // of its lane
+	bytes    int           // of its inputs
+	deadline time.Time     // of the caller's context; zero: none
+	begun    chan struct{} // closed when what runs it has begun
 	done     chan struct{}
 
 	state      state
@@ -26,6 +28,7 @@ type item struct {
 	lane       *lane     // nil until there was room
 	batch      *batch    // the newest it was in
 	prev, next *item     // in the list it is in
+	running    bool      // begun is closed
 	retried    bool      // it ran once and gave NaN
 	out        []infer.Tensor
 	err        error
@@ -41,6 +44,14 @@ const (
 	running              // in a batch that was handed out
 	settled              // answered, or given up by its caller
 )
+
+// late marks the error of an item whose deadline passed, where no run of it had begun.
+func (it *item) late(err error) error {
+	if !it.running && errors.Is(err, infer.ErrTimeout) {
+		return infer.Marked(infer.ErrWaiting, err)
+	}
+	return err
+}
 
 // answer settles an item. Its caller is let go as soon as nothing reads its
 // inputs any more: now, or when its batch lets go of them.
@@ -84,6 +95,16 @@ func (b *batch) begin(now time.Time) {
 	for _, it := range b.items {
 		if it.state != settled {
 			it.began = now
+		}
+	}
+}
+
+// runs lets the items know that what runs the batch has begun.
+func (b *batch) runs() {
+	for _, it := range b.items {
+		if it.state != settled && !it.running {
+			it.running = true
+			close(it.begun)
 		}
 	}
 }

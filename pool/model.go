@@ -8,6 +8,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/obs"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Model is a handle on a model of a pool. It is safe for use by several goroutines.
@@ -36,7 +37,7 @@ func (m *Model) Info(ctx context.Context) (infer.Info, error) {
 //
 // The request's tensors are read until it returns and not after that, even when ctx
 // ends first. Outputs are the caller's own, though those of one batch lie in the
-// same memory.
+// same memory. When its turn comes, the time of ctx's component starts (rewards.Start).
 //
 // Errors wrap a sentinel of internal/infer, of which ErrInput is the request's fault
 // and ErrTimeout includes ctx's deadline; or they are ctx's. A deadline that
@@ -54,18 +55,16 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, gaveUp(ctx)
+		return nil, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
 	}
 	if _, err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	it := &item{req: req, account: m.account, key: req.Key(), bytes: req.Bytes(), done: make(chan struct{})}
+	it := &item{req: req, account: m.account, key: req.Key(), bytes: req.Bytes(), begun: make(chan struct{}), done: make(chan struct{})}
 	it.deadline, _ = ctx.Deadline()
 	asked := time.Now()
 	m.device.submit(it)
-	select {
-	case <-it.done:
-	case <-ctx.Done():
+	if _, err := rewards.Await(ctx, it.begun, it.done); err != nil {
 		m.device.cancel(it, gaveUp(ctx))
 		<-it.done // at once, unless a run still reads its tensors, which has been ended
 	}

@@ -47,9 +47,14 @@ func (p *policy) ended(b *batch, o outcome) {
 		}
 	default:
 		l.counts.Faults++
+		err := o.err
+		if errors.Is(err, infer.ErrMemory) && l.counts.Items > 0 {
+			// What fits into memory is the same for all items of a lane, and others did.
+			err = infer.Marked(infer.ErrHost, err)
+		}
 		for _, it := range b.waiting() {
 			l.counts.Failed++
-			it.answer(nil, o.err)
+			it.answer(nil, err)
 		}
 	}
 	l.open-- // last: what is to be run again has kept the lane
@@ -149,7 +154,7 @@ func finite(t infer.Tensor) error {
 	const exponent = 0x7f800000
 	for i, v := range t.F32 {
 		if math.Float32bits(v)&exponent == exponent {
-			return fmt.Errorf("%w: output %q is %v at element %d", infer.ErrFault, t.Name, v, i)
+			return fmt.Errorf("%w: output %q is %v at element %d", infer.ErrNumbers, t.Name, v, i)
 		}
 	}
 	return nil

@@ -338,7 +338,7 @@ func (p *policy) expired(it *item, now time.Time) bool {
 		return false
 	}
 	p.counts(it).Expired++
-	it.answer(nil, fmt.Errorf("%w: %w before its turn came", infer.ErrTimeout, context.DeadlineExceeded))
+	it.answer(nil, it.late(fmt.Errorf("%w: %w before its turn came", infer.ErrTimeout, context.DeadlineExceeded)))
 	return true
 }
 

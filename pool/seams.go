@@ -26,7 +26,9 @@ type Runner interface {
 	Load(ctx context.Context, m infer.Model) (infer.Info, error)
 	// Run answers a batch: every output has the batch axis first, of as many rows
 	// as the batch has names. Errors wrap a sentinel of internal/infer or are the
-	// context's. It keeps neither the batch nor the answer after it returned.
+	// context's. It keeps neither the batch nor the answer after it returned. It calls the
+	// batch's Began when the batch has what it runs on, and before that no run counts as
+	// begun: the items still wait, and only what bounds their wait ends them.
 	Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error)
 	// Close ends the runner; no method is called after it.
 	Close(ctx context.Context) error

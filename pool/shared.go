@@ -52,7 +52,7 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return none, gaveUp(ctx)
+			return none, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
 		case <-a.over:
 			select {
 			case <-a.done: // just in time, or because of it
@@ -103,6 +103,7 @@ func (s *shared[T]) run(ctx context.Context, a *attempt, seen string) {
 	default:
 		err = fmt.Errorf("%s: %w", s.what, err)
 	}
+	err = infer.Marked(infer.ErrLoad, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempt = nil
@@ -123,7 +124,7 @@ func (s *shared[T]) overdue(why error) error {
 	if errors.Is(why, errClosed) {
 		return errClosed
 	}
-	return fmt.Errorf("%w: %s did not end in time", infer.ErrTimeout, s.what)
+	return infer.Marked(infer.ErrLoad, fmt.Errorf("%w: %s did not end in time", infer.ErrTimeout, s.what))
 }
 
 func (s *shared[T]) try(ctx context.Context) (value T, err error) {

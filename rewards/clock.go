@@ -2,6 +2,8 @@ package rewards
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,9 +20,11 @@ type Queuer interface {
 
 // clock is the timeout of one component of one sample.
 type clock struct {
-	timeout time.Duration
-	began   atomic.Pointer[time.Time] // nil: nothing executes it
-	told    func()                    // called once, when it starts
+	timeout time.Duration // 0: none
+	told    func()        // called once, when it starts
+
+	began atomic.Pointer[time.Time] // nil: nothing executes it
+	bound atomic.Pointer[bound]     // what to end at the timeout; nil: nothing
 }
 
 type clockKey struct{}
@@ -39,31 +43,157 @@ func Start(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	now := time.Now()
-	if c.began.CompareAndSwap(nil, &now) && c.told != nil {
-		c.told()
+	if c.began.CompareAndSwap(nil, &now) {
+		if b := c.bound.Load(); b != nil {
+			b.arm(c.timeout)
+		}
+		if c.told != nil {
+			c.told()
+		}
 	}
-	return context.WithDeadline(ctx, c.began.Load().Add(c.timeout))
+	over, bounded := c.over()
+	if !bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, over)
 }
 
-// over returns when the component's time is over; false: it has not begun.
+// Overdue reports whether the time of ctx's component is over. A wait that ended without
+// that says nothing about the reward: it was the sample's deadline that passed.
+func Overdue(ctx context.Context) bool {
+	c, _ := ctx.Value(clockKey{}).(*clock)
+	if c == nil {
+		return false
+	}
+	over, bounded := c.over()
+	return bounded && !time.Now().Before(over)
+}
+
+// Ended returns err, with which the context of a component ended, with its blame: b's, the
+// executor's, where that was executing it or the component's time is over; nobody's where
+// the caller left, or the sample's deadline passed while the component waited.
+func Ended(ctx context.Context, executing bool, b Blame, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) || !executing && !Overdue(ctx) {
+		b = BlameNobody
+	}
+	return Blamed(b, err)
+}
+
+// Joined returns the context of work that several components wait for: it has the values
+// of ctx, but neither its end nor its component's time. began is closed when the work
+// calls Start; who waits for the work does so with Await.
+func Joined(ctx context.Context) (work context.Context, began <-chan struct{}) {
+	c := make(chan struct{})
+	return withClock(context.WithoutCancel(ctx), &clock{told: func() { close(c) }}), c
+}
+
+// Await waits until done is closed, or returns ctx's error, which has then ended. The time of ctx's component
+// starts when began is closed. Executing says that it was by the end of the wait.
+func Await(ctx context.Context, began, done <-chan struct{}) (executing bool, err error) {
+	select {
+	case <-done:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-began:
+	}
+	_, cancel := Start(ctx) // with which ctx ends
+	cancel()
+	select {
+	case <-done:
+		return true, nil
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+}
+
+// bound is the context of a component whose calls wait. Beside its parent's end it has
+// that of the component's time, from the first Start on: a component that is executed
+// already waits for its second picture no longer than that.
+type bound struct {
+	context.Context //nolint:containedctx // it is one
+
+	clock *clock
+	done  chan struct{}
+
+	mu    sync.Mutex
+	err   error // once done is closed
+	timer *time.Timer
+}
+
+// bind makes the one bound of the clock; cancel must be called.
+func (c *clock) bind(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	b := &bound{Context: parent, clock: c, done: make(chan struct{})}
+	stop := context.AfterFunc(parent, func() { b.end(parent.Err()) })
+	c.bound.Store(b)
+	return b, func() {
+		stop()
+		b.end(context.Canceled)
+	}
+}
+
+// arm ends the context when the time of the component is over.
+func (b *bound) arm(timeout time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.timer = time.AfterFunc(timeout, func() { b.end(context.DeadlineExceeded) })
+	}
+}
+
+func (b *bound) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return
+	}
+	b.err = err
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	close(b.done)
+}
+
+// Done is closed at the end.
+func (b *bound) Done() <-chan struct{} { return b.done }
+
+// Err is nil before the end.
+func (b *bound) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// Deadline is the parent's, or that of the component where that comes first.
+func (b *bound) Deadline() (time.Time, bool) {
+	end, has := b.Context.Deadline()
+	if over, begun := b.clock.over(); begun && (!has || over.Before(end)) {
+		return over, true
+	}
+	return end, has
+}
+
+// over returns when the component's time is over; false: it has not begun, or has no end.
 func (c *clock) over() (time.Time, bool) {
 	began := c.began.Load()
-	if began == nil {
+	if began == nil || c.timeout == 0 {
 		return time.Time{}, false
 	}
 	return began.Add(c.timeout), true
 }
 
-// sleep waits for d, or until the context or the time of its component is over; it then
-// returns false.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if c, _ := ctx.Value(clockKey{}).(*clock); c != nil {
-		if over, begun := c.over(); begun {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, over)
-			defer cancel()
-		}
+// clocked returns the context to call a component's scorer with: a Queuer starts its
+// time itself, that of any other starts here.
+func clocked(ctx context.Context, c *clock, scorer any) (context.Context, context.CancelFunc) {
+	ctx = withClock(ctx, c)
+	if _, queues := scorer.(Queuer); queues {
+		return c.bind(ctx)
 	}
+	return Start(ctx)
+}
+
+// sleep waits for d, or until the context is over; it then returns false.
+func sleep(ctx context.Context, d time.Duration) bool {
 	if ctx.Err() != nil {
 		return false
 	}

@@ -41,13 +41,6 @@ const (
 // Error makes a Class usable as a sentinel.
 func (c Class) Error() string { return string(c) }
 
-// Transient reports whether another attempt, on another worker or a moment
-// later, may succeed. A bad input, a panic or an invalid score would only be
-// repeated.
-func (c Class) Transient() bool {
-	return c == Crashed || c == Unavailable || c == Timeout
-}
-
 // ClassOf returns the class an error wraps: Timeout and Cancelled for the two
 // context errors, Internal for an error that wraps none, "" for nil.
 func ClassOf(err error) Class {

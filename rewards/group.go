@@ -123,7 +123,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 					close(run.done)
 				}
 			}()
-			a.results = m.scoreGroup(withClock(ctx, clocks.of[i]), t, group)
+			a.results = m.scoreGroup(ctx, clocks.of[i], t, group)
 		}()
 	}
 	said := m.collectGroup(ctx, clocks, answers, len(members))
@@ -274,12 +274,9 @@ func allFailed(t *Term, n int, err error) []TermResult {
 
 // scoreGroup runs one term to its final answer, with retries while the group as a
 // whole fails for a reason that may pass.
-func (m *Manager) scoreGroup(ctx context.Context, t *Term, g *Group) []TermResult {
-	if _, queues := t.Group.(Queuer); !queues {
-		var cancel context.CancelFunc
-		ctx, cancel = Start(ctx)
-		defer cancel()
-	}
+func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Term, g *Group) []TermResult {
+	ctx, cancel := clocked(ctx, c, t.Group)
+	defer cancel()
 	start := time.Now()
 	least := t.least(g.Size)
 	if len(g.Members) < least {

@@ -70,7 +70,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 					close(run.done)
 				}
 			}()
-			a.result = m.score(withClock(ctx, c.clocks[i]), t, s, &c.tries[i])
+			a.result = m.score(ctx, c.clocks[i], t, s, &c.tries[i])
 		}()
 	}
 	run.Result = c.collect(ctx)
@@ -245,13 +245,10 @@ func (c *collector) settle() []TermResult {
 }
 
 // score runs one term to its final answer: attempts with a doubling, jittered
-// pause between them while Retries and the timeout last. The context has the term's clock.
-func (m *Manager) score(ctx context.Context, t *Term, s *Sample, tries *atomic.Int32) TermResult {
-	if _, queues := t.Scorer.(Queuer); !queues {
-		var cancel context.CancelFunc
-		ctx, cancel = Start(ctx)
-		defer cancel()
-	}
+// pause between them while Retries and the timeout, which is the clock's, last.
+func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries *atomic.Int32) TermResult {
+	ctx, cancel := clocked(ctx, c, t.Scorer)
+	defer cancel()
 	start := time.Now()
 	pause := m.cfg.Backoff
 	for attempt := 1; ; attempt++ {

@@ -114,7 +114,7 @@ func TestWhatIsNoAnswerIsAFailureAndNeverAReply(t *testing.T) {
 		"reasoning and no text":    {`{"choices":[{"message":{"content":null,"reasoning_content":"hm"},"finish_reason":"length"}]}`, rewards.InvalidScore, "raise max_tokens"},
 		"a refusal":                {`{"choices":[{"message":{"content":null,"refusal":"I can't"}}]}`, rewards.InvalidScore, "I can't"},
 		"no logprobs":              {says("Yes"), rewards.Internal, "no log probabilities"},
-		"logprobs of nothing":      {`{"choices":[{"message":{"content":""},"logprobs":{"content":[]}}]}`, rewards.Internal, "no log probabilities"},
+		"logprobs of nothing":      {`{"choices":[{"message":{"content":""},"logprobs":{"content":[]}}]}`, rewards.InvalidScore, "no log probabilities"},
 		"NaN":                      {token(`"token":"Yes","logprob":NaN`), rewards.Unavailable, "no chat completion"},
 		"-Infinity":                {token(`"token":"Yes","logprob":-Infinity`), rewards.Unavailable, "no chat completion"},
 		"a number beyond float64":  {token(`"token":"Yes","logprob":-1e999`), rewards.Unavailable, "no chat completion"},

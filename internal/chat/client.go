@@ -79,7 +79,7 @@ type question struct {
 // without text; BadInput for a request beyond its bound; and what Accept says.
 func (c *Client) Chat(ctx context.Context, r *Request) (*Reply, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("before asking: %w", err)
+		return nil, rewards.Ended(ctx, false, rewards.BlameDependency, fmt.Errorf("before asking: %w", err))
 	}
 	if err := r.validate(); err != nil {
 		return nil, err
@@ -138,10 +138,8 @@ func (c *Client) askShared(ctx context.Context, r *Request, params []byte) (*Rep
 		// sample whose pictures the request holds.
 		c.start(k, f, c.question(r, params))
 	}
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the answer of a judge: %w", ctx.Err())
+	if asked, err := rewards.Await(ctx, f.began, f.done); err != nil {
+		return nil, rewards.Ended(ctx, asked, rewards.BlameDependency, fmt.Errorf("waiting for the answer of a judge: %w", err))
 	}
 	if f.err != nil {
 		return nil, f.err

@@ -18,6 +18,7 @@ type flightKey struct {
 type flight struct {
 	done   chan struct{}   // closed when reply and err are set
 	ctx    context.Context //nolint:containedctx // it ends with the last of several callers, and belongs to none of them
+	began  <-chan struct{} // closed when an endpoint is asked
 	cancel context.CancelFunc
 
 	waiting int // guarded by Client.mu
@@ -46,8 +47,8 @@ func (c *Client) join(ctx context.Context, k flightKey) (reply *Reply, f *flight
 		return nil, f, false, nil
 	}
 	f = &flight{done: make(chan struct{}), waiting: 1}
-	// The values of the first asker's context go along, its end does not.
-	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.ctx, f.began = rewards.Joined(ctx)
+	f.ctx, f.cancel = context.WithCancel(f.ctx)
 	c.flights[k] = f
 	return nil, f, true, nil
 }
@@ -103,5 +104,5 @@ func (c *Client) forgetLocked(k flightKey, f *flight) {
 }
 
 func errClosed() error {
-	return fmt.Errorf("%w: the chat client is closed", rewards.Unavailable)
+	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: the chat client is closed", rewards.Unavailable))
 }

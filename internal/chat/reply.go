@@ -100,7 +100,8 @@ type (
 
 // decode reads an answer of status 2xx. What an engine in trouble says (a page of a
 // proxy, an error in JSON, nothing) is Unavailable, for another attempt may get an
-// answer; a message without text is InvalidScore, for it would not.
+// answer; a message without text is InvalidScore, for it would not; log probabilities that
+// the engine does not give are the engine's fault, permanently.
 func decode(data []byte, wantLogprobs bool) (*Reply, error) {
 	broken := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %w: %s", rewards.Unavailable, fmt.Errorf(format, args...), Excerpt(string(data)))
@@ -129,9 +130,12 @@ func decode(data []byte, wantLogprobs bool) (*Reply, error) {
 	}
 	r.Text = *message.Content
 	if wantLogprobs {
-		if choice.Logprobs == nil || len(choice.Logprobs.Content) == 0 {
-			return nil, fmt.Errorf("%w: the engine gives no log probabilities, which this reward is made of: %s",
-				rewards.Internal, Excerpt(string(data)))
+		switch {
+		case choice.Logprobs == nil:
+			return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf(
+				"%w: the engine gives no log probabilities, which this reward is made of: %s", rewards.Internal, Excerpt(string(data))))
+		case len(choice.Logprobs.Content) == 0:
+			return nil, fmt.Errorf("%w: the answer has no tokens, and so no log probabilities: %s", rewards.InvalidScore, Excerpt(string(data)))
 		}
 		tokens := choice.Logprobs.Content
 		var err error

@@ -27,7 +27,40 @@ var (
 	ErrTimeout = errors.New("model deadline passed")
 	// ErrUnavailable: no replica can be had: none starts, or the pool is closed.
 	ErrUnavailable = errors.New("model unavailable")
+	// ErrNumbers is the ErrFault of an answer with NaN or an infinity.
+	ErrNumbers = fmt.Errorf("%w: not a number", ErrFault)
 )
+
+// Marks are beside the errors above and say more of whose fault they are.
+var (
+	// ErrWaiting, of ErrTimeout: the deadline passed before the item's run began.
+	ErrWaiting = errors.New("the item waited")
+	// ErrHost, of ErrCrashed, ErrFault, ErrMemory or ErrTimeout: the machine or its device is
+	// at fault, not the item.
+	ErrHost = errors.New("the machine is at fault")
+	// ErrMissing, of ErrUnavailable: a library, provider or device is not there, and will
+	// not be before somebody installs it.
+	ErrMissing = errors.New("it is not installed")
+	// ErrLoad: it happened when a device was opened, or a model loaded or held to its
+	// self-test, and has nothing to do with any item.
+	ErrLoad = errors.New("while loading")
+)
+
+// Marked returns err with a mark that is not in its text. Nil stays nil.
+func Marked(mark, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &marked{mark, err}
+}
+
+type marked struct{ mark, err error }
+
+// Error is that of the error alone.
+func (m *marked) Error() string { return m.err.Error() }
+
+// Unwrap returns both, the mark first.
+func (m *marked) Unwrap() []error { return []error{m.mark, m.err} }
 
 // DType is the type of a tensor's elements, by its safetensors name.
 type DType string
@@ -217,6 +250,9 @@ type Batch struct {
 	Whole bool
 	// Generate is that of the items.
 	Generate *Generate
+	// Began is called by what runs the batch, when it begins; it may be called again, and
+	// may be nil.
+	Began func()
 }
 
 // Port is one input or output of a model as it describes itself.

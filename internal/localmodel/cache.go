@@ -16,7 +16,7 @@ type Cache[V any] struct {
 // so many bytes. Size is about how many a value has; its key is counted too.
 func NewCache[V any](entries, bytes int, size func(v V) int) *Cache[V] {
 	kept := &lru[V]{entries: entries, bytes: bytes, size: size, at: make(map[string]*list.Element)}
-	return &Cache[V]{newGroup(kept), kept}
+	return &Cache[V]{newGroup(kept, false), kept}
 }
 
 // Get returns what is kept for the key, or what work makes of it, which is kept then.

@@ -9,25 +9,59 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Classify gives an error of a model its class, and keeps the one it has. The end of the
-// caller's own context, which ctx is, is no fault of the model and gets none.
+// Classify gives an error of a model its class, and keeps the one it has, and says whose
+// failure it is. The end of the caller's own context, which ctx is, is no fault of the
+// model and gets no class.
 func Classify(ctx context.Context, err error) error {
-	class := rewards.Internal
 	var has rewards.Class
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &has):
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.As(err, &has) {
 		return err
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return err
-	case errors.Is(err, infer.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		class = rewards.Timeout
-	case errors.Is(err, infer.ErrCrashed):
-		class = rewards.Crashed
-	case errors.Is(err, infer.ErrUnavailable), errors.Is(err, infer.ErrMemory), errors.Is(err, infer.ErrFault):
-		// Another replica, or a moment later, may do.
-		class = rewards.Unavailable
 	}
-	return fmt.Errorf("%w: %w", class, err)
+	classed := err
+	if !errors.As(err, &has) {
+		classed = fmt.Errorf("%w: %w", classOf(err), err)
+	}
+	is := func(mark error) bool { return errors.Is(err, mark) }
+	switch {
+	case is(infer.ErrLoad) && passes(err):
+		return rewards.Blamed(rewards.BlameWorker, classed)
+	case is(infer.ErrLoad), is(infer.ErrModel), is(infer.ErrMissing):
+		return rewards.Permanent(rewards.BlameWorker, classed)
+	case is(infer.ErrHost), is(infer.ErrUnavailable):
+		return rewards.Blamed(rewards.BlameWorker, classed)
+	case is(infer.ErrTimeout):
+		return rewards.Ended(ctx, !is(infer.ErrWaiting), rewards.BlameReward, classed)
+	case is(infer.ErrInput), is(infer.ErrMemory), is(infer.ErrCrashed): // at batch 1, and twice
+		return rewards.Blamed(rewards.BlameSample, classed)
+	case is(infer.ErrFault):
+		return rewards.Blamed(rewards.BlameReward, classed)
+	}
+	return classed
+}
+
+// classOf is the class of an error that has none.
+func classOf(err error) rewards.Class {
+	switch {
+	case errors.Is(err, infer.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return rewards.Timeout
+	case errors.Is(err, infer.ErrCrashed):
+		return rewards.Crashed
+	case errors.Is(err, infer.ErrNumbers):
+		return rewards.InvalidScore
+	case errors.Is(err, infer.ErrUnavailable), errors.Is(err, infer.ErrMemory), errors.Is(err, infer.ErrFault):
+		return rewards.Unavailable
+	}
+	return rewards.Internal
+}
+
+// passes tells whether another attempt to load may succeed.
+func passes(err error) bool {
+	for _, e := range []error{
+		context.Canceled, context.DeadlineExceeded, infer.ErrTimeout, infer.ErrMemory, infer.ErrFault, infer.ErrCrashed, infer.ErrUnavailable,
+	} {
+		if errors.Is(err, e) {
+			return !errors.Is(err, infer.ErrMissing) && !errors.Is(err, infer.ErrModel)
+		}
+	}
+	return false
 }

@@ -45,3 +45,43 @@ func TestErrorsOfAModelHaveTheirClass(t *testing.T) {
 	require.NotErrorAs(t, localmodel.Classify(ctx, ctx.Err()), &class, "the caller's own end has none")
 	require.ErrorIs(t, localmodel.Classify(ctx, infer.ErrCrashed), rewards.Crashed)
 }
+
+func TestErrorsOfAModelHaveTheirBlame(t *testing.T) {
+	t.Parallel()
+	mark := func(mark, err error) error { return fmt.Errorf("of the model: %w", infer.Marked(mark, err)) }
+	for _, tt := range []struct {
+		err       error
+		blame     rewards.Blame
+		permanent bool
+	}{
+		{infer.ErrModel, rewards.BlameWorker, true},
+		{infer.ErrInput, rewards.BlameSample, false},
+		{infer.ErrMemory, rewards.BlameSample, false},
+		{mark(infer.ErrHost, infer.ErrMemory), rewards.BlameWorker, false},
+		{infer.ErrCrashed, rewards.BlameSample, false},
+		{mark(infer.ErrHost, infer.ErrCrashed), rewards.BlameWorker, false},
+		{infer.ErrNumbers, rewards.BlameReward, false},
+		{infer.ErrFault, rewards.BlameReward, false},
+		{mark(infer.ErrHost, infer.ErrFault), rewards.BlameWorker, false},
+		{infer.ErrTimeout, rewards.BlameReward, false},
+		{mark(infer.ErrWaiting, infer.ErrTimeout), rewards.BlameNobody, false},
+		{mark(infer.ErrHost, infer.ErrTimeout), rewards.BlameWorker, false},
+		{infer.ErrUnavailable, rewards.BlameWorker, false},
+		{mark(infer.ErrMissing, infer.ErrUnavailable), rewards.BlameWorker, true},
+		{mark(infer.ErrLoad, infer.ErrMemory), rewards.BlameWorker, false},
+		{mark(infer.ErrLoad, infer.ErrTimeout), rewards.BlameWorker, false},
+		{mark(infer.ErrLoad, infer.ErrInput), rewards.BlameWorker, true},
+		{mark(infer.ErrLoad, errors.New("wrong vocabulary")), rewards.BlameWorker, true},
+		{mark(infer.ErrLoad, rewards.BadInput), rewards.BlameWorker, true},
+		{errors.New("a bug"), rewards.BlameReward, false},
+		{rewards.BadInput, rewards.BlameSample, false},
+	} {
+		blame, permanent := rewards.BlameOf(localmodel.Classify(t.Context(), tt.err))
+		require.Equal(t, tt.blame, blame, tt.err)
+		require.Equal(t, tt.permanent, permanent, tt.err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	blame, _ := rewards.BlameOf(localmodel.Classify(ctx, ctx.Err()))
+	require.Equal(t, rewards.BlameNobody, blame)
+}

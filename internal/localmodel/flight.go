@@ -12,8 +12,9 @@ import (
 // whoever began it, and ends when it is done or when the last of them has left.
 type flight[V any] struct {
 	end     context.CancelFunc
-	waiting int           // guarded by the group's mutex
-	done    chan struct{} // closed when value and err are written
+	waiting int             // guarded by the group's mutex
+	began   <-chan struct{} // closed when the model begins with it
+	done    chan struct{}   // closed when value and err are written
 	value   V
 	err     error
 }
@@ -26,18 +27,22 @@ type store[V any] interface {
 
 // group runs work at most once at a time for each key.
 type group[V any] struct {
+	loads bool // what the work does
+
 	mu      sync.Mutex // guards what follows, and the flights' counts
 	kept    store[V]
 	flights map[string]*flight[V]
 }
 
-func newGroup[V any](kept store[V]) *group[V] {
-	return &group[V]{kept: kept, flights: make(map[string]*flight[V])}
+func newGroup[V any](kept store[V], loads bool) *group[V] {
+	return &group[V]{kept: kept, loads: loads, flights: make(map[string]*flight[V])}
 }
 
 // do returns what is kept for the key, or what work makes of it. Work is given a context
 // with the values of its first caller's, which ends when nobody waits any more; the last
-// to leave waits until work has returned, so that it outlives no caller.
+// to leave waits until work has returned, so that it outlives no caller. The time of the
+// callers' components starts when work calls rewards.Start, unless it loads: then they
+// all still wait for what will execute them.
 func (g *group[V]) do(ctx context.Context, key string, work func(ctx context.Context) (V, error)) (V, error) {
 	g.mu.Lock()
 	if v, err, ok := g.kept.get(key); ok {
@@ -47,23 +52,25 @@ func (g *group[V]) do(ctx context.Context, key string, work func(ctx context.Con
 	f := g.flights[key]
 	if f == nil {
 		f = &flight[V]{done: make(chan struct{})}
-		own, end := context.WithCancel(context.WithoutCancel(ctx))
-		f.end = end
+		own, began := rewards.Joined(ctx)
+		if !g.loads {
+			f.began = began
+		}
+		own, f.end = context.WithCancel(own)
 		g.flights[key] = f
 		go g.fly(own, key, f, work) // waited for by the last of its callers
 	}
 	f.waiting++
 	g.mu.Unlock()
-	select {
-	case <-f.done:
+	executing, err := rewards.Await(ctx, f.began, f.done)
+	if err == nil {
 		return f.value, f.err
-	case <-ctx.Done():
 	}
 	if g.leave(key, f) {
 		<-f.done
 	}
 	var none V
-	return none, fmt.Errorf("waiting for what others asked for too: %w", ctx.Err())
+	return none, rewards.Ended(ctx, executing, rewards.BlameReward, fmt.Errorf("waiting for what others asked for too: %w", err))
 }
 
 // leave takes a caller out, and ends the work if it was the last.

@@ -3,6 +3,8 @@ package localmodel
 import (
 	"context"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // Once makes one value, such as a loaded model, and keeps it for good. It is safe for
@@ -16,15 +18,18 @@ func NewOnce[V any](remember func(err error) time.Duration) *Once[V] {
 	if remember == nil {
 		remember = func(error) time.Duration { return 0 }
 	}
-	return &Once[V]{newGroup(&single[V]{remember: remember})}
+	return &Once[V]{newGroup(&single[V]{remember: remember}, true)}
 }
 
 // Get returns the value, or what work makes of it. Work runs once for all who ask at the
 // same time: its context has the values of the first one's, and ends when nobody waits
-// any more. An error is work's, or wraps that of ctx; a panic is of class
+// any more. An error is work's, marked infer.ErrLoad, or wraps that of ctx; a panic is of class
 // rewards.Panicked.
 func (o *Once[V]) Get(ctx context.Context, work func(ctx context.Context) (V, error)) (V, error) {
-	return o.group.do(ctx, "", work)
+	return o.group.do(ctx, "", func(ctx context.Context) (V, error) {
+		v, err := work(ctx)
+		return v, infer.Marked(infer.ErrLoad, err)
+	})
 }
 
 // single is the store of a Once.

@@ -120,31 +120,42 @@ func (a *attempt) broken(err error, where string) *failure {
 	took := time.Since(a.start)
 	switch {
 	case a.ctx.Err() != nil:
-		f := ended(a.ctx, fmt.Sprintf("%s worked on it for %s", a.at, brief(took)))
+		f := ended(a.ctx, true, fmt.Sprintf("%s worked on it for %s", a.at, brief(took)))
 		if f.class == rewards.Timeout && took >= min(a.g.cfg.Timeout/2, illAfter) {
 			f.health = ill
 		}
 		return f
 	case a.until.Err() != nil:
 		return &failure{
-			class: rewards.Timeout, cause: a.until.Err(), retry: true, health: ill,
+			class: rewards.Timeout, blame: rewards.BlameDependency, cause: a.until.Err(), retry: true, health: ill,
 			text: fmt.Sprintf("%s did not answer within %s%s", a.at, brief(a.g.cfg.Timeout), where),
 		}
 	}
-	f := &failure{class: rewards.Unavailable, cause: err, retry: true, health: ill, text: fmt.Sprintf("%s: %v%s", a.at, err, where)}
+	f := &failure{
+		class: rewards.Unavailable, blame: rewards.BlameDependency, cause: err, retry: true, health: ill,
+		text: fmt.Sprintf("%s: %v%s", a.at, err, where),
+	}
 	var address *addressError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &address):
-		f.class, f.retry, f.text = rewards.Internal, false, fmt.Sprintf("%s: %v", a.at, address)
+		f.stays()
+		f.text = fmt.Sprintf("%s: %v", a.at, address)
 	case errors.As(err, &record):
-		f.class, f.retry, f.text = rewards.Internal, false, a.at+" does not speak TLS: begin its URL with http://"
+		f.stays()
+		f.text = a.at + " does not speak TLS: begin its URL with http://"
 	case untrusted(err):
-		f.class, f.retry = rewards.Internal, false
+		f.stays()
 		f.text += ": check the host in the URL, and name the issuer's certificate in the CA file"
 	}
 	f.unserved = where == "" && unsent(err)
 	return f
+}
+
+// stays says that every call will fail so until somebody changes the configuration or the
+// dependency.
+func (f *failure) stays() {
+	f.class, f.blame, f.permanent, f.retry = rewards.Internal, rewards.BlameDependency, true, false
 }
 
 // untrusted reports whether err is about certificates, which another attempt would
@@ -186,23 +197,24 @@ func (a *attempt) refused(resp *http.Response, stop func()) *failure {
 	return f
 }
 
-// judge says what a status that is no answer means: which class, whether another
-// attempt may help, and whether the endpoint is to blame.
+// judge says what a status that is no answer means: which class, whose failure it is,
+// whether another attempt may help, and whether the endpoint is ill.
 func judge(status int) *failure {
-	f := &failure{status: status, class: rewards.Internal, health: alive}
+	f := &failure{status: status, class: rewards.Unavailable, blame: rewards.BlameDependency, health: alive}
 	// A 500, 502 or 504 may come after all the work was done.
 	f.unserved = status < 500 || status == http.StatusServiceUnavailable
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f.class = rewards.BadInput
+		f.class, f.blame = rewards.BadInput, rewards.BlameSample
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
-		f.class, f.retry = rewards.Unavailable, true
-	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
+		f.retry = true
+	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported, status < 400:
+		f.stays()
 		f.health = ill
 	case status >= 500:
-		f.class, f.retry, f.health = rewards.Unavailable, true, ill
-	case status < 400:
-		f.health = ill
+		f.retry, f.health = true, ill
+	default: // the key, the path, the method, the model
+		f.stays()
 	}
 	return f
 }
@@ -230,10 +242,10 @@ func (a *attempt) advice(status int, errKey error) string {
 func (a *attempt) answer(resp *http.Response, e *endpoint) (*Answer, *failure) {
 	status := resp.StatusCode
 	if compressed(resp) {
-		return nil, &failure{
-			class: rewards.Internal, status: status, health: alive,
-			text: fmt.Sprintf("%s answered with Content-Encoding %q, which it was asked not to do", a.at, resp.Header.Get("Content-Encoding")),
-		}
+		f := &failure{status: status, health: alive}
+		f.stays()
+		f.text = fmt.Sprintf("%s answered with Content-Encoding %q, which it was asked not to do", a.at, resp.Header.Get("Content-Encoding"))
+		return nil, f
 	}
 	most := a.call.MaxBytes
 	if most <= 0 {
@@ -243,7 +255,7 @@ func (a *attempt) answer(resp *http.Response, e *endpoint) (*Answer, *failure) {
 	switch {
 	case errors.Is(err, errTooLong):
 		return nil, &failure{
-			class: rewards.Internal, status: status, health: alive, cause: err,
+			class: rewards.Internal, blame: rewards.BlameDependency, status: status, health: alive, cause: err,
 			text: fmt.Sprintf("%s answered with more than %d bytes, the bound of this call", a.at, most),
 		}
 	case err != nil:
@@ -261,10 +273,12 @@ func (a *attempt) answer(resp *http.Response, e *endpoint) (*Answer, *failure) {
 	return answer, nil
 }
 
-// wrong is the failure of an answer that Check does not accept.
+// wrong is the failure of an answer that Check does not accept. Another attempt follows
+// where Check blames the dependency, as for no answer at all.
 func (a *attempt) wrong(answer *Answer, err error) *failure {
 	f := &failure{class: rewards.ClassOf(err), status: answer.Status, cause: err, health: alive, text: fmt.Sprintf("%s: %v", a.at, err)}
-	if f.class.Transient() {
+	f.blame, f.permanent = rewards.BlameOf(err)
+	if f.blame == rewards.BlameDependency && !f.permanent {
 		f.retry, f.health = true, ill
 	}
 	return f

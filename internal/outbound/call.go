@@ -22,8 +22,9 @@ type Call struct {
 	// MaxBytes bounds the answer's body; 0: the group's own bound.
 	MaxBytes int64
 	// Check says what is wrong with an answer of status 2xx, and is asked before
-	// anybody sees it: an error of a transient class makes the call go on to another
-	// attempt, as a status of 503 does. Nil: every answer of status 2xx is right.
+	// anybody sees it: an error that blames the dependency, not permanently, makes the
+	// call go on to another attempt, as a status of 503 does. Nil: every answer of
+	// status 2xx is right.
 	Check func(*Answer) error
 	// Statuses are beyond 2xx those that are answers to the caller and not failures,
 	// for a router that hands a 400 on. Nil: none.
@@ -50,7 +51,9 @@ type Answer struct {
 // cancelled, BadInput for 400, 413 and 422, InvalidScore as Check says, Internal for
 // what another attempt would only repeat (other 4xx, a redirect, a body beyond its
 // bound, an address that is not allowed, a path or header that cannot be sent).
-// Its text names endpoint, status and the beginning of the answer, and never a secret.
+// Its text names endpoint, status and the beginning of the answer, and never a secret;
+// rewards.BlameOf says whose failure it is. Do calls rewards.Start when the call has a
+// place.
 type Doer interface {
 	Do(ctx context.Context, c *Call) (*Answer, error)
 }

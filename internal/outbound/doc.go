@@ -8,7 +8,8 @@
 //     gets the same Group, so that its limits hold for the whole process.
 //  2. Do waits for one of Concurrency slots, first come first served, then until the
 //     requests and tokens per minute allow another request. Both waits end with the
-//     caller's context; a queue of MaxWaiting calls is full.
+//     caller's context; a queue of MaxWaiting calls is full. The time of the component
+//     that the call belongs to begins after them (rewards.Start).
 //  3. The endpoint with the least in flight gets the request, a random one of several
 //     such; one that this call has not tried yet where there is one. An endpoint that
 //     failed BreakAfter times in a row, not counting the same body's second 500, is
@@ -22,14 +23,18 @@
 //     redirects, no proxy from the environment, no compressed answers, and no headers
 //     or bodies beyond their bounds.
 //  5. The answer is judged: status, body, then the call's own Check. What may pass
-//     (no connection, time-out, 408, 425, 429, 5xx, a broken body, a transient class
-//     from Check) is tried again, after a random pause of at most 0.5 s, 1 s, 2 s … or
+//     (no connection, time-out, 408, 425, 429, 5xx, a broken body, what Check blames the
+//     dependency for) is tried again, after a random pause of at most 0.5 s, 1 s, 2 s … or
 //     what Retry-After asks for, while attempts, time and the retry budget last. The
 //     budget is a fifth of the calls and ten a minute: an outage is not multiplied.
 //     Slot and rate are taken anew for each attempt.
-//  6. Do returns the answer, or an *Error whose class tells the reward manager what to
-//     do. What it says names endpoint, status and the beginning of the answer; keys,
-//     passwords and what looks like one in a header or query are cut out.
+//  6. Do returns the answer, or an error whose class says what happened and whose blame
+//     (rewards.BlameOf) says who can mend it: the sample for 400, 413 and 422; the
+//     dependency for what may pass, and permanently for what would be the same for every
+//     call (another 4xx, a redirect, an address that is not allowed, a certificate);
+//     nobody where the deadline passed in a queue or the caller left. Its text names
+//     endpoint, status and the beginning of the answer; keys, passwords and what looks
+//     like one in a header or query are cut out.
 //  7. Close refuses new calls and closes idle connections. The package starts no
 //     goroutines of its own; those of connections end with them.
 //

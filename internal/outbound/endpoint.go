@@ -103,12 +103,12 @@ func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f 
 		g.mu.Unlock()
 		end, bounded := ctx.Deadline()
 		if known && bounded && hope.After(end) {
-			return nil, false, &failure{class: rewards.Unavailable, text: fmt.Sprintf(
+			return nil, false, &failure{class: rewards.Unavailable, blame: rewards.BlameDependency, text: fmt.Sprintf(
 				"all %d endpoints are out of service and the next probe, in %s, comes after the call's deadline: %s",
 				len(g.endpoints), brief(hope.Sub(now)), last)}
 		}
 		if !g.waitForProbe(ctx, due.Sub(now), known, changed) {
-			return nil, false, ended(ctx, "all endpoints were out of service: "+last)
+			return nil, false, ended(ctx, true, "all endpoints were out of service: "+last)
 		}
 	}
 }
@@ -221,6 +221,18 @@ func (g *Group) nextProbe() (due, hope time.Time, last string, known bool) {
 		known = true
 	}
 	return due, hope, last, known
+}
+
+// down says what is wrong with the first endpoint; "" where one is in service.
+func (g *Group) down() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.endpoints {
+		if e.breaker.state == Closed {
+			return ""
+		}
+	}
+	return g.endpoints[0].why()
 }
 
 // why says what is wrong with the endpoint. The caller holds the group's mu.

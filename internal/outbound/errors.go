@@ -11,7 +11,8 @@ import (
 )
 
 // callError is the end of a call that has no answer. It wraps its class and its cause,
-// whose text it does not repeat, because that may hold secrets.
+// whose text it does not repeat, because that may hold secrets. finish puts its blame
+// around it.
 type callError struct {
 	class rewards.Class
 	text  string // The group, what the last attempt met, and why there is no further one.
@@ -36,6 +37,9 @@ type failure struct {
 	endpoint *endpoint // Nil: it did not come so far.
 	status   int
 
+	blame     rewards.Blame // Whose failure it is; empty: as its class says.
+	permanent bool          // Every call will meet it.
+
 	retry  bool       // Another attempt may succeed.
 	rekey  bool       // There is another key than the one that was refused.
 	after  retryAfter // What the endpoint asks for.
@@ -44,14 +48,18 @@ type failure struct {
 	unserved bool
 }
 
-// ended is the failure of a call whose context ended while it did what.
-func ended(ctx context.Context, what string) *failure {
+// ended is the failure of a call whose context ended while it did what. It is the
+// dependency's where that was asked, or kept the call from being sent.
+func ended(ctx context.Context, dependency bool, what string) *failure {
 	err := ctx.Err()
-	text := "cancelled"
+	text, blame := "cancelled", rewards.BlameNobody
 	if errors.Is(err, context.DeadlineExceeded) {
 		text = "the deadline passed"
+		if dependency || rewards.Overdue(ctx) { // or other calls of the component took all its time
+			blame = rewards.BlameDependency
+		}
 	}
-	f := &failure{class: rewards.ClassOf(err), text: text + " while " + what, cause: err}
+	f := &failure{class: rewards.ClassOf(err), blame: blame, text: text + " while " + what, cause: err}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		f.text += ": " + cause.Error()
 	}
@@ -59,12 +67,16 @@ func ended(ctx context.Context, what string) *failure {
 }
 
 // finish makes the error of a call: its last failure, and why no attempt follows. A
-// wait that ended names the attempt before, whose answer is the better reason.
+// wait that ended names the attempt before, whose answer is the better reason: what the
+// call waits for then is another attempt.
 func (t *try) finish(last, before *failure, why string) error {
-	text, cause := last.text, last.cause
+	text, cause, blame := last.text, last.cause, last.blame
 	if last.endpoint == nil && before != nil {
 		text += "; before that " + before.text
 		cause = errors.Join(last.cause, before.cause)
+		if blame == rewards.BlameNobody && last.class == rewards.Timeout {
+			blame = before.blame
+		}
 	}
 	if t.sent > 1 {
 		text += fmt.Sprintf(" (attempt %d of %d)", t.sent, t.g.cfg.Attempts)
@@ -73,7 +85,14 @@ func (t *try) finish(last, before *failure, why string) error {
 		text += "; " + why
 	}
 	text = t.g.secrets.redact(text, t.call.secrets()...)
-	return &callError{class: last.class, text: "outbound: " + t.g.cfg.Name + ": " + text, cause: cause}
+	err := &callError{class: last.class, text: "outbound: " + t.g.cfg.Name + ": " + text, cause: cause}
+	switch {
+	case last.permanent:
+		return rewards.Permanent(blame, err)
+	case blame == "":
+		return err
+	}
+	return rewards.Blamed(blame, err)
 }
 
 // excerptRunes is how much of an answer an error quotes.

@@ -79,6 +79,7 @@ type try struct {
 	call    *Call
 	sent    int         // Requests so far.
 	tried   []*endpoint // Where they went.
+	started func()      // Ends the context of the component's time; nil: it has not begun.
 	rekeyed bool        // One was sent again because the key had changed.
 }
 
@@ -92,6 +93,7 @@ func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	t := &try{g: g, call: c}
+	defer t.end()
 	var before *failure
 	for {
 		answer, f := t.attempt(ctx)
@@ -104,7 +106,7 @@ func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
 			return nil, t.finish(f, before, why)
 		}
 		if sleep(ctx, pause) != nil {
-			return nil, t.finish(ended(ctx, "it waited for another attempt"), f, "")
+			return nil, t.finish(ended(ctx, true, "it waited for another attempt"), f, "")
 		}
 		before = f
 	}
@@ -130,8 +132,9 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 	err := g.rate.take(ctx, tokens)
 	g.want.end(tokens)
 	if err != nil {
-		return nil, ended(ctx, "it waited for the rate limit ("+g.rates()+") to allow it")
+		return nil, ended(ctx, false, "it waited for the rate limit ("+g.rates()+") to allow it")
 	}
+	ctx = t.start(ctx)
 	e, probe, f := g.choose(ctx, t)
 	if f != nil {
 		g.rate.refund(tokens, false)
@@ -155,23 +158,43 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 func (g *Group) enter(ctx context.Context) *failure {
 	switch {
 	case g.closed.Load():
-		return &failure{class: rewards.Unavailable, text: "the transport is closed"}
+		return &failure{class: rewards.Unavailable, blame: rewards.BlameWorker, text: "the transport is closed"}
 	case ctx.Err() != nil:
-		return ended(ctx, "nothing was sent yet")
+		return ended(ctx, false, "nothing was sent yet")
 	case g.slots.try():
 		return nil
 	}
 	if g.queued.Add(1) > int64(g.cfg.MaxWaiting) {
 		g.queued.Add(-1)
-		return &failure{class: rewards.Unavailable, text: fmt.Sprintf(
+		return &failure{class: rewards.Unavailable, blame: rewards.BlameNobody, text: fmt.Sprintf(
 			"%d calls wait for %d slots already: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.slots.bound())}
 	}
 	err := g.slots.acquire(ctx)
 	g.queued.Add(-1)
 	if err != nil {
-		return ended(ctx, fmt.Sprintf("it waited for one of %d slots", g.slots.bound()))
+		what := fmt.Sprintf("it waited for one of %d slots", g.slots.bound())
+		last := g.down()
+		if last != "" {
+			what += ", and all endpoints were out of service: " + last
+		}
+		return ended(ctx, last != "", what)
 	}
 	return nil
+}
+
+// start begins the time of the component that the call is part of, and returns the
+// context that is left of it: who waits for a place or the rate has not begun; who waits
+// for a probe has, because a dead endpoint is the answer to a call.
+func (t *try) start(ctx context.Context) context.Context {
+	t.end()
+	ctx, t.started = rewards.Start(ctx)
+	return ctx
+}
+
+func (t *try) end() {
+	if t.started != nil {
+		t.started()
+	}
 }
 
 // rates says the rate limits there are.

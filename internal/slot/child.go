@@ -49,6 +49,9 @@ const (
 type verdict struct {
 	fate  fate
 	until time.Time // of lingering: its deadline
+	// next, of broken, is told how the start of the replacement went; capacity 1. It is
+	// closed without a word if there is none, because the pool stops. Nil: nobody asks.
+	next chan<- error
 }
 
 // errBroken marks errors after which a child cannot be used.

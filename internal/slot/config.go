@@ -18,6 +18,15 @@ type Request struct {
 	// Pixels are written one after the other into memory shared with the child.
 	// They are read only until Do returns.
 	Pixels [][]byte
+	// Began, if set, is called by Do when a child begins with the request, each time one
+	// does.
+	Began func()
+}
+
+func (r Request) began() {
+	if r.Began != nil {
+		r.Began()
+	}
 }
 
 // Response is the answer to a Request.

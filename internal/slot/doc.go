@@ -14,8 +14,10 @@
 //     it shares with that child, sends a small frame over the socket and waits
 //     for the answer. Then the child goes back to its owner.
 //  4. A child that crashes is replaced and its request is tried once more on
-//     another child; a second death fails the request by name and its input is
-//     remembered, so that it kills no third. A child that is silent at the
+//     another child; a second death fails the request by name. If the child that
+//     replaces the last one answers the canary, the request is to blame and its
+//     input is remembered, so that it kills no third; if not, or if a child was
+//     killed from outside, this machine is ([ErrHost]). A child that is silent at the
 //     deadline is killed and replaced. A caller that leaves early leaves the
 //     child to finish, and the answer is thrown away. A handler that knows its
 //     process to be spoilt says so ([Fatal]); that counts as a crash.

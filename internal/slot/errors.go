@@ -12,9 +12,15 @@ var (
 	// ErrCrashed: the child that held the request died or answered garbage, twice,
 	// or the request's input is remembered for having done so.
 	ErrCrashed = errors.New("child process crashed")
+	// ErrHost comes with ErrCrashed where the request is not to blame: a child was killed
+	// from outside, or the one that replaced the last does not answer the canary either.
+	ErrHost = errors.New("the fault is this machine's, not the request's")
 	// ErrTimeout: the deadline passed before an answer; the child was killed.
 	ErrTimeout = errors.New("child process deadline passed")
-	// ErrUnavailable: no child can be had: not started, stopping, or none starts.
+	// ErrWaiting comes with ErrTimeout where the deadline passed before a child was free.
+	ErrWaiting = errors.New("the request waited for a child process")
+	// ErrUnavailable: no child can be had: not started, stopping, or none starts. With
+	// ErrHandler beside it, the handler of a new child says what is missing here.
 	ErrUnavailable = errors.New("child processes unavailable")
 	// ErrHandler: the child is well and its handler answered with an error, an
 	// [Error] in the chain.

@@ -129,6 +129,7 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 		return Response{}, fmt.Errorf("%q: %w", req.Name, ended(ctx.Err(), "while all slots were busy"))
 	}
 	waited := time.Since(began)
+	req.began()
 	req = s.keep(req)
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
@@ -145,8 +146,9 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.count(func(st *Stats) { st.Timeouts++ })
+			return Response{}, fmt.Errorf("%w: %q, while its handler ran: %w", ErrTimeout, req.Name, ctx.Err())
 		}
-		return Response{}, fmt.Errorf("%q: %w", req.Name, ended(ctx.Err(), "while its handler ran"))
+		return Response{}, fmt.Errorf("%q, while its handler ran: %w", req.Name, ctx.Err())
 	}
 }
 
@@ -235,8 +237,12 @@ func (p *Inline) attempt(s *inlineSlot, t inlineTask) ([]byte, error) {
 		deaths = append(deaths, err)
 	}
 	why := errors.Join(deaths...)
+	err := fmt.Errorf("%w: tried %d times: %w", ErrCrashed, attempts, why)
+	if broken := p.build(s); broken != nil {
+		return nil, fmt.Errorf("%w; %w: %w", err, ErrHost, broken)
+	}
 	p.quarantine.add(*t.req, why)
-	return nil, fmt.Errorf("%w: tried %d times: %w", ErrCrashed, attempts, why)
+	return nil, err
 }
 
 // drop gives the handler up.

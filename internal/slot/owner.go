@@ -19,16 +19,26 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 			first <- err
 		}
 	}
-	fails := 0 // children in a row that died before they answered a request
+	fails := 0            // children in a row that died before they answered a request
+	var next chan<- error // to be told of the next start; nil: nobody asks
+	defer func() {
+		if next != nil {
+			close(next)
+		}
+	}()
 	for n := 0; ctx.Err() == nil; n++ {
 		if n > 0 {
 			p.count(func(s *Stats) { s.Restarts++ })
 		}
 		c, err := p.startChild(ctx, i, n)
+		if next != nil && ctx.Err() == nil {
+			next <- err // capacity 1, and this is the one word
+			next = nil
+		}
 		switch {
 		case err == nil:
 			say(nil)
-			p.tend(ctx, c)
+			next = p.tend(ctx, c)
 			p.forget(c)
 			c.reap()
 			fails++
@@ -154,30 +164,31 @@ func (p *Pool) forget(c *child) {
 	delete(p.live, c)
 }
 
-// tend offers a child to callers until it must be replaced or the pool stops.
-func (p *Pool) tend(ctx context.Context, c *child) {
+// tend offers a child to callers until it must be replaced or the pool stops. It returns
+// who wants to know how the replacement starts.
+func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error) {
 	ping := time.NewTicker(p.cfg.PingEvery)
 	defer ping.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-c.exited:
 			death, _ := c.autopsy(fmt.Errorf("while idle: %w", io.EOF))
 			p.died(death)
-			return
+			return nil
 		case <-ping.C:
 			if !p.ping(ctx, c) {
-				return
+				return nil
 			}
 		case p.offer <- c:
 			v := <-c.back // every Do gives its child back, after RequestTimeout at the latest
 			if !p.settle(ctx, c, v) {
-				return
+				return v.next
 			}
 			if c.answered >= c.recycle {
 				p.count(func(s *Stats) { s.Recycled++ })
-				return
+				return nil
 			}
 		}
 	}

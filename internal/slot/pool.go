@@ -106,7 +106,8 @@ func (p *Pool) Start(ctx context.Context) error {
 // Do has a child do the work. The context bounds the wait for a child and the
 // work: at its deadline the child is killed; when it is cancelled Do returns at
 // once and the child finishes for nobody. Errors wrap one of the sentinels, or
-// ctx.Err().
+// ctx.Err(). A request that cost its last child is answered when the replacement has
+// answered the canary or failed to, which tells whose fault it was.
 func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 	req.Name = clip(req.Name, 256)
 	if err := p.cfg.admit(req); err != nil {
@@ -123,12 +124,15 @@ func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 			return Response{}, errors.Join(fmt.Errorf("%q: %w", req.Name, err), errors.Join(deaths...))
 		}
 		waited := time.Since(began)
+		req.began()
 		body, v, err := p.run(ctx, c, req)
 		if err == nil || !errors.Is(err, errBroken) {
 			c.back <- v
 			return Response{Body: body, Waited: waited, Ran: time.Since(began) - waited}, err
 		}
 		death, outside := c.autopsy(err)
+		next := make(chan error, 1)
+		v.next = next
 		c.back <- v
 		p.died(death)
 		deaths = append(deaths, death)
@@ -136,13 +140,30 @@ func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 		if len(deaths) < attempts {
 			continue
 		}
-		why := errors.Join(deaths...)
-		// Who was shot from outside twice was unlucky, not guilty: it may be sent again.
-		if ownFault && !p.isStopping() {
-			p.quarantine.add(req, why)
-		}
-		return Response{}, fmt.Errorf("%w: %q was tried %d times: %w", ErrCrashed, req.Name, attempts, why)
+		return Response{}, p.guilty(ctx, req, errors.Join(deaths...), ownFault, next)
 	}
+}
+
+// guilty is the error of a request that cost its children, and remembers the input that is
+// to blame. Who was shot from outside was unlucky, and may be sent again; so may one
+// after which no child answers the canary any more.
+func (p *Pool) guilty(ctx context.Context, req Request, why error, ownFault bool, next <-chan error) error {
+	err := fmt.Errorf("%w: %q was tried %d times: %w", ErrCrashed, req.Name, attempts, why)
+	if !ownFault {
+		return fmt.Errorf("%w; %w: a child was killed from outside", err, ErrHost)
+	}
+	select {
+	case broken, replaced := <-next:
+		if !replaced {
+			return fmt.Errorf("%w; %w: the pool stops", err, ErrHost)
+		}
+		if broken != nil {
+			return fmt.Errorf("%w; %w: %w", err, ErrHost, broken)
+		}
+	case <-ctx.Done(): // both children had answered the canary
+	}
+	p.quarantine.add(req, why)
+	return err
 }
 
 // take waits for an idle child.
@@ -180,10 +201,10 @@ func (p *Pool) whyDown() error {
 	return p.downErr
 }
 
-// ended turns the end of a context into an error of this package.
+// ended turns the end of a context during a wait for a child into an error of this package.
 func ended(err error, when string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w %s: %w", ErrTimeout, when, err)
+		return fmt.Errorf("%w %s: %w: %w", ErrTimeout, when, ErrWaiting, err)
 	}
 	return fmt.Errorf("%s: %w", when, err)
 }

@@ -22,7 +22,7 @@ func parseDevice(device string) (n int, err error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: device %q, want cpu or cuda:<n> with n from 0", infer.ErrUnavailable, device)
+	return 0, infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device %q, want cpu or cuda:<n> with n from 0", infer.ErrUnavailable, device))
 }
 
 // visible is the value of CUDA_VISIBLE_DEVICES with which a child sees device n of
@@ -41,7 +41,8 @@ func visible(n int, inherited string, set bool) (string, error) {
 		seen = append(seen, e)
 	}
 	if n >= len(seen) {
-		return "", fmt.Errorf("%w: device cuda:%d is not there: %s=%q lets this process see %d devices", infer.ErrUnavailable, n, visibleEnv, inherited, len(seen))
+		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device cuda:%d is not there: %s=%q lets this process see %d devices",
+			infer.ErrUnavailable, n, visibleEnv, inherited, len(seen)))
 	}
 	return seen[n], nil
 }

@@ -18,6 +18,8 @@ func sentinels() []sentinel {
 		{"model", infer.ErrModel},
 		{"input", infer.ErrInput},
 		{"memory", infer.ErrMemory},
+		{"unavailable", infer.ErrUnavailable},
+		{"numbers", infer.ErrNumbers},
 		{"fault", infer.ErrFault},
 	}
 }
@@ -27,63 +29,91 @@ type sentinel struct {
 	err  error
 }
 
-// fault is the word of infer.ErrFault.
-const fault = "fault"
-
-// outgoing makes an error of a session ready to leave the child: with the word of
-// its sentinel, and fatal if the process is spoilt.
-func outgoing(err error) error {
+// worded gives an error of a session the word of its sentinel.
+func worded(err error) error {
 	for _, s := range sentinels() {
-		if !errors.Is(err, s.err) {
-			continue
+		if errors.Is(err, s.err) {
+			return slot.Classed(s.word, err)
 		}
-		err = slot.Classed(s.word, err)
-		if s.word == fault {
-			err = slot.Fatal(err)
-		}
-		break
 	}
 	return err
 }
 
-// classified gives an error a sentinel that is not in its text, where the child's
-// own words already say it.
-type classified struct{ class, err error }
+// outgoing makes an error of a session ready to leave the child: with the word of
+// its sentinel, and fatal if the process is spoilt.
+func outgoing(err error) error {
+	spoilt := errors.Is(err, infer.ErrFault)
+	if err = worded(err); spoilt {
+		err = slot.Fatal(err)
+	}
+	return err
+}
 
-func (c *classified) Error() string   { return c.err.Error() }
-func (c *classified) Unwrap() []error { return []error{c.class, c.err} }
+// sentinelOf is the sentinel of a child's word; nil: none.
+func sentinelOf(word string) error {
+	for _, s := range sentinels() {
+		if s.word == word {
+			return s.err
+		}
+	}
+	return nil
+}
 
 // incoming maps what a slot pool answers to the sentinels of internal/infer. ctx
 // is the caller's; items is how many the batch had.
 func incoming(ctx context.Context, items int, err error) error {
 	said := &slot.Error{}
 	errors.As(err, &said)
+	sentinel := sentinelOf(said.Class)
 	switch {
 	case errors.Is(err, slot.ErrCrashed):
+		host := errors.Is(err, slot.ErrHost)
 		// A child that called itself spoilt, twice, was a fault and not a crash.
-		if said.Class == fault {
-			return &classified{infer.ErrFault, err}
+		if sentinel != nil && errors.Is(sentinel, infer.ErrFault) {
+			err = infer.Marked(sentinel, err)
+		} else {
+			err = fmt.Errorf("%w: %w", infer.ErrCrashed, err)
 		}
-		return fmt.Errorf("%w: %w", infer.ErrCrashed, err)
+		if host {
+			err = infer.Marked(infer.ErrHost, err)
+		}
+		return err
 	case errors.Is(err, slot.ErrTooLarge), said.Class == slot.TooLong:
 		// A smaller batch may fit, if it can be smaller.
 		if items > 1 {
 			return fmt.Errorf("%w: %w", infer.ErrMemory, err)
 		}
 		return fmt.Errorf("%w: %w", infer.ErrInput, err)
-	case errors.Is(err, slot.ErrHandler):
-		for _, s := range sentinels() {
-			if s.word == said.Class {
-				return &classified{s.err, err}
-			}
+	case errors.Is(err, slot.ErrUnavailable):
+		return unavailable(fmt.Errorf("%w: %w", infer.ErrUnavailable, err))
+	case errors.Is(err, slot.ErrHandler) && sentinel != nil:
+		if errors.Is(sentinel, infer.ErrUnavailable) { // of a session: a provider, or its device
+			err = infer.Marked(infer.ErrMissing, err)
 		}
+		return infer.Marked(sentinel, err)
+	case errors.Is(err, slot.ErrHandler):
 		return fmt.Errorf("%w: %w", infer.ErrFault, err)
 	case errors.Is(err, slot.ErrTimeout), errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", infer.ErrTimeout, err)
+		err, waited := fmt.Errorf("%w: %w", infer.ErrTimeout, err), errors.Is(err, slot.ErrWaiting)
+		if waited { // a slot was free for it, and its child did not come up
+			err = infer.Marked(infer.ErrHost, err)
+		}
+		return err
 	case ctx.Err() != nil:
 		return err // it wraps the context's
 	}
 	return fmt.Errorf("%w: %w", infer.ErrUnavailable, err)
+}
+
+// unavailable marks the error of children that do not start because of something that
+// is not installed, as the handler of one says.
+func unavailable(err error) error {
+	said := &slot.Error{}
+	errors.As(err, &said)
+	if errors.Is(err, slot.ErrHandler) && (said.Class == "" || errors.Is(sentinelOf(said.Class), infer.ErrUnavailable)) {
+		return infer.Marked(infer.ErrMissing, err)
+	}
+	return err
 }
 
 // ONNX Runtime gives the bindings a text alone. These are the texts of version

@@ -63,7 +63,7 @@ func TestWhatASlotAnswersIsMapped(t *testing.T) {
 		want  error
 	}{
 		{t.Context(), 1, slot.ErrCrashed, infer.ErrCrashed},
-		{t.Context(), 1, fmt.Errorf("%w: %w", slot.ErrCrashed, &slot.Error{Class: fault}), infer.ErrFault},
+		{t.Context(), 1, fmt.Errorf("%w: %w", slot.ErrCrashed, &slot.Error{Class: "fault"}), infer.ErrFault},
 		{t.Context(), 1, slot.ErrTimeout, infer.ErrTimeout},
 		{late, 1, context.Canceled, infer.ErrTimeout},
 		{left, 1, context.Canceled, context.Canceled},

@@ -51,11 +51,11 @@ func newHandler(init []byte) (slot.Handler, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if err := load(h.cfg.Library); err != nil {
-		return nil, err
+		return nil, worded(err)
 	}
 	var err error
 	h.canary, err = OpenSession(h.session(infer.Model{Name: "canary", Device: h.cfg.Device}, canaryModel))
-	return h, err
+	return h, worded(err)
 }
 
 // session is the configuration of a model's session. The child sees one device,

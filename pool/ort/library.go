@@ -122,7 +122,8 @@ func find(configured, env string, defaults []place) (Library, error) {
 		}
 		seen = append(seen, fmt.Sprintf("%s (from %s): %v", p.path, p.from, err))
 	}
-	return Library{}, fmt.Errorf("%w: no ONNX Runtime %s or newer: %s; %s", infer.ErrUnavailable, minVersion, strings.Join(seen, "; "), remedy)
+	return Library{}, infer.Marked(infer.ErrMissing, fmt.Errorf("%w: no ONNX Runtime %s or newer: %s; %s",
+		infer.ErrUnavailable, minVersion, strings.Join(seen, "; "), remedy))
 }
 
 // library looks at a place: a file, or a folder with files of the usual names, of

@@ -76,7 +76,7 @@ func TestAnAnswerBeyondTheLimitIsToldBeforeItIsMade(t *testing.T) {
 	_, err := encodeAnswer(nil, answer{}, []infer.Tensor{huge})
 	require.ErrorContains(t, err, "an answer at most")
 	said := &slot.Error{Class: slot.TooLong, Message: err.Error()}
-	arrived := &classified{slot.ErrHandler, said}
+	arrived := infer.Marked(slot.ErrHandler, said)
 	require.ErrorIs(t, incoming(t.Context(), 4, arrived), infer.ErrMemory, "a smaller batch may fit")
 	require.ErrorIs(t, incoming(t.Context(), 1, arrived), infer.ErrInput)
 }

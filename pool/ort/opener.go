@@ -93,7 +93,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 		return nil, err
 	}
 	if err := p.Start(ctx); err != nil {
-		return nil, fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err)
+		return nil, unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

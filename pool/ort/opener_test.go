@@ -351,7 +351,7 @@ func TestACallerThatLeavesIsAnsweredAtOnce(t *testing.T) {
 	pid := d.pids()[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err = d.Run(ctx, model("slow"), slowBatch(1, 10_000))
+	_, err = d.Run(ctx, model("slow"), slowBatch(1, 40_000))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, infer.ErrTimeout)
 	_, err = d.Run(t.Context(), model("slow"), slowBatch(1, 3))

@@ -289,7 +289,7 @@ func (g *generation) score(ctx context.Context, p *prompt, embeds []float32) ([]
 
 // notReal says that a logit is no number.
 func (g *generation) notReal(item, id int, v float32) error {
-	return fmt.Errorf("%w: %q: item %d of %d: the logit of token %d is %v behind %d tokens", infer.ErrFault, g.l.decoder.cfg.Model.Name, item+1, g.batch, id, v, g.past)
+	return fmt.Errorf("%w: %q: item %d of %d: the logit of token %d is %v behind %d tokens", infer.ErrNumbers, g.l.decoder.cfg.Model.Name, item+1, g.batch, id, v, g.past)
 }
 
 // columnsOf takes n columns from each row of [rows, columns, width]; all of them are

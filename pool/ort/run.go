@@ -176,7 +176,7 @@ func (s *Session) finish(a *Answer, b infer.Batch, wanted []int) error {
 				return fmt.Errorf("%w: %q: input %q has %v at %d", infer.ErrInput, s.cfg.Model.Name, cmp.Or(in.Name, s.info.Inputs[0].Name), in.F32[k], k)
 			}
 		}
-		return fmt.Errorf("%w: %q: output %q has %v at %d", infer.ErrFault, s.cfg.Model.Name, t.Name, t.F32[at], at)
+		return fmt.Errorf("%w: %q: output %q has %v at %d", infer.ErrNumbers, s.cfg.Model.Name, t.Name, t.F32[at], at)
 	}
 	switch b.Reduce {
 	case infer.AsIs:

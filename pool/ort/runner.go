@@ -111,6 +111,7 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 	if err != nil {
 		return nil, err
 	}
+	req.Began = b.Began
 	wait, cancel := r.patience(ctx, !r.everyoneHas(m))
 	defer cancel()
 	resp, err := r.procs.Do(wait, req)

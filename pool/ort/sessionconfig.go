@@ -61,5 +61,6 @@ func (c SessionConfig) validate() error {
 
 // noCUDA says what to do for a CUDA device.
 func noCUDA(lib Library) error {
-	return fmt.Errorf("%w: %s and %s do not lie beside %s: put those of the GPU package of the same version there, or say device: cpu", infer.ErrUnavailable, cudaFile, sharedFile, lib.Path)
+	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s and %s do not lie beside %s: put those of the GPU package of the same version there, or say device: cpu",
+		infer.ErrUnavailable, cudaFile, sharedFile, lib.Path))
 }

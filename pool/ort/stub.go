@@ -15,7 +15,8 @@ func Kinds() []slot.Kind { return nil }
 
 // built is what is missing in this build.
 func built() error {
-	return fmt.Errorf("%w: this binary was built without cgo, which ONNX Runtime needs: build it with CGO_ENABLED=1 and a C compiler", infer.ErrUnavailable)
+	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: this binary was built without cgo, which ONNX Runtime needs: build it with CGO_ENABLED=1 and a C compiler",
+		infer.ErrUnavailable))
 }
 
 // Session cannot be had without cgo.

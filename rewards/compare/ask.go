@@ -25,7 +25,10 @@ func each(ctx context.Context, n, limit int, f func(ctx context.Context, i int) 
 	if err := g.Wait(); err != nil {
 		return err // it is f's
 	}
-	return ctx.Err() // the caller says what was being done
+	if err := ctx.Err(); err != nil {
+		return rewards.Ended(ctx, false, rewards.BlameDependency, err) // the caller says what was being done
+	}
+	return nil
 }
 
 // asker asks questions. It holds no state of groups and may be used by any number of

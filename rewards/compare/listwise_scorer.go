@@ -89,7 +89,11 @@ type listwise struct {
 var (
 	_ rewards.GroupScorer  = (*listwise)(nil)
 	_ rewards.ExtraFielder = (*listwise)(nil)
+	_ rewards.Queuer       = (*listwise)(nil)
 )
+
+// Queues says that the component's time begins when the engine is asked.
+func (*listwise) Queues() {}
 
 // ExtraFields declares the columns beside the value.
 func (l *listwise) ExtraFields() []rewards.Field {

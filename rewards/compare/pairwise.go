@@ -111,7 +111,11 @@ type pairwise struct {
 var (
 	_ rewards.GroupScorer  = (*pairwise)(nil)
 	_ rewards.ExtraFielder = (*pairwise)(nil)
+	_ rewards.Queuer       = (*pairwise)(nil)
 )
+
+// Queues says that the component's time begins when the engine is asked.
+func (*pairwise) Queues() {}
 
 // ExtraFields declares the columns beside the value.
 func (p *pairwise) ExtraFields() []rewards.Field {
@@ -265,7 +269,8 @@ func (p *pairwise) conclude(l *lineUp, contests []contest, gone []error) ([]rewa
 		}
 		y := table.Tally(at)
 		if y.Known() == 0 {
-			l.scores[who.member].Err = fmt.Errorf("%w: sample %q has nobody left to be compared with: the others failed", rewards.NoScore, who.id)
+			l.scores[who.member].Err = rewards.Blamed(rewards.BlameNobody,
+				fmt.Errorf("%w: sample %q has nobody left to be compared with: the others failed", rewards.NoScore, who.id))
 			continue
 		}
 		extra := map[string]any{"wins": y.Wins, "losses": y.Losses, "ties": y.Ties, "unknown": float64(unknown[at])}

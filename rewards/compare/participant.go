@@ -47,7 +47,7 @@ func (s *showing) participants(ctx context.Context, g *rewards.Group) ([]*partic
 	var encoded atomic.Int64
 	err := each(ctx, len(g.Members), maxDecoding, func(ctx context.Context, i int) error {
 		if found[i], faults[i] = s.participant(ctx, g, i); ctx.Err() != nil {
-			return fmt.Errorf("sample %q: %w", g.Members[i].Sample.ID, ctx.Err())
+			return rewards.Ended(ctx, false, rewards.BlameDependency, fmt.Errorf("sample %q: %w", g.Members[i].Sample.ID, ctx.Err()))
 		}
 		if found[i] == nil {
 			return nil

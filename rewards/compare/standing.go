@@ -28,14 +28,14 @@ func (s *standing) ScoreGroup(_ context.Context, g *rewards.Group) ([]rewards.Me
 	for i, m := range g.Members {
 		v, ok := m.Values[s.of]
 		if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
-			scores[i].Err = fmt.Errorf("%w: sample %q has no value of %s", rewards.NoScore, m.Sample.ID, s.of)
+			scores[i].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: sample %q has no value of %s", rewards.NoScore, m.Sample.ID, s.of))
 			continue
 		}
 		at, values = append(at, i), append(values, v)
 	}
 	if len(values) == 1 {
-		scores[at[0]].Err = fmt.Errorf("%w: of the %d members of group %q only sample %q has a value of %s; it stands among nobody",
-			rewards.NoScore, len(g.Members), g.UID, g.Members[at[0]].Sample.ID, s.of)
+		scores[at[0]].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: of the %d members of group %q only sample %q has a value of %s; it stands among nobody",
+			rewards.NoScore, len(g.Members), g.UID, g.Members[at[0]].Sample.ID, s.of))
 		return scores, nil
 	}
 	for i, v := range s.among(values) {

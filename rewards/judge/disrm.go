@@ -90,7 +90,11 @@ type disrm struct {
 var (
 	_ rewards.Scorer       = (*disrm)(nil)
 	_ rewards.ExtraFielder = (*disrm)(nil)
+	_ rewards.Queuer       = (*disrm)(nil)
 )
+
+// Queues says that the component's time begins when the engine is asked.
+func (*disrm) Queues() {}
 
 // ExtraFields declares raw_score, what the model says before calibration.
 func (d *disrm) ExtraFields() []rewards.Field { return numbers("raw_score") }

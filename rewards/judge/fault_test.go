@@ -85,7 +85,8 @@ func TestAnEngineThatRefusesAPictureFailsTheSampleAtOnce(t *testing.T) {
 		n.Store(0)
 		_, err := build(t, throughGroup(t, refuse, outbound.GroupConfig{}), tt.scorer, `{}`).Score(t.Context(), tt.sample)
 		require.Error(t, err)
-		assert.False(t, rewards.ClassOf(err).Transient(), "%v", err)
+		blame, _ := rewards.BlameOf(err)
+		assert.Equal(t, rewards.BlameSample, blame, "%v", err)
 		assert.Contains(t, err.Error(), "cannot identify image file")
 		assert.EqualValues(t, 1, n.Load())
 	}

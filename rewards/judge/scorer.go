@@ -30,7 +30,11 @@ type scorer struct {
 var (
 	_ rewards.Scorer       = (*scorer)(nil)
 	_ rewards.ExtraFielder = (*scorer)(nil)
+	_ rewards.Queuer       = (*scorer)(nil)
 )
+
+// Queues says that the component's time begins when the engine is asked.
+func (*scorer) Queues() {}
 
 // inquiry is what is asked about one sample: every question with every group of frames.
 type inquiry struct {

@@ -22,7 +22,8 @@ type Line struct {
 	Box [4]int `json:"box"`
 }
 
-// TextReader reads text from pixels. It is never shown a prompt or a target.
+// TextReader reads text from pixels. It is never shown a prompt or a target. One whose
+// calls wait for something to execute them is a rewards.Queuer: it calls rewards.Start.
 type TextReader interface {
 	// ReadText returns the lines of a frame in reading order; none is no error. Its
 	// errors wrap a rewards.Class or ctx's error. It is safe for concurrent use.
@@ -39,7 +40,11 @@ var (
 	_ rewards.Scorer       = (*Scorer)(nil)
 	_ rewards.ExtraFielder = (*Scorer)(nil)
 	_ rewards.Warmer       = (*Scorer)(nil)
+	_ rewards.Queuer       = (*Scorer)(nil)
 )
+
+// Queues says that the component's time begins when a reader begins with a frame.
+func (*Scorer) Queues() {}
 
 // New makes a scorer. The reader stays its owner's, who closes it: several
 // scorers may share one.
@@ -169,6 +174,11 @@ const maxFramesAtOnce = 8
 // is the error.
 func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([][]Line, error) {
 	read := make([][]Line, len(frames))
+	if _, queues := s.reader.(rewards.Queuer); !queues {
+		var cancel context.CancelFunc
+		ctx, cancel = rewards.Start(ctx)
+		defer cancel()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFramesAtOnce)
 	for i, frame := range frames {

@@ -26,7 +26,11 @@ var (
 	_ rewards.Scorer       = (*pairScorer)(nil)
 	_ rewards.ExtraFielder = (*pairScorer)(nil)
 	_ rewards.Warmer       = (*pairScorer)(nil)
+	_ rewards.Queuer       = (*pairScorer)(nil)
 )
+
+// Queues says that the component's time begins when the model begins with a picture or text.
+func (*pairScorer) Queues() {}
 
 // Warm loads the model and holds it to its self-test.
 func (s *pairScorer) Warm(ctx context.Context) error {

@@ -23,7 +23,11 @@ var (
 	_ rewards.Scorer       = (*wholeScorer)(nil)
 	_ rewards.ExtraFielder = (*wholeScorer)(nil)
 	_ rewards.Warmer       = (*wholeScorer)(nil)
+	_ rewards.Queuer       = (*wholeScorer)(nil)
 )
+
+// Queues says that the component's time begins when the model begins with a picture or text.
+func (*wholeScorer) Queues() {}
 
 // Warm loads the model and holds it to its self-test.
 func (s *wholeScorer) Warm(ctx context.Context) error {

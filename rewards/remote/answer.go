@@ -28,7 +28,7 @@ func decodePickle(body []byte) (pickle.Value, error) {
 	case errors.Is(err, pickle.ErrMalformed), errors.Is(err, pickle.ErrProtocol0):
 		return nil, fmt.Errorf("%w: the answer is no whole pickle: %w; it begins %s", rewards.Unavailable, err, service.Quote(body))
 	case err != nil:
-		return nil, fmt.Errorf("%w: the answer: %w", rewards.Internal, err)
+		return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: the answer: %w", rewards.Internal, err))
 	}
 	return v, nil
 }
@@ -86,16 +86,18 @@ func explained(status int) bool {
 
 // refusal is the failure in an answer beyond 2xx: 500 is a traceback of this
 // request and may pass; 400, 413, 415 and 422 say that the sample cannot be scored;
-// other 4xx would only be repeated.
+// other 4xx would only be repeated, whatever the sample.
 func refusal(a *outbound.Answer) error {
-	class := rewards.Internal
+	says := func(class rewards.Class) error {
+		return fmt.Errorf("%w: %s answers %d: %s", class, a.Endpoint, a.Status, bodyReason(a.Body))
+	}
 	switch a.Status {
 	case http.StatusInternalServerError:
-		class = rewards.Unavailable
+		return says(rewards.Unavailable)
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		class = rewards.BadInput
+		return says(rewards.BadInput)
 	}
-	return fmt.Errorf("%w: %s answers %d: %s", class, a.Endpoint, a.Status, bodyReason(a.Body))
+	return rewards.Permanent(rewards.BlameDependency, says(rewards.Internal))
 }
 
 // bodyReason finds the reason in the body of a failure: pickled or JSON with an

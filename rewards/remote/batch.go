@@ -32,13 +32,22 @@ type batch struct {
 	members []*member
 	here    int // members that have not left
 	timer   *time.Timer
-	cancel  context.CancelFunc // of a batch that is being sent
+	// work is the context to send it with, began what is closed when the service is asked.
+	work   context.Context //nolint:containedctx // of all members, and of none of them
+	began  <-chan struct{}
+	cancel context.CancelFunc // of a batch that is being sent
 }
 
 type member struct {
 	item item
-	left bool              // guarded by the batcher's mu
-	done chan batchVerdict // capacity 1: an answer never waits for its reader
+	left bool // guarded by the batcher's mu
+	done chan struct{}
+	said batchVerdict // written before done is closed
+}
+
+func (m *member) answer(v batchVerdict) {
+	m.said = v
+	close(m.done)
 }
 
 // batchVerdict is a verdict; whole says that the request failed for all of its
@@ -54,22 +63,22 @@ func newBatcher(most int, wait time.Duration, ask func(context.Context, []item) 
 
 // score sends the item with others and waits for its own verdict, or for ctx.
 func (b *batcher) score(ctx context.Context, it item) batchVerdict {
-	m := &member{item: it, done: make(chan batchVerdict, 1)}
+	m := &member{item: it, done: make(chan struct{})}
 	bt := b.join(m)
 	if bt == nil {
 		return closedVerdict()
 	}
-	select {
-	case v := <-m.done:
-		return v
-	case <-ctx.Done():
-		b.leave(bt, m)
-		return batchVerdict{verdict: verdict{err: fmt.Errorf("waiting for the answer to its batch: %w", ctx.Err())}}
+	asked, err := rewards.Await(ctx, bt.began, m.done)
+	if err == nil {
+		return m.said
 	}
+	b.leave(bt, m)
+	err = rewards.Ended(ctx, asked, rewards.BlameDependency, fmt.Errorf("waiting for the answer to its batch: %w", err))
+	return batchVerdict{verdict: verdict{err: err}}
 }
 
 func closedVerdict() batchVerdict {
-	return batchVerdict{verdict: verdict{err: fmt.Errorf("%w: the scorer is closed", rewards.Unavailable)}}
+	return batchVerdict{verdict: verdict{err: rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: the scorer is closed", rewards.Unavailable))}}
 }
 
 // join puts the member into the open batch and sends the batch if it is full. It
@@ -83,6 +92,7 @@ func (b *batcher) join(m *member) *batch {
 	bt := b.open
 	if bt == nil {
 		bt = &batch{}
+		bt.work, bt.began = rewards.Joined(context.Background())
 		bt.timer = time.AfterFunc(b.wait, func() { b.due(bt) })
 		b.open = bt
 	}
@@ -114,7 +124,7 @@ func (b *batcher) start(bt *batch) {
 		}
 	}
 	// The members' contexts bound it: when the last has left, it ends.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(bt.work)
 	bt.cancel = cancel
 	b.sending[bt] = struct{}{}
 	b.wg.Go(func() {
@@ -137,12 +147,19 @@ func (b *batcher) send(ctx context.Context, members []*member) {
 		out, err = b.ask(ctx, its)
 		return err
 	})
+	b.mu.Lock()
+	ended := err != nil && b.closed
+	b.mu.Unlock()
 	for i, m := range members {
-		if err != nil {
-			m.done <- batchVerdict{verdict: verdict{err: err}, whole: len(members) > 1}
+		switch {
+		case ended:
+			m.answer(closedVerdict())
+			continue
+		case err != nil:
+			m.answer(batchVerdict{verdict: verdict{err: err}, whole: len(members) > 1})
 			continue
 		}
-		m.done <- batchVerdict{verdict: out[i]}
+		m.answer(batchVerdict{verdict: out[i]})
 	}
 }
 
@@ -159,7 +176,9 @@ func (b *batcher) leave(bt *batch, m *member) {
 		bt.timer.Stop()
 		return
 	}
-	bt.cancel()
+	if bt.cancel != nil { // nil: it was closed before it was sent
+		bt.cancel()
+	}
 }
 
 // close refuses new samples, fails those that wait to be sent, ends the requests
@@ -171,7 +190,7 @@ func (b *batcher) close() {
 		b.open = nil
 		bt.timer.Stop()
 		for _, m := range bt.members {
-			m.done <- closedVerdict()
+			m.answer(closedVerdict())
 		}
 	}
 	for bt := range b.sending {

@@ -163,7 +163,8 @@ func (c *cosmosProtocol) pull(ctx context.Context, doer outbound.Doer, ticket, r
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s has not scored %s: %w", a.Endpoint, service.Clip(ticket, 64), ctx.Err())
+			return nil, rewards.Ended(ctx, true, rewards.BlameDependency,
+				fmt.Errorf("%s has not scored %s: %w", a.Endpoint, service.Clip(ticket, 64), ctx.Err()))
 		}
 	}
 }

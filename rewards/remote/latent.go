@@ -182,7 +182,8 @@ func (d *drm) read(body []byte, its []item) ([]verdict, error) {
 		return nil, err
 	}
 	if v, _ := answer.Get("protocol_version"); v != drmVersion {
-		return nil, fmt.Errorf("%w: the server speaks version %s of the protocol, and this is version %q", rewards.Internal, appendJSON(nil, v), drmVersion)
+		return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf(
+			"%w: the server speaks version %s of the protocol, and this is version %q", rewards.Internal, appendJSON(nil, v), drmVersion))
 	}
 	raw, err := listOf(answer, "raw_scores", len(its))
 	if err != nil {

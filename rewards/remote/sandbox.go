@@ -118,7 +118,11 @@ type sandbox struct {
 var (
 	_ rewards.Scorer       = (*sandbox)(nil)
 	_ rewards.ExtraFielder = (*sandbox)(nil)
+	_ rewards.Queuer       = (*sandbox)(nil)
 )
+
+// Queues says that the component's time begins when a case has a place at the server.
+func (*sandbox) Queues() {}
 
 func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
 	o, err := parseSandboxOptions(raw)
@@ -204,7 +208,8 @@ func (s *sandbox) run(ctx context.Context, code string, c testCase) (caseResult,
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return caseResult{}, fmt.Errorf("waiting for one of %d slots: %w", s.options.MaxConcurrent, ctx.Err())
+		return caseResult{}, rewards.Ended(ctx, false, rewards.BlameDependency,
+			fmt.Errorf("waiting for one of %d slots: %w", s.options.MaxConcurrent, ctx.Err()))
 	}
 	program := code + "\n\n" + c.assert
 	if c.function != "" && s.options.Language == "python" {

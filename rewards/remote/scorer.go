@@ -57,7 +57,11 @@ var (
 	_ rewards.Scorer       = (*scorer)(nil)
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Closer       = (*scorer)(nil)
+	_ rewards.Queuer       = (*scorer)(nil)
 )
+
+// Queues says that the component's time begins when the service is asked.
+func (*scorer) Queues() {}
 
 func newScorer(o *options, p protocol, doer outbound.Doer) *scorer {
 	s := &scorer{protocol: p, doer: doer, path: pathOf(o.Protocol), scale: o.Scale, bias: o.Bias}
@@ -70,7 +74,8 @@ func newScorer(o *options, p protocol, doer outbound.Doer) *scorer {
 // ExtraFields declares the columns.
 func (s *scorer) ExtraFields() []rewards.Field { return s.protocol.fields() }
 
-// Close ends the batches that are under way; their samples fail as Unavailable.
+// Close ends the batches that are under way; their samples fail as Unavailable, which is
+// the worker's fault.
 func (s *scorer) Close() error {
 	if s.batcher != nil {
 		s.batcher.close()

@@ -154,7 +154,7 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ended(ctx, "waiting for one of %d runs of %s to end", c.options.MaxConcurrent, c.program)
+		return nil, rewards.Blamed(rewards.BlameNobody, ended(ctx, "waiting for one of %d runs of %s to end", c.options.MaxConcurrent, c.program))
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.options.RunTimeout))
 	defer cancel()
@@ -173,7 +173,7 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		select {
 		case e = <-done:
 		case <-time.After(killWait + killWait/2):
-			return nil, ended(ctx, "%s cannot be killed", c.program)
+			return nil, rewards.Blamed(rewards.BlameWorker, ended(ctx, "%s cannot be killed", c.program))
 		}
 	}
 	return c.judge(ctx, e)
@@ -184,7 +184,7 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 func (c *commandVerifier) inOwnFolder(ctx context.Context, input []byte) (e ending) {
 	folder, err := os.MkdirTemp("", "rewardloop-verify-")
 	if err != nil {
-		return ending{failed: fmt.Errorf("%w: a folder for %s: %w", rewards.Unavailable, c.program, err)}
+		return ending{failed: rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: a folder for %s: %w", rewards.Unavailable, c.program, err))}
 	}
 	defer func() {
 		if err := removeAll(folder); err != nil && e.failed == nil {

@@ -57,7 +57,7 @@ func (p *process) run(ctx context.Context) ending {
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true},
 	}
 	if err := cmd.Start(); err != nil {
-		return ending{failed: fmt.Errorf("%w: starting %s: %w", startClass(err), p.program, err)}
+		return ending{failed: p.unstarted(err)}
 	}
 	pid := cmd.Process.Pid
 	exited := make(chan struct{})
@@ -127,20 +127,21 @@ func (p *process) tooMuch() error {
 func (p *process) limit(pid int) error {
 	for _, l := range p.limits {
 		if err := l.set(pid); err != nil {
-			return fmt.Errorf("%w: limiting %s: %w", rewards.Internal, p.program, err)
+			return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: limiting %s: %w", rewards.Internal, p.program, err))
 		}
 	}
 	return nil
 }
 
-// startClass tells a machine that has nothing left from a program that cannot start.
-func startClass(err error) rewards.Class {
+// unstarted tells a machine that has nothing left from one on which the program cannot
+// start, because it is not there any more or is no program.
+func (p *process) unstarted(err error) error {
 	for _, busy := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, busy) {
-			return rewards.Unavailable
+			return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: starting %s: %w", rewards.Unavailable, p.program, err))
 		}
 	}
-	return rewards.Internal
+	return rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: starting %s: %w", rewards.Internal, p.program, err))
 }
 
 // reapGroup takes what has died in a group and was left to this process: where it is

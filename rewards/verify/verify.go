@@ -66,7 +66,7 @@ func kinds() []string {
 	return out
 }
 
-// ended is the failure of a wait that a context ended.
+// ended is the failure of a run, or of the wait for all, that a context ended.
 func ended(ctx context.Context, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w", rewards.ClassOf(ctx.Err()), fmt.Sprintf(format, args...), ctx.Err())
 }

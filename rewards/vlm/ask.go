@@ -275,7 +275,7 @@ func (l *loaded) pick(ctx context.Context, name string, p encoded, seen []pictur
 	for i := range places {
 		total := float64(totals.F32[i])
 		if math.IsNaN(total) || math.IsInf(total, 0) {
-			return nil, fmt.Errorf("%w: the sum of all probabilities is %v", rewards.Unavailable, total)
+			return nil, fmt.Errorf("%w: the sum of all probabilities is %v", infer.ErrNumbers, total)
 		}
 		places[i] = logits{ids: ids, of: of.F32[i*len(ids) : (i+1)*len(ids)], total: total}
 	}
@@ -336,7 +336,7 @@ func readAnswer(out []infer.Tensor, top int) (answer, error) {
 	a := answer{tokens: tokens.I64[:n], logprobs: logprobs.F32[:n], stopped: stopped.I64[0] == 1}
 	for i, v := range a.logprobs {
 		if !finite(float64(v)) { // then the tokens are none of the model's choice
-			return answer{}, fmt.Errorf("%w: the log probability of token %d of the answer is %v", rewards.Unavailable, i, v)
+			return answer{}, fmt.Errorf("%w: the log probability of token %d of the answer is %v", infer.ErrNumbers, i, v)
 		}
 	}
 	if top == 0 {

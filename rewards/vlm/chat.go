@@ -42,10 +42,10 @@ const (
 // cannot answer, those of Judge.Warm, and what Accept says.
 func (j *Judge) Chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("before asking: %w", err)
+		return nil, rewards.Ended(ctx, false, rewards.BlameReward, fmt.Errorf("before asking: %w", err))
 	}
 	if err := j.check(r); err != nil {
-		return nil, fmt.Errorf("%w: a local judge cannot answer the chat request: %w", rewards.Internal, err)
+		return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: a local judge cannot answer the chat request: %w", rewards.Internal, err))
 	}
 	key := digest(r)
 	if r.Attempt > 0 {

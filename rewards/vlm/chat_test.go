@@ -324,7 +324,7 @@ func TestAnAnswerWithoutProbabilitiesIsNoAnswer(t *testing.T) {
 	j, nets := saying(t, "open")
 	nets.sick = true
 	_, err := j.ReadText(t.Context(), grey(32, 16, 1), 0)
-	require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
+	require.Equal(t, rewards.InvalidScore, rewards.ClassOf(err))
 	require.ErrorContains(t, err, "log probability of token 0 of the answer is NaN")
 }
 

@@ -143,7 +143,11 @@ type Judge struct {
 var (
 	_ rewards.Warmer = (*Judge)(nil)
 	_ ocr.TextReader = (*Judge)(nil)
+	_ rewards.Queuer = (*Judge)(nil)
 )
+
+// Queues says that the component's time begins when the model begins with a picture or text.
+func (*Judge) Queues() {}
 
 // Name is that of the model's folder.
 func (j *Judge) Name() string { return j.model.name }

@@ -54,7 +54,11 @@ var (
 	_ rewards.Scorer       = (*scorer)(nil)
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Warmer       = (*scorer)(nil)
+	_ rewards.Queuer       = (*scorer)(nil)
 )
+
+// Queues says that the component's time begins when the model begins with a picture or text.
+func (*scorer) Queues() {}
 
 // newScorer makes a scorer of valid options, without its judge.
 func newScorer(o *scorerOptions) (*scorer, error) {
@@ -126,7 +130,7 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 		return rewards.Score{}, err
 	}
 	if err := s.options.possible(l); err != nil {
-		return rewards.Score{}, fmt.Errorf("%w: vlm: %w", rewards.Internal, err)
+		return rewards.Score{}, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: vlm: %w", rewards.Internal, err))
 	}
 	readings := make([]reading, len(groups))
 	g, within := errgroup.WithContext(ctx)

@@ -3,7 +3,6 @@ package ppocr
 import (
 	"errors"
 	"fmt"
-	"time"
 )
 
 // Mode says what is kept of the reference's sizes.
@@ -60,8 +59,6 @@ type Config struct {
 	// only very tall and very flat ones do, is of class BadInput. Default 8 Mi,
 	// with which PP-OCRv4 takes about 3 GB.
 	MaxDetectorPixels int
-	// Timeout bounds the reading of one frame; default 60 s.
-	Timeout time.Duration
 	// Observe, if set, is called with the timings of every frame that was read. It is
 	// called from several goroutines.
 	Observe func(Timings)
@@ -79,7 +76,6 @@ func (c Config) WithDefaults() Config {
 	fill(&c.Concurrency, 8)
 	fill(&c.MaxPixels, 16<<20)
 	fill(&c.MaxDetectorPixels, 8<<20)
-	fill(&c.Timeout, time.Minute)
 	return c
 }
 
@@ -110,6 +106,5 @@ func (c Config) Validate() error {
 	check(c.Concurrency >= 1 && c.Concurrency <= 1024, "concurrency: %d, want 1 to 1024", c.Concurrency)
 	check(c.MaxPixels >= 1 && c.MaxPixels <= 1<<29, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<29)
 	check(c.MaxDetectorPixels >= 1024 && c.MaxDetectorPixels <= 1<<28, "max_detector_pixels: %d, want 1024 to %d", c.MaxDetectorPixels, 1<<28)
-	check(c.Timeout > 0, "timeout: %v, want more than 0", c.Timeout)
 	return errors.Join(errs...)
 }

@@ -67,7 +67,7 @@ func probabilities(out []infer.Tensor, w, h int) ([]float32, error) {
 		sum += v
 	}
 	if sum-sum != 0 {
-		return nil, fmt.Errorf("%w: the map holds NaN or infinities", infer.ErrFault)
+		return nil, fmt.Errorf("%w: the map holds NaN or infinities", infer.ErrNumbers)
 	}
 	return m.F32, nil
 }

@@ -72,7 +72,11 @@ var (
 	_ ocr.TextReader = (*Reader)(nil)
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
+	_ rewards.Queuer = (*Reader)(nil)
 )
+
+// Queues says that the component's time begins when a model begins with a frame or a line.
+func (*Reader) Queues() {}
 
 // New checks the configuration. It loads nothing.
 func New(cfg Config, models Models) (*Reader, error) {
@@ -189,17 +193,16 @@ func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]R
 // fast tells whether a page is read in fast mode.
 func (r *Reader) fast(p page) bool { return r.cfg.Mode == Fast && !long(p.W, p.H) }
 
-// begin counts a frame in, unless the reader is closed. The context that it
-// returns ends after Timeout, with ctx or with the reader; end counts the frame
-// out.
+// begin counts a frame in, unless the reader is closed. The context that it returns ends
+// with ctx or with the reader; end counts the frame out.
 func (r *Reader) begin(ctx context.Context) (context.Context, func(), error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, nil, fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errClosed)
+		return nil, nil, rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errClosed))
 	}
 	r.busy.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.ctx, cancel)
 	return ctx, func() {
 		stop()
@@ -213,7 +216,7 @@ var errClosed = errors.New("the reader is closed")
 // classify gives an error of the models its class; the reader's end comes before it.
 func (r *Reader) classify(ctx context.Context, err error) error {
 	if r.ctx.Err() != nil {
-		return fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errors.Join(errClosed, err))
+		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: ppocr: %w", rewards.Unavailable, errors.Join(errClosed, err)))
 	}
 	return localmodel.Classify(ctx, fmt.Errorf("ppocr: %w", err))
 }

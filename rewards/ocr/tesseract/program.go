@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/slot"
@@ -74,23 +76,44 @@ func (p *program) read(ctx context.Context, rgb []byte, width, height int) ([]oc
 	if p.note(func(*slot.Stats) {}) {
 		return nil, fmt.Errorf("%w: closed", slot.ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
-	defer cancel()
 	select {
 	case <-p.free:
 	case <-ctx.Done():
-		return nil, p.ended(ctx, "all slots were busy")
+		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", slot.ErrWaiting))
 	}
 	defer func() { p.free <- struct{}{} }()
+	begin(ctx)
 	p.note(func(s *slot.Stats) { s.Busy++; s.Requests++ })
 	defer p.note(func(s *slot.Stats) { s.Busy-- })
 	return twice(p.cfg, greymap(nil, rgb, width, height), width, height, func(pgm []byte) ([]ocr.Line, error) {
-		return p.look(ctx, pgm)
+		return p.again(ctx, pgm)
 	})
+}
+
+// again looks, and once more where the program died. If it dies again, the canary tells
+// whose fault that is.
+func (p *program) again(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
+	lines, err := p.look(ctx, pgm)
+	if errors.Is(err, slot.ErrCrashed) {
+		lines, err = p.look(ctx, pgm)
+	}
+	if !errors.Is(err, slot.ErrCrashed) || errors.Is(err, slot.ErrHost) {
+		return lines, err
+	}
+	px, cerr := canary()
+	if cerr == nil {
+		_, cerr = p.look(ctx, greymap(nil, px.RGB, px.Width, px.Height))
+	}
+	if cerr != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; %w: canary: %w", err, slot.ErrHost, cerr)
+	}
+	return nil, err
 }
 
 // look runs the program once: a PGM on its standard input, a table on its output.
 func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
 	args := []string{"stdin", "stdout", "-l", p.cfg.Language}
 	if p.cfg.TessdataDir != "" {
 		args = append(args, "--tessdata-dir", p.cfg.TessdataDir)
@@ -113,12 +136,22 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, p.ended(ctx, "the program was killed")
+		return nil, p.ended(ctx, errors.New("the program was killed"))
 	case out.over:
 		return nil, fmt.Errorf("%w: %w", slot.ErrHandler, errTooMuch)
 	case errors.As(err, &exit) && !exit.Exited():
 		p.note(func(s *slot.Stats) { s.Crashes++ })
-		return nil, fmt.Errorf("%w: %w: %s", slot.ErrCrashed, err, errs)
+		err = fmt.Errorf("%w: %w: %s", slot.ErrCrashed, err, errs)
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL { // not ours: ctx goes on
+			err = fmt.Errorf("%w; %w: it was killed from outside", err, slot.ErrHost)
+		}
+		return nil, err
+	case err != nil && exit == nil && cmd.Process == nil: // it did not start
+		err = fmt.Errorf("%w: %w", slot.ErrUnavailable, err)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("%w: %w", slot.ErrHandler, err) // it will not start either next time
+		}
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w: %s", slot.ErrHandler, err, errs)
 	}
@@ -126,12 +159,12 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 }
 
 // ended turns the end of the context into an error.
-func (p *program) ended(ctx context.Context, when string) error {
+func (p *program) ended(ctx context.Context, when error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		p.note(func(s *slot.Stats) { s.Timeouts++ })
-		return fmt.Errorf("%w: %s: %w", slot.ErrTimeout, when, ctx.Err())
+		return fmt.Errorf("%w: %w: %w", slot.ErrTimeout, when, ctx.Err())
 	}
-	return fmt.Errorf("%s: %w", when, ctx.Err())
+	return fmt.Errorf("%w: %w", when, ctx.Err())
 }
 
 // note changes the counters and reports whether the reader is closed.

@@ -44,7 +44,17 @@ var (
 	_ ocr.TextReader = (*Reader)(nil)
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
+	_ rewards.Queuer = (*Reader)(nil)
 )
+
+// Queues says that the component's time begins when a slot begins with the picture.
+func (*Reader) Queues() {}
+
+// begin starts the time of ctx's component, with which ctx ends.
+func begin(ctx context.Context) {
+	_, cancel := rewards.Start(ctx)
+	cancel()
+}
 
 // New checks the configuration and that Tesseract is there. It starts nothing.
 func New(cfg Config) (*Reader, error) {
@@ -68,17 +78,17 @@ func (r *Reader) Warm(ctx context.Context) error {
 	select {
 	case w = <-r.warm:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for tesseract to start: %w", ctx.Err())
+		return rewards.Ended(ctx, false, rewards.BlameReward, fmt.Errorf("waiting for tesseract to start: %w", ctx.Err()))
 	}
 	defer func() { r.warm <- w }()
 	if w.started {
 		return nil
 	}
 	if r.closed.Load() {
-		return fmt.Errorf("%w: tesseract: the reader is closed", rewards.Unavailable)
+		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: tesseract: the reader is closed", rewards.Unavailable))
 	}
 	if err := r.backend.start(ctx); err != nil {
-		return classify(ctx, err)
+		return unstarted(ctx, err)
 	}
 	w.started = true
 	return nil
@@ -123,20 +133,37 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// classify maps the errors of slots to those of rewards.
+// unstarted is classify for a start: the worker's failure, whatever happened, and one that
+// stays where Tesseract itself says what is missing, such as a language.
+func unstarted(ctx context.Context, err error) error {
+	switch failed := classify(ctx, err); {
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return failed
+	case errors.Is(err, slot.ErrHandler):
+		return rewards.Permanent(rewards.BlameWorker, failed)
+	default:
+		return rewards.Blamed(rewards.BlameWorker, failed)
+	}
+}
+
+// classify maps the errors of slots to those of rewards, and says whose failure they are.
 func classify(ctx context.Context, err error) error {
-	class := rewards.Internal
+	failed := func(class rewards.Class) error { return fmt.Errorf("%w: tesseract: %w", class, err) }
 	switch {
 	case errors.Is(err, slot.ErrTimeout):
-		class = rewards.Timeout
-	case errors.Is(err, slot.ErrCrashed):
-		class = rewards.Crashed
+		return rewards.Ended(ctx, !errors.Is(err, slot.ErrWaiting), rewards.BlameReward, failed(rewards.Timeout))
+	case errors.Is(err, slot.ErrCrashed) && errors.Is(err, slot.ErrHost):
+		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Crashed))
+	case errors.Is(err, slot.ErrCrashed): // two of them, each of which had read the canary
+		return rewards.Blamed(rewards.BlameSample, failed(rewards.Crashed))
 	case errors.Is(err, slot.ErrTooLarge):
-		class = rewards.BadInput
+		return failed(rewards.BadInput)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return fmt.Errorf("tesseract: %w", err)
+	case errors.Is(err, slot.ErrUnavailable) && errors.Is(err, slot.ErrHandler): // such as a language that is not installed
+		return rewards.Permanent(rewards.BlameWorker, failed(rewards.Unavailable))
 	case errors.Is(err, slot.ErrUnavailable):
-		class = rewards.Unavailable
+		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Unavailable))
 	}
-	return fmt.Errorf("%w: tesseract: %w", class, err)
+	return failed(rewards.Internal)
 }

@@ -95,7 +95,9 @@ func (s *slots) start(ctx context.Context) error {
 }
 
 func (s *slots) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
-	resp, err := s.runner().Do(ctx, request(rgb, width, height))
+	req := request(rgb, width, height)
+	req.Began = func() { begin(ctx) }
+	resp, err := s.runner().Do(ctx, req)
 	if err != nil {
 		return nil, err
 	}
