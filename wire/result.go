@@ -120,8 +120,13 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 		writeMap(&w, `,"details":`, r.Details, w.any)
 	}
 	if len(r.Errors) > 0 {
-		w.out = append(w.out, `,"errors":`...)
-		w.general(r.Errors)
+		sep := `,"errors":[`
+		for i := range r.Errors {
+			w.out = append(w.out, sep...)
+			appendError(&w, &r.Errors[i])
+			sep = ","
+		}
+		w.out = append(w.out, ']')
 	}
 	if r.Substitute != nil {
 		w.out = append(w.out, `,"substitute":`...)
@@ -143,10 +148,75 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 	return append(w.out, '}'), w.err
 }
 
+// appendError writes a failure. A reward that fails is as frequent as one that scores.
+func appendError(w *jsonWriter, e *rewards.TermError) {
+	w.out = append(w.out, '{')
+	if e.Term != "" {
+		w.out = append(w.out, `"term":`...)
+		w.text(e.Term)
+		w.out = append(w.out, ',')
+	}
+	w.out = append(w.out, `"class":`...)
+	w.text(string(e.Class))
+	w.out = append(w.out, `,"message":`...)
+	w.text(e.Message)
+	if e.Blame != "" {
+		w.out = append(w.out, `,"blame":`...)
+		w.text(string(e.Blame))
+	}
+	if e.Permanent {
+		w.out = append(w.out, `,"permanent":true`...)
+	}
+	if e.Attempts != 0 {
+		w.out = append(w.out, `,"attempts":`...)
+		w.out = strconv.AppendInt(w.out, int64(e.Attempts), 10)
+	}
+	w.out = append(w.out, '}')
+}
+
+// readTermError reads a failure that appendError wrote; errSlow leaves anything else to the
+// general way.
+func readTermError(s *scanner) (e rewards.TermError, err error) {
+	seen := 0
+	err = s.object(func(key []byte) (err error) {
+		var v string
+		switch string(key) {
+		case "term":
+			e.Term, err = s.string()
+		case "class":
+			seen |= 1
+			v, err = s.string()
+			e.Class = rewards.Class(v)
+		case "message":
+			seen |= 2
+			e.Message, err = s.string()
+		case "blame":
+			v, err = s.string()
+			e.Blame = rewards.Blame(v)
+		case "permanent":
+			if s.space() != 't' {
+				return errSlow
+			}
+			e.Permanent, err = true, s.literal()
+		case "attempts":
+			var n int64
+			n, err = s.int64()
+			e.Attempts = int(n)
+		default:
+			return errSlow
+		}
+		return err
+	})
+	if err == nil && seen != 3 {
+		err = errSlow
+	}
+	return e, err
+}
+
 // resultPrefix begins every result that appendResult writes.
 const resultPrefix = `{"type":"result",`
 
-// fastResult reads a result with scalars only. It returns false for everything else,
+// fastResult reads a result of scalars and errors. It returns false for everything else,
 // faults included: the general way decides about those.
 func fastResult(b []byte) (*Result, bool) {
 	r := &Result{}
@@ -190,6 +260,13 @@ func fastResult(b []byte) (*Result, bool) {
 			})
 		case "reward_extra_info":
 			r.ExtraInfo, err = readMap(&s, s.scalar)
+		case "errors":
+			r.Errors = make([]rewards.TermError, 0, 1)
+			err = s.array(func() error {
+				e, err := readTermError(&s)
+				r.Errors = append(r.Errors, e)
+				return err
+			})
 		case "timing_ms":
 			r.TimingMS, err = readMap(&s, s.float64)
 		case "worker":

@@ -56,10 +56,16 @@ func TestAResultIsWrittenAsTheGeneralEncoderWritesIt(t *testing.T) {
 	for _, s := range awkwardTexts[:len(awkwardTexts)-1] {
 		results = append(results, &wire.Result{Type: "result", ID: s, Outcome: rewards.Failed, Worker: s})
 	}
+	for _, s := range awkwardTexts {
+		results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Failed, Errors: []rewards.TermError{
+			{Term: s, Class: rewards.Class(s), Message: s, Blame: rewards.Blame(s), Permanent: true, Attempts: -1}, {Class: rewards.Internal}, {Attempts: 7},
+		}})
+	}
 	for _, r := range results {
 		got, err := wire.EncodeControl(r)
 		require.NoError(t, err)
 		assert.Equal(t, general(t, r), string(got))
+		sameAsGeneral(t, got)
 	}
 }
 

@@ -551,9 +551,28 @@ def describe(error):
     first = f"{type(error).__name__}: {said}"[: MAX_TEXT // 2]
     if isinstance(error, SystemExit):
         first = f"the function called sys.exit({error.code!r})"[: MAX_TEXT // 2]
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != "<stdin>" and not f.filename.startswith("<frozen ")]
-    lines = "".join(traceback.format_list(frames[-12:]))
-    return first + ("\n" + lines[-MAX_TEXT // 2 :] if lines else "")
+    lines = where(error.__traceback__)
+    return first + ("\n" + lines if lines else "")
+
+
+_where = {}  # texts of tracebacks by their frames: reading the source again takes longer than a short function
+
+
+def where(trace):
+    """The user's part of a traceback: its last 12 frames, with their lines of source."""
+    key, at = [], trace
+    while at is not None and len(key) < 1000:
+        key.append((at.tb_frame.f_code, at.tb_lineno))
+        at = at.tb_next
+    key = tuple(key)
+    text = _where.get(key)
+    if text is None:
+        frames = [f for f in traceback.extract_tb(trace) if f.filename != "<stdin>" and not f.filename.startswith("<frozen ")]
+        text = "".join(traceback.format_list(frames[-12:]))[-MAX_TEXT // 2 :]
+        if len(_where) >= 64:
+            _where.clear()
+        _where[key] = text
+    return text
 
 
 def failure(error):
