@@ -38,7 +38,7 @@ class Host:
         assert self.process.stdin is not None
         self.process.stdin.write(SOURCE.read_bytes())
         self.process.stdin.close()
-        self.send(protocol=1, path=str(path), name="compute_score", limits={"CORE": 0}, **spec)
+        self.send(protocol=2, path=str(path), name="compute_score", limits={"CORE": 0}, **spec)
         self.ready = self.read()
 
     def send(self, **header: Any) -> None:
@@ -86,6 +86,8 @@ class HostTest(unittest.TestCase):
         self.assertTrue(said["message"].startswith("ZeroDivisionError: no\n"))
         self.assertIn("function.py", said["message"])
         self.assertNotIn("<stdin>", said["message"])
+        host.call(2, response="x")
+        self.assertEqual({**said, "id": 2}, host.read())
 
     def test_async_calls_answer_in_the_order_they_end_and_can_be_cancelled(self) -> None:
         host = Host(
