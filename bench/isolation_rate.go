@@ -24,7 +24,7 @@ type rateTrial struct {
 }
 
 func newRateTrial(ctx context.Context, l layout, f failure, o Options) (_ Trial, err error) {
-	t := &rateTrial{layout: l, failure: f, lasting: max(o.Lasting/2, 300*time.Millisecond)}
+	t := &rateTrial{layout: l, failure: f, lasting: max(o.Lasting/4, 300*time.Millisecond)}
 	if t.root, err = report.Repository(); err != nil {
 		return nil, err
 	}
