@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -130,7 +132,7 @@ type breakers struct {
 	cfg     Breaker
 	records map[string]map[string]*record // by profile and worker
 	dark    map[string]int                // records without a score, by profile
-	open    int                           // records that are not closed
+	shut    map[*record]bool              // those that are not closed: hardly ever any
 	started map[string]time.Time          // of the workers of the last look, by id
 	news    []BreakerChange
 }
@@ -143,7 +145,7 @@ type BreakerChange struct {
 }
 
 func newBreakers(cfg Breaker) breakers {
-	return breakers{cfg: cfg, records: map[string]map[string]*record{}, dark: map[string]int{}, started: map[string]time.Time{}}
+	return breakers{cfg: cfg, records: map[string]map[string]*record{}, dark: map[string]int{}, shut: map[*record]bool{}, started: map[string]time.Time{}}
 }
 
 func (b *breakers) of(worker, profile string) *record {
@@ -162,7 +164,7 @@ func (b *breakers) of(worker, profile string) *record {
 
 // takes reports whether a worker may get a sample of the profile.
 func (b *breakers) takes(worker, profile string) bool {
-	if b.open == 0 {
+	if len(b.shut) == 0 {
 		return true
 	}
 	r := b.records[profile][worker]
@@ -171,18 +173,15 @@ func (b *breakers) takes(worker, profile string) bool {
 
 // move puts a record into another state.
 func (b *breakers) move(r *record, to breakerState) {
-	switch {
-	case r.state == closed && to != closed:
-		b.open++
-	case r.state != closed && to == closed:
-		b.open--
-	}
 	was := r.state
 	r.state = to
-	if to == closed {
+	if to != closed {
+		b.shut[r] = true
+	} else {
+		delete(b.shut, r)
 		r.struck, r.pause, r.until, r.compared, r.permanent, r.probe = 0, 0, time.Time{}, false, false, nil
 	}
-	if to == open || to == closed && was != hushed {
+	if to == open || to == closed && (was == open || was == trying) {
 		b.news = append(b.news, BreakerChange{r.worker, r.profile, r.reason, to == open, r.permanent, r.until})
 	}
 }
@@ -200,20 +199,15 @@ func (b *breakers) trip(now time.Time, r *record) {
 
 // tick lets one sample try each worker whose pause is over.
 func (b *breakers) tick(now time.Time) {
-	if b.open == 0 {
-		return
-	}
-	for _, by := range b.records {
-		for _, r := range by {
-			switch {
-			case r.permanent || r.until.After(now):
-			case r.state == open:
-				b.move(r, trying)
-			case r.state == hushed && b.others(r):
-				r.until = now.Add(hush)
-			case r.state == hushed:
-				b.forgive(r)
-			}
+	for r := range b.shut {
+		switch {
+		case r.permanent || r.until.After(now):
+		case r.state == open:
+			b.move(r, trying)
+		case r.state == hushed && b.others(r):
+			r.until = now.Add(hush)
+		case r.state == hushed:
+			b.forgive(r)
 		}
 	}
 }
@@ -243,16 +237,21 @@ func (b *breakers) forgive(r *record) {
 	b.move(r, closed)
 }
 
+// list are the records that are not closed, by profile and worker.
+func (b *breakers) list() []*record {
+	if len(b.shut) == 0 {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(b.shut), func(x, y *record) int {
+		return cmp.Or(strings.Compare(x.profile, y.profile), strings.Compare(x.worker, y.worker))
+	})
+}
+
 // due is when the next pause is over; zero: there is none.
 func (b *breakers) due() (at time.Time) {
-	if b.open == 0 {
-		return at
-	}
-	for _, by := range b.records {
-		for _, r := range by {
-			if (r.state == open && !r.permanent || r.state == hushed) && (at.IsZero() || r.until.Before(at)) {
-				at = r.until
-			}
+	for r := range b.shut {
+		if (r.state == open && !r.permanent || r.state == hushed) && (at.IsZero() || r.until.Before(at)) {
+			at = r.until
 		}
 	}
 	return at
@@ -279,7 +278,10 @@ func (b *breakers) meet(workers []wire.WorkerInfo) {
 			if was, known := b.started[worker]; here && (!known || was.Equal(at)) {
 				continue
 			}
-			b.forgive(r)
+			if r.dark() {
+				b.dark[profile]--
+			}
+			delete(b.shut, r)
 			delete(by, worker)
 		}
 		if len(by) == 0 {
@@ -409,117 +411,18 @@ func (e *entry) another(cfg *Config, h holder) bool {
 // may get a single sample of the profile. The others of the profile that may get none are
 // returned, for the ticket's Avoid.
 func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
-	if c.breakers.open == 0 {
-		return nil
-	}
 	tried := false
-	for _, worker := range slices.Sorted(maps.Keys(c.breakers.records[e.profile])) {
-		r := c.breakers.records[e.profile][worker]
+	for _, r := range c.breakers.list() {
 		switch {
-		case r.state == closed:
+		case r.profile != e.profile:
 		case r.state == trying && r.probe == e && r.attempt == t.Attempt:
 			tried = true
-		case r.takes() && !tried && (t.To == "" || t.To == worker) && c.pools.has(t.Pool, worker):
+		case r.takes() && !tried && (t.To == "" || t.To == r.worker) && c.pools.has(t.Pool, r.worker):
 			tried = true
 			r.probe, r.attempt = e, t.Attempt
 		default:
-			avoid = append(avoid, worker)
+			avoid = append(avoid, r.worker)
 		}
 	}
 	return avoid
-}
-
-// hopeless reports whether every live worker that serves the profile has said that it
-// never can, and why.
-func (c *core) hopeless(profile string) (rewards.TermError, bool) {
-	if c.breakers.open == 0 {
-		return rewards.TermError{}, false
-	}
-	reason, some := "", false
-	for _, worker := range c.pools.serving(profile) {
-		r := c.breakers.records[profile][worker]
-		if r == nil || !r.permanent {
-			return rewards.TermError{}, false
-		}
-		reason, some = r.reason, true
-	}
-	return rewards.TermError{
-		Class: rewards.Unavailable, Blame: rewards.BlameWorker, Permanent: true,
-		Message: fmt.Sprintf("no worker can score the profile %q until one is restarted: %s", shown(profile), reason),
-	}, some
-}
-
-// unserved says why no live worker takes samples of a profile; "" if one does.
-func (c *core) unserved(profile string) string {
-	workers := c.pools.serving(profile)
-	if len(workers) == 0 {
-		return fmt.Sprintf("no worker serves the profile %q", shown(profile))
-	}
-	var r *record
-	for _, worker := range workers {
-		if c.breakers.open == 0 {
-			return ""
-		}
-		if r = c.breakers.records[profile][worker]; r == nil || r.state == closed || r.state == trying && r.reason == "" {
-			return ""
-		}
-	}
-	return fmt.Sprintf("no worker serves the profile %q at the moment: the breakers of all %d are open; worker %s: %s",
-		shown(profile), len(workers), r.worker, r.reason)
-}
-
-// BreakerInfo is a worker that gets no samples of a profile.
-type BreakerInfo struct {
-	Worker string `json:"worker"`
-	Reward string `json:"reward"`
-	// State is open, trying (one sample is on its way to try the worker, or will be) or
-	// hushed (the worker failed everything, and no other has answered enough to compare).
-	State  string `json:"state"`
-	Reason string `json:"reason"`
-	// Permanent says that only a restart of the worker closes it.
-	Permanent bool      `json:"permanent,omitempty"`
-	Since     time.Time `json:"since,omitzero"`
-	// Until is when the next sample may try the worker.
-	Until time.Time `json:"until,omitzero"`
-}
-
-// Breakers returns the breakers that are not closed, by profile and worker.
-func (m *Manager) Breakers() []BreakerInfo {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b := &m.core.breakers
-	if b.open == 0 {
-		return nil
-	}
-	var out []BreakerInfo
-	for _, profile := range slices.Sorted(maps.Keys(b.records)) {
-		for _, worker := range slices.Sorted(maps.Keys(b.records[profile])) {
-			if r := b.records[profile][worker]; r.state != closed {
-				out = append(out, BreakerInfo{worker, shown(profile), string(r.state), r.reason, r.permanent, r.since, r.until})
-			}
-		}
-	}
-	return out
-}
-
-// tell logs a breaker that has moved.
-func (m *Manager) tell(b BreakerChange) {
-	switch {
-	case !b.Open:
-		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))
-	case b.Permanent:
-		m.log.Error("a worker cannot score a profile and gets no more samples of it until it is restarted",
-			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
-	default:
-		m.log.Warn("a worker fails a profile; one sample tries it after a pause",
-			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
-	}
-}
-
-// shown is the name of a profile for people.
-func shown(profile string) string {
-	if profile == "" {
-		return "default"
-	}
-	return profile
 }

@@ -57,7 +57,8 @@
 //	admit, queue, heap          taking samples in, and the order in which they wait
 //	dispatch, speed, blind      which worker may have the next one: a file per policy
 //	backup, pace, pools         second requests, how fast workers are, what they serve
-//	breaker                     workers that fail a profile, by their own word or by comparison
+//	breaker, unserved           workers that fail a profile, by their own word or by
+//	                            comparison; profiles without a worker
 //	tickets, claim, holders     into the engine, out to a worker, who has it
 //	finish, settle, finalise    an answer, the end of the scoring, the one final result
 //	withdraw, loss              taken back by a client, a restart or a stop; what was lost

@@ -112,7 +112,7 @@ func (c *core) slotsFor(s *pool, profile string) int {
 	switch {
 	case !s.serves(profile):
 		return 0
-	case c.breakers.open == 0 || c.breakers.records[profile] == nil:
+	case len(c.breakers.shut) == 0 || c.breakers.records[profile] == nil:
 		return s.slots
 	}
 	n := 0

@@ -1,0 +1,98 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// This file is about profiles that no worker takes samples of, and what people are told of
+// the breakers behind that.
+
+// hopeless reports whether every live worker that serves the profile has said that it
+// never can, and why.
+func (c *core) hopeless(profile string) (rewards.TermError, bool) {
+	if len(c.breakers.shut) == 0 {
+		return rewards.TermError{}, false
+	}
+	reason, some := "", false
+	for _, worker := range c.pools.serving(profile) {
+		r := c.breakers.records[profile][worker]
+		if r == nil || !r.permanent {
+			return rewards.TermError{}, false
+		}
+		reason, some = r.reason, true
+	}
+	return rewards.TermError{
+		Class: rewards.Unavailable, Blame: rewards.BlameWorker, Permanent: true,
+		Message: fmt.Sprintf("no worker can score the profile %q until one is restarted: %s", shown(profile), reason),
+	}, some
+}
+
+// unserved says why no live worker takes samples of a profile; "" if one does.
+func (c *core) unserved(profile string) string {
+	workers := c.pools.serving(profile)
+	if len(workers) == 0 {
+		return fmt.Sprintf("no worker serves the profile %q", shown(profile))
+	}
+	var r *record
+	for _, worker := range workers {
+		if len(c.breakers.shut) == 0 {
+			return ""
+		}
+		if r = c.breakers.records[profile][worker]; r == nil || r.state == closed || r.state == trying && r.reason == "" {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no worker serves the profile %q at the moment: the breakers of all %d are open; worker %s: %s",
+		shown(profile), len(workers), r.worker, r.reason)
+}
+
+// BreakerInfo is a worker that gets no samples of a profile.
+type BreakerInfo struct {
+	Worker string `json:"worker"`
+	Reward string `json:"reward"`
+	// State is open, trying (one sample is on its way to try the worker, or will be) or
+	// hushed (the worker failed everything, and no other has answered enough to compare).
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+	// Permanent says that only a restart of the worker closes it.
+	Permanent bool      `json:"permanent,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	// Until is when the next sample may try the worker.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Breakers returns the breakers that are not closed, by profile and worker.
+func (m *Manager) Breakers() []BreakerInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []BreakerInfo
+	for _, r := range m.core.breakers.list() {
+		out = append(out, BreakerInfo{r.worker, shown(r.profile), string(r.state), r.reason, r.permanent, r.since, r.until})
+	}
+	return out
+}
+
+// tell logs a breaker that has moved.
+func (m *Manager) tell(b BreakerChange) {
+	switch {
+	case !b.Open:
+		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))
+	case b.Permanent:
+		m.log.Error("a worker cannot score a profile and gets no more samples of it until it is restarted",
+			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
+	default:
+		m.log.Warn("a worker fails a profile; one sample tries it after a pause",
+			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
+	}
+}
+
+// shown is the name of a profile for people.
+func shown(profile string) string {
+	if profile == "" {
+		return "default"
+	}
+	return profile
+}
