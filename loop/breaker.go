@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ type record struct {
 	n       int    // how many of them there are, at most judged
 	struck  int    // answers in a row that blamed the worker
 	holds   int    // samples that it has and has not answered
+	last    string // message of its latest failure
 
 	state     breakerState
 	compared  bool // by what others make of the profile, not by its own word
@@ -97,13 +99,7 @@ func (r *record) note(scored bool) {
 // dark reports whether none of the latest answers is a score.
 func (r *record) dark() bool { return r.n == judged && r.answers == 0 }
 
-func (r *record) scored() int {
-	n := 0
-	for bits := r.answers; bits != 0; bits &= bits - 1 {
-		n++
-	}
-	return n
-}
+func (r *record) scored() int { return bits.OnesCount32(r.answers) }
 
 // probing reports whether a sample is on its way to try the worker.
 func (r *record) probing() bool {
@@ -304,6 +300,9 @@ func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsew
 		b.dark[e.profile] += map[bool]int{true: 1, false: -1}[after]
 	}
 	why := failureOf(res)
+	if !good {
+		r.last = why.Message
+	}
 	switch {
 	case good:
 		r.struck = 0
@@ -315,7 +314,7 @@ func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsew
 		if probe {
 			e.bounces++
 		}
-		r.reason = why.Message
+		r.reason = r.last
 		r.struck++
 		if why.Permanent && !r.permanent {
 			r.permanent, r.compared = true, false
@@ -326,7 +325,7 @@ func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsew
 	case r.compared && r.state != closed:
 		elsewhere = true
 		if probe {
-			r.reason = darkness(why)
+			r.reason = r.darkness()
 			b.trip(now, r)
 		}
 	case why.Blame == rewards.BlameReward:
@@ -338,19 +337,20 @@ func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsew
 		r.probe = nil
 	}
 	if b.dark[e.profile] > 0 {
-		c.compare(now, e.profile, why)
+		c.compare(now, e.profile)
 		elsewhere = elsewhere || !good && (r.compared || r.state == hushed)
 	}
 	return elsewhere
 }
 
-func darkness(why rewards.TermError) string {
-	return fmt.Sprintf("its last %d samples got no score, while other workers score; the last failure: %s", judged, why.Message)
+// darkness is the reason of a breaker that a comparison has opened.
+func (r *record) darkness() string {
+	return fmt.Sprintf("its last %d samples got no score, while other workers score; the latest failure: %s", judged, r.last)
 }
 
 // compare opens the breakers of workers that fail everything of a profile while others
 // score at least a quarter of it, and closes them where others do no better.
-func (c *core) compare(now time.Time, profile string, why rewards.TermError) {
+func (c *core) compare(now time.Time, profile string) {
 	b := &c.breakers
 	by := b.records[profile]
 	answers, scored, others := 0, 0, 0
@@ -369,7 +369,7 @@ func (c *core) compare(now time.Time, profile string, why rewards.TermError) {
 		switch {
 		case n >= comparable && 4*scored >= n:
 			if !r.compared {
-				r.compared, r.reason = true, darkness(why)
+				r.compared, r.reason = true, r.darkness()
 				b.trip(now, r)
 			}
 		case n >= comparable:
