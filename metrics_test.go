@@ -1,6 +1,7 @@
 package rewardloop_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"go/ast"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -206,6 +208,13 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 	}
 
 	dir := t.TempDir()
+	if _, err := exec.LookPath(cmp.Or(os.Getenv("REWARDLOOP_PYTHON"), "python3")); err != nil {
+		missing["rewardloop_python"] = fmt.Sprintf("no Python: %v", err)
+	} else {
+		function := filepath.Join(dir, "one.py")
+		require.NoError(t, os.WriteFile(function, []byte("def compute_score(solution_str):\n    return 1.0\n"), 0o600))
+		shared = append(shared, term+"mine.path="+function, term+"mine.required=true")
+	}
 	gateway, addr := serving(t, append(slices.Clone(shared), "reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0", "++fabric.name=gw",
 		"++fabric.durable=true", "++fabric.spool_dir="+filepath.Join(dir, "spool"), "++fabric.nats_dir="+filepath.Join(dir, "nats"))...)
 	cfg, err := config.Load("", append(slices.Clone(shared), "++fabric.nats=[nats://"+gateway.NATS()+"]", "++fabric.name=w",

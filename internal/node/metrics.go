@@ -40,6 +40,9 @@ var (
 	childrenCrashes  = desc("children_crashes_total", "Child processes that died at work or answered garbage.", "of")
 	childrenTimeouts = desc("children_timeouts_total", "Child processes that were killed at a deadline.", "of")
 
+	pythonWaiting  = desc("python_waiting_calls", "Calls of a Python function that wait for a process.", "function")
+	pythonHeldBack = desc("python_held_back", "1 while a Python function has one process after a pause, because its samples end their process or no process starts; else 0.", "function")
+
 	extrasDropped = desc("reward_dropped_extras_total", "Values in reward_extra_info that were left out, their names undeclared.", "reward")
 )
 
@@ -54,6 +57,14 @@ func (d devices) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, s := range d.scorers.Readers.Devices.Stats().Devices {
 		device(to, s)
+	}
+	for function, s := range d.scorers.functions() {
+		held := 0
+		if s.Reason != "" {
+			held = 1
+		}
+		gauge(to, pythonWaiting, s.Waiting, function)
+		gauge(to, pythonHeldBack, held, function)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
@@ -77,6 +78,20 @@ func (s *Scorers) Children() map[string]slot.Stats {
 			Crashes: p.Crashes, Timeouts: p.Timeouts, LastError: p.LastError,
 		}
 	}
+	return out
+}
+
+// functions are the Python functions by file or module and name; entries that have the
+// same one are added up.
+func (s *Scorers) functions() map[string]python.Stats {
+	out := map[string]python.Stats{}
+	s.Python.Each(func(function string, p python.Stats) {
+		if before, twice := out[function]; twice {
+			p.Waiting += before.Waiting
+			p.Reason = cmp.Or(p.Reason, before.Reason)
+		}
+		out[function] = p
+	})
 	return out
 }
 

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -38,6 +39,17 @@ func (f *Functions) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.made)
+}
+
+// Each calls do with every function, by file or module and name, and how
+// its processes are. Two entries may have one function; do is called for each.
+func (f *Functions) Each(do func(function string, s Stats)) {
+	f.mu.Lock()
+	made := slices.Clone(f.made)
+	f.mu.Unlock()
+	for _, one := range made {
+		do(one.opts.label(), one.Stats())
+	}
 }
 
 // Stats adds up what the processes of all functions are and count; LastError is the
