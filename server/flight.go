@@ -230,8 +230,12 @@ func failureOf(r *wire.Result) (class rewards.Class, message string) {
 			text = e.Term + ": " + text
 		}
 		texts = append(texts, text)
-		if w := weight(e.Class); w > best {
-			class, best = e.Class, w
+		c := e.Class
+		if e.Permanent && statusOf(c) == http.StatusServiceUnavailable {
+			c = rewards.Internal // a refused key or a missing module: no client shall try again
+		}
+		if w := weight(c); w > best {
+			class, best = c, w
 		}
 	}
 	if len(texts) == 0 {

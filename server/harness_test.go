@@ -226,6 +226,9 @@ func (s *site) scorers() map[string]rewards.Scorer {
 			return rewards.Score{}, fmt.Errorf("%w: on purpose", class)
 		})
 	}
+	m["fail-permanent"] = rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+		return rewards.Score{}, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: the key was refused", rewards.Unavailable))
+	})
 	return m
 }
 

@@ -159,7 +159,7 @@ func TestAFailedSampleFailsItsBatchWithAStatusThatTellsWhetherToRetry(t *testing
 	t.Parallel()
 	s := newSite(t, siteOptions{loop: oneAttempt()})
 	want := map[string]int{
-		"fail-bad_input": 422, "fail-invalid_score": 422, "fail-internal": 422, "panic": 422,
+		"fail-bad_input": 422, "fail-invalid_score": 422, "fail-internal": 422, "panic": 422, "fail-permanent": 422,
 		"fail-timeout": 503, "fail-crashed": 503, "fail-unavailable": 503,
 	}
 	for profile, status := range want {

@@ -355,7 +355,7 @@ func TestEveryProtocolAnswersFailuresWithTheStatusThatItsClientsNeed(t *testing.
 		"/latent/": good, "/get_reward/": []byte(`{"query": ["a"]}`), "/compute/": []byte(`{"prompt": ["a"]}`), "/rm/": []byte(`{"prompt": "a", "response": "b"}`),
 	} {
 		for class, want := range map[string]int{
-			"fail-bad_input": 422, "fail-invalid_score": 422, "fail-internal": 422, "panic": 422,
+			"fail-bad_input": 422, "fail-invalid_score": 422, "fail-internal": 422, "panic": 422, "fail-permanent": 422,
 			"fail-timeout": 503, "fail-crashed": 503, "fail-unavailable": 503, "nobody": 422,
 		} {
 			r := s.post(path+class, body, drm, "1")
