@@ -50,20 +50,26 @@ func Process(pid int) time.Duration {
 	return s.cpu
 }
 
-// Children is what the child processes of this one that live, and theirs, have computed so
-// far. Those named, and theirs, are left out.
-func Children(except ...int) time.Duration {
-	all := map[int]stat{}
+// scan reads every process that there is; one that has ended meanwhile is left out.
+func scan[T any](read func(pid int) (T, error)) map[int]T {
+	all := map[int]T{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
 	for _, path := range paths {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			continue
 		}
-		if s, err := read(path); err == nil { // else it has ended
-			all[pid] = s
+		if one, err := read(pid); err == nil {
+			all[pid] = one
 		}
 	}
+	return all
+}
+
+// Children is what the child processes of this one that live, and theirs, have computed so
+// far. Those named, and theirs, are left out.
+func Children(except ...int) time.Duration {
+	all := scan(func(pid int) (stat, error) { return read(fmt.Sprintf("/proc/%d/stat", pid)) })
 	var sum time.Duration
 	for pid, s := range all {
 		for up := pid; up > 1 && !slices.Contains(except, up); up = all[up].parent {

@@ -3,7 +3,6 @@ package cputime
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,18 +35,7 @@ func (d Descendant) Lives() bool {
 // Trees adds up what the processes that are named, and their descendants, have computed. A
 // descendant that has lost its parent is nobody's.
 func Trees(roots ...int) Use {
-	all := map[int]lineage{}
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
-	for _, path := range paths {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			continue
-		}
-		if l, err := readLineage(pid); err == nil { // else it has ended
-			all[pid] = l
-		}
-	}
-	return useOf(all, roots)
+	return useOf(scan(readLineage), roots)
 }
 
 // useOf adds up a table of processes.
