@@ -168,7 +168,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
 		if fresh {
 			g.step, g.deadline = e.step, e.deadline
-			c.alarms.set(&g.alarm, e.deadline)
+			c.alarms.put(&g.alarm, e.deadline)
 		}
 		g.join(key.id)
 		e.group = g

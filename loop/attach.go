@@ -42,7 +42,7 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 	s.reward, s.policy = h.Reward, policy
 	s.credit.reclaim(&m.budget)
 	s.credit.topUp(&m.budget, m.fullWindow())
-	m.sessions[s] = true
+	m.join(s)
 	// mu is taken inside the manager's, so that no grant or result can come before
 	// the welcome; nothing below blocks.
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn
 	}
 	if old != nil {
 		displaced = old.take()
-		delete(m.sessions, old)
+		m.leave(old)
 	}
 	if m.resumable(h) {
 		return old, displaced, true, fx, nil
@@ -108,11 +108,23 @@ func (m *Manager) resumable(h wire.Hello) bool {
 // live reports whether any client of the run is connected. The caller holds the mutex.
 func (m *Manager) live(r *run) bool {
 	for _, s := range r.sessions {
-		if m.sessions[s] {
+		if s.live {
 			return true
 		}
 	}
 	return false
+}
+
+// join counts a session among those with a connection, leave no longer. The caller holds the
+// mutex.
+func (m *Manager) join(s *Session) {
+	s.live = true
+	m.sessions = append(m.sessions, s)
+}
+
+func (m *Manager) leave(s *Session) {
+	s.live = false
+	m.sessions = slices.DeleteFunc(m.sessions, func(o *Session) bool { return o == s })
 }
 
 // take removes and returns the session's connection.
@@ -171,11 +183,11 @@ func (m *Manager) detach(s *Session, c conn) {
 		s.conn = nil
 	}
 	s.mu.Unlock()
-	if !mine || !m.sessions[s] {
+	if !mine || !s.live {
 		m.mu.Unlock()
 		return // another connection has taken the session over
 	}
-	delete(m.sessions, s)
+	m.leave(s)
 	s.credit.reclaim(&m.budget)
 	s.detached = time.Now()
 	s.run.lastUse = s.detached

@@ -145,5 +145,5 @@ func (c *core) promote(e *entry) {
 	e.state, e.attempt, e.published, e.pool = published, e.spare.attempt, e.spare.published, e.spare.pool
 	e.charged, e.spare.charged = e.spare.charged, 0
 	e.spare.out = false
-	c.alarms.set(&e.alarm, earliest(e.deadline, e.published.Add(c.cfg.RepublishAfter)))
+	c.alarms.put(&e.alarm, earliest(e.deadline, e.published.Add(c.cfg.RepublishAfter)))
 }

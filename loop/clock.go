@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -48,7 +49,7 @@ func (c *core) unserve(now time.Time, fx *effects) {
 		for _, n := range news {
 			c.metrics.breakers.Add(float64(map[bool]int{true: 1}[n.Open]))
 		}
-		for _, e := range c.entries { // it is seldom that one opens
+		for _, e := range c.all() { // it is seldom that one opens
 			if e.state == published && !c.takenIn(e.pool, e.profile) {
 				c.takeBack(now, e, fx)
 			} else if _, hopeless := c.hopeless(e.profile); hopeless && e.state == queued {
@@ -122,12 +123,12 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 			c.releaseHeld(now, e, fx)
 		}
 	case e.state == queued && !now.Before(e.lastCall()):
-		c.alarms.set(&e.alarm, e.deadline)
+		c.alarms.put(&e.alarm, e.deadline)
 		if reason := c.unserved(e.profile); reason != "" && len(c.pools.serving(e.profile)) > 0 {
 			c.unscorable(now, e, rewards.TermError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: reason}, fx)
 		}
 	case e.state == published:
-		c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+		c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 		if !c.takenIn(e.pool, e.profile) && (c.served(e.profile) || c.pools.live(e.pool)) { // others could score it, or nobody there takes it
 			c.takeBack(now, e, fx)
 		} else if idle(workers) {
@@ -137,7 +138,7 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 	case e.state == running:
 		c.overdue(now, e, fx)
 	default:
-		c.alarms.set(&e.alarm, e.deadline)
+		c.alarms.put(&e.alarm, e.deadline)
 	}
 	return wire.Ticket{}, false
 }
@@ -189,18 +190,28 @@ type alarm struct {
 	group *group // or
 	step  *step
 	place int // among all, from 1; 0: it is not set
+	first int // tells alarms of the same moment apart: the one that was set first comes first
 }
 
 // alarms orders what needs a look by time.
-type alarms struct{ all ranking[*alarm, byTime] }
+type alarms struct {
+	all ranking[*alarm, byTime]
+	set int // so far
+}
 
 type byTime struct{}
 
-func (byTime) before(a, b *alarm) bool { return a.at.Before(b.at) }
-func (byTime) place(a *alarm) *int     { return &a.place }
+func (byTime) before(a, b *alarm) bool {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.first, b.first)) < 0
+}
+func (byTime) place(a *alarm) *int { return &a.place }
 
-// set files the alarm, or moves it.
-func (a *alarms) set(al *alarm, at time.Time) {
+// put files the alarm, or moves it.
+func (a *alarms) put(al *alarm, at time.Time) {
+	if al.first == 0 {
+		a.set++
+		al.first = a.set
+	}
 	al.at = at
 	a.all.move(al)
 }

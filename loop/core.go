@@ -1,6 +1,11 @@
 package loop
 
 import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
@@ -71,6 +76,17 @@ func (c *core) runOf(name string, now time.Time) *run {
 	}
 	r.lastUse = now
 	return r
+}
+
+// all are the entries in the order of their arrival, in which whatever is done for several
+// of them is done: the same history has the same results in the same order.
+func (c *core) all() []*entry { return inOrder(maps.Values(c.entries)) }
+
+// inOrder puts entries into the order of their arrival, a group's own after its first member.
+func inOrder(some iter.Seq[*entry]) []*entry {
+	return slices.SortedFunc(some, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(b.key.id, a.key.id))
+	})
 }
 
 func (c *core) keyOf(e *entry, attempt int) wire.AttemptKey {

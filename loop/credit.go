@@ -140,7 +140,7 @@ func (m *Manager) released(s *Session, size int64) {
 // and sends the grants after it.
 func (m *Manager) topUp() []grant {
 	var grants []grant
-	for s := range m.sessions {
+	for _, s := range m.sessions {
 		if s.credit.topUp(&m.budget, m.fullWindow()) {
 			s.mu.Lock()
 			grants = append(grants, grant{s, s.conn, s.credit.granted})
@@ -155,7 +155,7 @@ func (m *Manager) topUp() []grant {
 // for can never come, the oldest group ends. The caller holds the mutex.
 func (m *Manager) relieve(now time.Time, fx *effects) []grant {
 	grants := m.topUp()
-	for s := range m.sessions {
+	for _, s := range m.sessions {
 		if s.credit.stuck(&m.budget) {
 			m.core.evict(now, s.run, fx)
 		}

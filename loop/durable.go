@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
@@ -126,6 +127,7 @@ func (g *group) kept() (ids []string) {
 			ids = append(ids, id)
 		}
 	}
+	slices.Sort(ids)
 	return ids
 }
 
@@ -349,7 +351,7 @@ func (c *core) rejoin(now time.Time, r *run, id string, meta *keptMember) {
 	g, fresh := r.groupOf(groupKey{key, meta.UID, r.epoch}, meta.Size, now)
 	if fresh {
 		g.step, g.deadline = c.stepOf(r, key, now), time.Unix(0, meta.Deadline)
-		c.alarms.set(&g.alarm, g.deadline)
+		c.alarms.put(&g.alarm, g.deadline)
 	}
 	g.join(id)
 	g.settle(id, member{scored: meta.Scored, reward: meta.Reward, values: meta.Values, kept: true})

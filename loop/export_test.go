@@ -62,7 +62,7 @@ func (s *Session) Confirm(seq uint64) { s.confirm(seq) }
 func (s *Session) CreditState() string {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	return fmt.Sprintf("live %v window %+v budget %+v", s.m.sessions[s], s.credit, s.m.budget)
+	return fmt.Sprintf("live %v window %+v budget %+v", s.live, s.credit, s.m.budget)
 }
 
 // Peek returns the result if it is there.
@@ -88,15 +88,17 @@ func (m *Manager) Audit(over int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var unused, frames int64
-	for s := range m.sessions {
+	for _, s := range m.sessions {
 		unused += s.credit.unused().Bytes
 	}
 	unclaimed := 0
 	busy := map[string]int{}
 	inflight, open := map[*run]int{}, map[owner]int64{}
 	for _, e := range m.core.entries {
-		inflight[e.run]++
-		open[e.owner]++
+		if e.unit == nil {
+			inflight[e.run]++
+			open[e.owner]++
+		}
 		if e.frame != nil {
 			frames += e.bytes
 		}
@@ -108,7 +110,7 @@ func (m *Manager) Audit(over int64) error {
 				busy[h.worker]++
 			}
 		}
-		if e.state == running && len(e.holders) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held) {
+		if e.state == running && len(e.holders) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
 			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.place, e.frame != nil)
 		}
 	}

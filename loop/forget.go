@@ -2,6 +2,8 @@ package loop
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -18,8 +20,8 @@ const (
 func (c *core) trimSteps() {
 	for c.stepBytes > c.cfg.StepBytes {
 		var victim *step
-		for _, r := range c.runs {
-			for _, st := range r.stepLog {
+		for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+			for _, st := range c.runs[name].stepLog {
 				if st.assembly == nil || victim != nil && !before(st, victim) {
 					continue
 				}
@@ -55,7 +57,7 @@ func (c *core) ageSteps(now time.Time, r *run) {
 func (c *core) forgetStep(st *step, why string) {
 	c.alarms.clear(&st.alarm)
 	if st.inflight > 0 && st.expected > 0 && !st.closed {
-		c.alarms.set(&st.alarm, st.closes) // its deadline stands
+		c.alarms.put(&st.alarm, st.closes) // its deadline stands
 	}
 	for id := range st.names {
 		c.stepBytes -= nameBytes(id)

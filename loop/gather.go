@@ -57,11 +57,11 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	e.parked = e.owner
 	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
 	fx.parked = true
-	c.alarms.set(&e.alarm, e.deadline)
+	c.alarms.put(&e.alarm, e.deadline)
 	if len(g.waiting) == 0 {
 		g.profile = e.profile
 		// Those who are there by then are scored without the others; that needs time, too.
-		c.alarms.set(&g.alarm, g.deadline.Add(-scoringTime(g.deadline.Sub(g.opened))))
+		c.alarms.put(&g.alarm, g.deadline.Add(-scoringTime(g.deadline.Sub(g.opened))))
 	}
 	g.waiting[e.key.id] = e
 	c.proceed(now, g, fx)
@@ -99,7 +99,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	g.unit, g.lastMeanStd = unit, unit.run.lastMeanStd(g.key.step)
 	c.units++
 	c.entries[unit.key] = unit
-	c.alarms.set(&g.alarm, g.deadline)
+	c.alarms.put(&g.alarm, g.deadline)
 	c.enqueue(unit)
 	fx.wake = true
 }
@@ -107,7 +107,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 // payload is the members of a group that is claimed. Every frame has a reference more.
 func (g *group) payload() *wire.Group {
 	p := &wire.Group{UID: g.key.uid, Size: g.size, LastMeanStd: g.lastMeanStd}
-	for _, e := range g.waiting {
+	for _, e := range inOrder(maps.Values(g.waiting)) {
 		e.frame.Retain()
 		p.Members = append(p.Members, wire.GroupMember{Frame: e.frame, Partial: e.partial.Partial})
 	}
@@ -141,8 +141,8 @@ func firstErrors(res *wire.Result) []rewards.TermError {
 // failGroup ends every waiting member in the same way.
 func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.TermError, fx *effects) {
 	res := &wire.Result{}
-	for id := range unit.unit.waiting {
-		res.Members = append(res.Members, &wire.Result{ID: id, Outcome: outcome, Errors: slices.Clone(errs)})
+	for _, e := range inOrder(maps.Values(unit.unit.waiting)) {
+		res.Members = append(res.Members, &wire.Result{ID: e.key.id, Outcome: outcome, Errors: slices.Clone(errs)})
 	}
 	c.resolve(now, unit, res, fx)
 }
@@ -155,7 +155,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 		answers[m.ID] = m
 	}
 	// In the order of their arrival, so that results go out in it.
-	waiting := slices.SortedFunc(maps.Values(g.waiting), func(a, b *entry) int { return int(a.order) - int(b.order) }) //nolint:gosec // counts
+	waiting := inOrder(maps.Values(g.waiting))
 	c.dropUnit(now, g, fx)
 	for _, e := range waiting {
 		m := answers[e.key.id]
@@ -193,7 +193,7 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	if e.row != nil {
 		e.row.scored = now
 	}
-	c.alarms.set(&e.alarm, e.deadline)
+	c.alarms.put(&e.alarm, e.deadline)
 	e.group.settle(e.key.id, member{values: own.Values, held: e})
 }
 
@@ -220,7 +220,7 @@ func (c *core) ungather(now time.Time, e *entry, fx *effects) {
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
 		c.dropUnit(now, g, fx)
-		c.alarms.set(&g.alarm, g.deadline) // nobody answers for the group any more
+		c.alarms.put(&g.alarm, g.deadline) // nobody answers for the group any more
 	}
 }
 
@@ -249,7 +249,7 @@ func (e *entry) awaited() string {
 func (c *core) evict(now time.Time, r *run, fx *effects) {
 	var oldest *group
 	open := 0
-	for _, g := range r.groups {
+	for _, g := range r.groupLog { // the oldest first
 		if len(g.waiting) == 0 || g.closed {
 			continue
 		}
@@ -265,7 +265,7 @@ func (c *core) evict(now time.Time, r *run, fx *effects) {
 		return
 	}
 	oldest.begun = true
-	for _, e := range slices.Collect(maps.Values(oldest.waiting)) {
+	for _, e := range inOrder(maps.Values(oldest.waiting)) {
 		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
 			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
 				"send one group after the other, or raise it", c.cfg.MaxBytes, open),

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -129,7 +130,7 @@ func (g *group) close() []*entry {
 	g.closed = true
 	g.means = g.termMeans()
 	var waiting []*entry
-	for _, m := range g.members {
+	for _, m := range g.ordered() {
 		if m.held == nil {
 			continue
 		}
@@ -145,6 +146,7 @@ func (g *group) close() []*entry {
 		}
 		e.result.Group = &g.stats
 	}
+	slices.SortFunc(waiting, func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
 	g.members = nil // thousands of closed groups are remembered, for the page only
 	return waiting
 }

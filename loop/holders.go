@@ -79,7 +79,7 @@ func (c *core) watch(e *entry) {
 	if e.spare.out {
 		at = earliest(at, e.spare.published.Add(c.cfg.RepublishAfter))
 	}
-	c.alarms.set(&e.alarm, at)
+	c.alarms.put(&e.alarm, at)
 }
 
 // overdue decides about an entry that a worker has had for too long without an answer:

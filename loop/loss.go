@@ -38,7 +38,7 @@ func (m *Manager) Republish() {
 
 // bereave gives samples to others whose workers are gone.
 func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
-	for _, e := range c.entries { // it is seldom that one goes
+	for _, e := range c.all() { // it is seldom that one goes
 		before := len(e.holders)
 		for i := 0; e.state == running && i < len(e.holders); {
 			if !gone[e.holders[i].worker] {
@@ -57,7 +57,7 @@ func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
 
 // reissue takes every ticket back that nobody has claimed.
 func (c *core) reissue(now time.Time, fx *effects) {
-	for _, e := range c.entries {
+	for _, e := range c.all() {
 		switch {
 		case e.state == published:
 			c.takeBack(now, e, fx)

@@ -43,13 +43,13 @@ type Manager struct {
 	closing sync.WaitGroup // connections that are being closed
 
 	mu       sync.Mutex
-	core     *core             // guarded by mu
-	budget   budget            // guarded by mu
-	sessions map[*Session]bool // with a live connection; guarded by mu
-	draining bool              // guarded by mu
-	drained  chan struct{}     // closed when draining and nothing is in flight; guarded by mu
-	closed   bool              // guarded by mu
-	epochs   uint64            // the latest epoch given out; guarded by mu
+	core     *core         // guarded by mu
+	budget   budget        // guarded by mu
+	sessions []*Session    // with a live connection, in the order in which these came; guarded by mu
+	draining bool          // guarded by mu
+	drained  chan struct{} // closed when draining and nothing is in flight; guarded by mu
+	closed   bool          // guarded by mu
+	epochs   uint64        // the latest epoch given out; guarded by mu
 	// writing holds the ids of samples that are on their way to the spool; a channel is
 	// closed when its sample is known or refused. Guarded by mu.
 	writing map[sampleKey]chan struct{}
@@ -88,7 +88,7 @@ func New(o Options) (*Manager, error) {
 		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
 		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
-		budget: budget{max: cfg.MaxBytes}, sessions: map[*Session]bool{}, writing: map[sampleKey]chan struct{}{},
+		budget: budget{max: cfg.MaxBytes}, writing: map[sampleKey]chan struct{}{},
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
 	}
@@ -165,7 +165,7 @@ func (m *Manager) Stop() {
 	}
 	var fx effects
 	now := time.Now()
-	for _, e := range m.core.entries {
+	for _, e := range m.core.all() {
 		m.core.abort(now, e, "the gateway stopped", &fx)
 	}
 	m.noteDrained()
@@ -188,11 +188,7 @@ func (m *Manager) Stop() {
 }
 
 func (m *Manager) liveSessions() []*Session {
-	live := make([]*Session, 0, len(m.sessions))
-	for s := range m.sessions {
-		live = append(live, s)
-	}
-	return live
+	return slices.Clone(m.sessions)
 }
 
 // apply does what the core asked for, without the mutex.
@@ -277,7 +273,7 @@ func (m *Manager) sweep(now time.Time) {
 			s.mu.Lock()
 			s.prune()
 			s.mu.Unlock()
-			if !m.sessions[s] && now.Sub(s.detached) > m.cfg.KeepFor {
+			if !s.live && now.Sub(s.detached) > m.cfg.KeepFor {
 				delete(r.sessions, id)
 			}
 		}

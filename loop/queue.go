@@ -172,7 +172,7 @@ func (c *core) enqueue(e *entry) {
 	e.state = queued
 	e.run.queued++
 	e.run.laneOf(e.step).add(e)
-	c.alarms.set(&e.alarm, e.lastCall())
+	c.alarms.put(&e.alarm, e.lastCall())
 	if _, hopeless := c.hopeless(e.profile); hopeless {
 		c.doomed = append(c.doomed, e)
 	}

@@ -197,6 +197,7 @@ type Session struct {
 
 	// Guarded by the manager's mutex.
 	credit   window
+	live     bool // it has a connection
 	detached time.Time
 
 	// mu is taken after the manager's mutex, never before it.

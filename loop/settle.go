@@ -33,7 +33,7 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		return
 	}
 	e.state = held
-	c.alarms.set(&e.alarm, e.deadline)
+	c.alarms.put(&e.alarm, e.deadline)
 	if g.settle(e.key.id, member{values: res.Values, held: e}) {
 		c.closeGroup(now, g, fx)
 		return

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -198,7 +199,7 @@ func (f *field) free(e *entry, slow []string) (free, refused int) {
 // rateAgain takes tickets back that only slower workers could take by now: the faster
 // ones are gone, or busy for longer than was thought.
 func (c *core) rateAgain(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	for e := range c.bench.aimed {
+	for _, e := range inOrder(maps.Keys(c.bench.aimed)) {
 		if now.Sub(e.published) < presencePoll {
 			continue
 		}

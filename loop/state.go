@@ -195,7 +195,7 @@ func (m *Manager) runs(groups int) []RunState {
 			MeanMS: millis(r.mean), Outcomes: maps.Clone(r.counts),
 		}
 		for _, s := range r.sessions {
-			if m.sessions[s] {
+			if s.live {
 				st.Clients++
 			}
 		}

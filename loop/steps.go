@@ -162,7 +162,7 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 		st.closes = now.Add(time.Duration(msg.DeadlineMS) * time.Millisecond)
 	}
 	if st.expected > 0 {
-		c.alarms.set(&st.alarm, st.closes)
+		c.alarms.put(&st.alarm, st.closes)
 	}
 	return c.heard(st), nil
 }
@@ -204,7 +204,7 @@ func (c *core) endStep(now time.Time, r *run, msg *wire.EndOfStep) effects {
 	st := c.stepOf(r, keyOfStep(msg.Split, msg.Step), now)
 	st.ended = true
 	if st.inflight > 0 {
-		c.alarms.set(&st.alarm, st.closes)
+		c.alarms.put(&st.alarm, st.closes)
 	}
 	return c.heard(st)
 }
@@ -225,15 +225,8 @@ func (c *core) closeStep(now time.Time, st *step, fx *effects) {
 		return
 	}
 	st.closed = true
-	var open []*entry
-	for _, e := range c.entries {
-		if e.step == st {
-			open = append(open, e)
-		}
-	}
-	slices.SortFunc(open, func(a, b *entry) int { return int(a.order) - int(b.order) }) //nolint:gosec // counts
-	for _, e := range open {
-		if e.state != final {
+	for _, e := range c.all() {
+		if e.step == st && e.state != final {
 			e.deadline = now
 			c.look(now, e, nil, fx)
 		}

@@ -29,7 +29,7 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	c.aim(e, slow)
 	e.pool = c.drawPool(e.profile)
 	c.ticketOut(e.pool, e.profile)
-	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
+	c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 	return c.ticket(e, e.attempt, workers), true
 }
 

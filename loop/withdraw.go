@@ -59,14 +59,14 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 // ids again.
 func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	var fx effects
-	for key, e := range c.entries {
-		if key.run != r.name || e.unit != nil { // a group's own entry goes with the last who waits for it
+	for _, e := range c.all() {
+		if e.run != r || e.unit != nil { // a group's own entry goes with the last who waits for it
 			continue
 		}
 		c.withdraw(now, e, &fx)
 		e.owner.expects(-1)
 		c.alarms.clear(&e.alarm)
-		delete(c.entries, key)
+		delete(c.entries, e.key)
 		e.state = final // nothing that still holds it may go on with it
 		c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()
 	}
