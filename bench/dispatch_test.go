@@ -53,7 +53,7 @@ func TestPoliciesAreComparedOnTheSameStep(t *testing.T) {
 		require.GreaterOrEqual(t, i, 0, name)
 		return scenes()[i].load.draw(experimentSize, 8, rep).r
 	}
-	assert.Equal(t, draws("lognormal-random", 1), draws("lognormal-random_blind", 1))
+	assert.Equal(t, draws("lognormal-random", 1), draws("lognormal-random_blind-simulated", 1))
 	assert.NotEqual(t, draws("lognormal-random", 1), draws("lognormal-random", 2), "each repetition draws anew")
 	for _, k := range killings() {
 		assert.Equal(t, draws("uniform-random", 1), k.load.draw(experimentSize, 8, 1).r, "the step without the kill")
@@ -187,7 +187,7 @@ func TestTheDispatchPictureShowsEveryNumberOfWorkersAndPolicy(t *testing.T) {
 		Suite: "dispatch", Repetitions: 5, Date: "2031-02-03T04:05:06Z", Commit: "abc", Machine: report.Machine{CPU: "Chip", Cores: 2, OS: "os/arch", Go: "go1"},
 		Rows: []report.Figure{
 			{Row: "dispatch8/uniform-random", Value: 1.0012, Target: &report.Bound{Value: 1.01, Most: true}, Held: true, Beside: Readings{"scale": 10}},
-			{Row: "dispatch64/uniform-random_blind", Value: 1.367},
+			{Row: "dispatch64/uniform-random_blind-simulated", Value: 1.367},
 			{Row: "dispatch8/kill-half", Value: 3, Unit: "s"},
 		},
 	}
@@ -206,7 +206,7 @@ func TestTheDispatchPictureShowsEveryNumberOfWorkersAndPolicy(t *testing.T) {
 			text.Write(append(s, '\n'))
 		}
 	}
-	for _, want := range []string{"8 workers", "64 workers", "uniform", "random_blind", "speed_weighted", "backup", "bursts", "\n0.12\n", "\n36.7\n", "Times 1:10.", "Chip, 2 cores", "2031-02-03", "commit abc", "promised"} {
+	for _, want := range []string{"8 workers", "64 workers", "uniform", "random_blind (simulated)", "speed_weighted", "backup", "bursts", "\n0.12\n", "\n36.7\n", "Times 1:10.", "Chip, 2 cores", "2031-02-03", "commit abc", "promised"} {
 		assert.Contains(t, text.String(), want)
 	}
 }

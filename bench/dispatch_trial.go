@@ -54,9 +54,14 @@ func (t *dispatchTrial) Measure(ctx context.Context, rep int) (Readings, error) 
 	for i, c := range t.scenes {
 		wg.Go(func() {
 			d := c.load.draw(t.size, t.width, rep)
-			ran, err := t.run(ctx, c, d)
-			if err == nil {
-				all[i], err = t.readings(c, d, ran)
+			var err error
+			if c.simulation != "" {
+				all[i], err = t.simulate(c, d)
+			} else {
+				var got ran
+				if got, err = t.run(ctx, c, d); err == nil {
+					all[i], err = t.readings(c, d, got)
+				}
 			}
 			if err != nil {
 				errs[i] = fmt.Errorf("%s: %w", c.name, err)
@@ -107,7 +112,7 @@ func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, fab
 	times := newAttempts(c.load, d, t.scale)
 	cfg := nodeConfig{
 		workers: t.width, slots: 1, lanes: 1, mortal: c.kill > 0,
-		loop: loop.Config{Dispatch: c.policy}, fabric: fabric.Config{Addressed: c.policy.Policy == loop.RandomBlind},
+		loop: loop.Config{Dispatch: c.policy},
 		profileOf: func(worker string) rewards.ManagerConfig {
 			scorer := rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: 1}, sleep(ctx, times.next(int(*s.Index), speeds[worker]))
@@ -212,27 +217,49 @@ func (t *dispatchTrial) submit(ctx context.Context, n *node, d drawn, step int64
 // of the stragglers' draws where there are any.
 const simulations = 25
 
-// readings holds a step that was run against the bound and the simulation, with the times
-// of its own submissions.
-func (t *dispatchTrial) readings(c scene, d drawn, got ran) (Readings, error) {
-	bound, err := sim.LowerBoundSpeeds(got.sent, d.r, d.speeds)
-	if err != nil {
-		return nil, err
+// reference is when the step of these submissions ends, by the lower bound and, as the median
+// of all seeds, by the simulation of the scene's policy.
+func (c scene) reference(sent []float64, d drawn) (bound, simulated float64, err error) {
+	if bound, err = sim.LowerBoundSpeeds(sent, d.r, d.speeds); err != nil {
+		return 0, 0, err
 	}
 	ends := make([]float64, simulations)
 	for i := range ends {
 		work, cfg := c.simulated(d, uint64(i))
-		s, err := sim.Dispatch(got.sent, work, cfg)
+		s, err := sim.Dispatch(sent, work, cfg)
 		if err != nil {
-			return nil, err
+			return 0, 0, err
 		}
 		ends[i] = s.Makespan
+	}
+	return bound, report.Median(ends), nil
+}
+
+// simulate holds a simulated step against the bound: every sample is submitted on time.
+func (t *dispatchTrial) simulate(c scene, d drawn) (Readings, error) {
+	bound, end, err := c.reference(d.g, d)
+	if err != nil {
+		return nil, err
+	}
+	rollout := slices.Max(d.g)
+	return Readings{
+		"over_bound": (end + t.size.update) / (bound + t.size.update),
+		"exposed_s":  end - rollout, "bound_exposed_s": bound - rollout,
+	}, nil
+}
+
+// readings holds a step that was run against the bound and the simulation, with the times
+// of its own submissions.
+func (t *dispatchTrial) readings(c scene, d drawn, got ran) (Readings, error) {
+	bound, ideal, err := c.reference(got.sent, d)
+	if err != nil {
+		return nil, err
 	}
 	rep, err := sim.Measure(got.trace)
 	if err != nil {
 		return nil, err
 	}
-	rollout, end, ideal := slices.Max(got.sent), slices.Max(got.done), report.Median(ends)
+	rollout, end := slices.Max(got.sent), slices.Max(got.done)
 	r := Readings{
 		"over_bound": (end + t.size.update) / (bound + t.size.update),
 		"over_ideal": (end + t.size.update) / (ideal + t.size.update),

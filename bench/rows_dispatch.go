@@ -37,7 +37,8 @@ func dispatch() Suite {
 			"same policy with the same times (over_ideal, the median of 25 seeds), and the seconds from the last submission to the last reward at the client (exposed_s; those " +
 			"of F* and of the simulation with them). uniform is U(0.8,1.2) and lognormal σ = 1, around the mean; with stragglers 2 % of the attempts take ten mean service " +
 			"times, whatever the sample, and F* is a reference there: it knows mean service times only, and can be beaten; slow is a quarter of the workers at a third of the " +
-			"speed. random_blind is verl's choice, for comparison. Times were divided by the scale, and are multiplied by it here; each repetition draws anew; the scenes " +
+			"speed. random_blind-simulated is verl's choice of a worker, busy or not: the product does not have it, so that its rows are those of the simulation (the median of " +
+			"25 seeds, every sample submitted on time). Times were divided by the scale, and are multiplied by it here; each repetition draws anew; the scenes " +
 			"of one number of workers ran side by side in one process (cpu_cores is what they used). kill-half and kill-late are uniform-random with a worker that vanishes, " +
 			"with a sample, after 50 % and 98.5 % of the rollout, and is replaced when the gateway no longer counts it as live (noticed_s; 0: the step was over before); " +
 			"the figure is what the step took longer than without.",
@@ -75,7 +76,11 @@ func dispatchRows(width int, run []scene) []Row {
 			continue
 		}
 		r := Row{Name: c.name, Value: reading(c.name + " over_bound")}
-		for _, name := range []string{"over_ideal", "exposed_s", "bound_exposed_s", "ideal_exposed_s", "imbalance"} {
+		beside := []string{"over_ideal", "exposed_s", "bound_exposed_s", "ideal_exposed_s", "imbalance"}
+		if c.simulation != "" {
+			beside = []string{"exposed_s", "bound_exposed_s"}
+		}
+		for _, name := range beside {
 			r.Beside = append(r.Beside, c.name+" "+name)
 		}
 		if c.policy.BackupAfter > 0 {
@@ -127,6 +132,9 @@ func plotDispatch(r report.Report, folder string) error {
 	run := scenes()
 	for _, c := range run {
 		policy := c.policy.Policy
+		if c.simulation != "" {
+			policy = c.simulation + " (simulated)"
+		}
 		if c.policy.BackupAfter > 0 {
 			policy += " + backup"
 		}

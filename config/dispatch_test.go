@@ -31,16 +31,15 @@ func TestDispatchAndStepsAreRead(t *testing.T) {
 func TestDispatchThatCannotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	for overrides, message := range map[string]string{
-		"loop.dispatch.policy=fastest":                                       "random_blind",
-		"loop.dispatch.backup_after=0.5":                                     "1 and more times the usual service time",
-		"loop.dispatch.backup_after=-1":                                      "between 0 and",
-		"loop.dispatch.backup_share=0":                                       "between",
-		"loop.dispatch.backup_share=1.5":                                     "between",
-		"loop.dispatch.backup_after=.nan":                                    "backup_after",
-		"loop.dispatch.policy=random_blind loop.dispatch.backup_after=2":     "does not look for idle workers",
-		"loop.on_step_deadline=wait":                                         "proceed_with_shortfall",
-		"loop.deterministic=perhaps":                                         "deterministic",
-		"loop.dispatch.policy=random_blind loop.dispatch.backup_after=0.125": "1 and more times",
+		"loop.dispatch.policy=fastest":      "speed_weighted",
+		"loop.dispatch.policy=random_blind": "random_blind has been removed: write random or speed_weighted; `rewardloop plan --policy random_blind,random` still compares it",
+		"loop.dispatch.backup_after=0.5":    "1 and more times the usual service time",
+		"loop.dispatch.backup_after=-1":     "between 0 and",
+		"loop.dispatch.backup_share=0":      "between",
+		"loop.dispatch.backup_share=1.5":    "between",
+		"loop.dispatch.backup_after=.nan":   "backup_after",
+		"loop.on_step_deadline=wait":        "proceed_with_shortfall",
+		"loop.deterministic=perhaps":        "deterministic",
 	} {
 		_, err := config.Load("", strings.Fields(overrides), nil)
 		require.ErrorContains(t, err, message, overrides)

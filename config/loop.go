@@ -40,7 +40,7 @@ type Loop struct {
 
 // Dispatch holds the settings of loop.dispatch.
 type Dispatch struct {
-	// Policy is DispatchRandom, DispatchRandomBlind or DispatchSpeedWeighted.
+	// Policy is DispatchRandom or DispatchSpeedWeighted.
 	Policy      string
 	BackupAfter float64
 	BackupShare float64
@@ -56,7 +56,6 @@ const (
 // The values of Dispatch.Policy; those of loop.Dispatch.
 const (
 	DispatchRandom        = "random"
-	DispatchRandomBlind   = "random_blind"
 	DispatchSpeedWeighted = "speed_weighted"
 )
 
@@ -149,7 +148,7 @@ func (l *Loop) section() section {
 		sections: []section{{
 			name: "dispatch", doc: "Which worker gets a sample, and when a second one does.",
 			settings: []setting{
-				choice("policy", &l.Dispatch.Policy, []string{DispatchRandom, DispatchRandomBlind, DispatchSpeedWeighted}, "random: one of the free slots. random_blind: one of all workers, busy or not, for comparison. "+
+				dispatchPolicy(&l.Dispatch.Policy, "random: one of the free slots. "+
 					"speed_weighted: as random, but clearly slower workers do not get the last samples of a step."),
 				factor("backup_after", &l.Dispatch.BackupAfter, 0, 1e6, "How many times the usual service time a sample may run, once its step is all here, before "+
 					"an idle worker is asked, too. 0: never. 2.5 is a good start where asking twice does no harm."),
@@ -166,6 +165,21 @@ func (l *Loop) section() section {
 			},
 		}},
 	}
+}
+
+// dispatchPolicy is choice for loop.dispatch.policy, which could be verl's choice in earlier
+// releases.
+func dispatchPolicy(p *string, doc string) setting {
+	s := choice("policy", p, []string{DispatchRandom, DispatchSpeedWeighted}, doc)
+	known := s.decode
+	s.decode = func(r *reader, v value) {
+		if !v.null() && v.node.Value == "random_blind" {
+			r.fault(v, "random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", DispatchRandom, DispatchSpeedWeighted)
+			return
+		}
+		known(r, v)
+	}
+	return s
 }
 
 // loop checks what no single key of the section can be wrong about.
@@ -185,10 +199,6 @@ func (r *reader) loop(l Loop) {
 		}
 		if d.BackupAfter < 1 {
 			r.faultAt("loop.dispatch.backup_after", "want 0 (never), or 1 and more times the usual service time, got %v", d.BackupAfter)
-		}
-		if d.Policy == DispatchRandomBlind {
-			r.faultAt("loop.dispatch.backup_after", "needs the policy %s or %s: %s does not look for idle workers",
-				DispatchRandom, DispatchSpeedWeighted, DispatchRandomBlind)
 		}
 	}
 }

@@ -22,7 +22,6 @@ const (
 	ticketSubjects  = "rl.ticket."
 	allTickets      = ticketSubjects + ">"
 	poolSubject     = "rl.ticket.pool." // and the pool
-	workerSubject   = "rl.ticket.to."   // and the worker's name, encoded
 	pullGroup       = "all"
 	revokeSubject   = "rl.revoke"
 	presenceSubject = "rl.presence"

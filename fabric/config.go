@@ -64,9 +64,6 @@ type Config struct {
 	// Pool names the workers of this process, which serve the same rewards. Defaults to
 	// "any".
 	Pool string
-	// Addressed says that every ticket names the one worker it is for (Ticket.To), as
-	// under loop.RandomBlind. Sources then ask for those only.
-	Addressed bool
 
 	// Sign makes the token that a ticket carries for workers of other processes; nil: there
 	// are none.

@@ -1,12 +1,10 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,18 +42,7 @@ func (f *Fabric) declareAll(ctx context.Context) error {
 	if err := f.declare(ctx); err != nil {
 		return err
 	}
-	if !f.cfg.Addressed {
-		return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
-	}
-	f.mu.Lock()
-	seated := slices.Collect(maps.Keys(f.seats))
-	f.mu.Unlock()
-	for _, worker := range seated {
-		if err := f.consumer(ctx, consumerOf(worker), subjectOf(worker)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
 }
 
 // What JetStream says of a stream that it will not make; its client has no names for these.
@@ -135,71 +122,7 @@ func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
 
 // subjectFor is where a ticket goes.
 func subjectFor(t wire.Ticket) string {
-	switch {
-	case t.To != "":
-		return subjectOf(t.To)
-	case t.Pool != "":
-		return poolSubject + t.Pool
-	}
-	return poolSubject + poolAny
+	return poolSubject + cmp.Or(t.Pool, poolAny)
 }
-
-// subjectOf and consumerOf are of the tickets for one worker, whose name may hold what
-// neither may; consumerOfPool is of those for a pool.
-func subjectOf(worker string) string { return workerSubject + encoded(worker) }
-
-func consumerOf(worker string) string { return "to-" + encoded(worker) }
 
 func consumerOfPool(pool string) string { return "pool-" + pool }
-
-func encoded(worker string) string { return base64.RawURLEncoding.EncodeToString([]byte(worker)) }
-
-// seat makes the consumer of a worker's own tickets. One that cannot be made leaves nothing
-// behind: the seat would outlive the worker, and its tickets wait for nobody.
-func (f *Fabric) seat(worker string) error {
-	f.mu.Lock()
-	f.seats[worker]++
-	f.mu.Unlock()
-	err := f.consumer(context.Background(), consumerOf(worker), subjectOf(worker))
-	if err != nil {
-		f.stand(worker)
-	}
-	return err
-}
-
-// stand gives a seat back and returns how many sources of the worker have one still.
-func (f *Fabric) stand(worker string) (left int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seats[worker]--
-	if left = f.seats[worker]; left <= 0 {
-		delete(f.seats, worker)
-	}
-	return left
-}
-
-// unseat forgets a worker that has gone, and the tickets that only it could have taken:
-// their gateway has drawn others for them, or does when it sees that it is gone.
-func (f *Fabric) unseat(worker string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if f.stand(worker) > 0 { // it came back before its old connection was given up
-		return
-	}
-	err := f.js.DeleteConsumer(ctx, streamName, consumerOf(worker))
-	if err == nil {
-		err = f.purge(ctx, worker)
-	}
-	if err != nil {
-		f.cfg.Log.Debug("tickets of a worker that has gone stay behind", "worker", worker, "error", err)
-	}
-}
-
-// purge drops the tickets that only one worker could have taken.
-func (f *Fabric) purge(ctx context.Context, worker string) error {
-	stream, err := f.js.Stream(ctx, streamName)
-	if err != nil {
-		return err
-	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(subjectOf(worker)))
-}

@@ -14,8 +14,7 @@
 //  1. The loop has chosen a sample, and a pool for it: the workers that serve the same
 //     rewards. Fabric.Publish writes into the ticket where its payload can be claimed and
 //     the token for it (Config.Sign), and puts it into RL_TICKETS, a work-queue stream kept
-//     in memory, below the subject of its pool, or of one worker where tickets are
-//     addressed. It waits for no answer: the gateway publishes again what nobody claims.
+//     in memory, below the subject of its pool. It waits for no answer: the gateway publishes again what nobody claims.
 //  2. The keeper, a goroutine of every gateway, has made the stream and for each pool it has
 //     heard of a consumer. Only gateways make anything; a process without one asks
 //     a consumer that is not there yet again after 100 to 200 ms.

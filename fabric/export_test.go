@@ -22,14 +22,6 @@ func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fl
 // Forget deletes the stream behind the engine's back.
 func (f *Fabric) Forget(ctx context.Context) error { return f.js.DeleteStream(ctx, streamName) }
 
-// Seated reports whether the engine hands out tickets for this one worker of the process,
-// as far as its owner knows.
-func (f *Fabric) Seated(worker string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.seats[worker] > 0
-}
-
 // Lose makes the engine forget every ticket, as a broker that lost its memory would.
 func (f *Fabric) Lose(ctx context.Context) error {
 	if err := f.Forget(ctx); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +24,6 @@ type Fabric struct {
 	keeper   *keeper
 	restored atomic.Pointer[func()]
 	claim    atomic.Pointer[string] // where its tickets' payloads are claimed; nil: in this process
-
-	mu    sync.Mutex
-	seats map[string]int // sources in this process by worker, where tickets are addressed; guarded by mu
 }
 
 var (
@@ -43,7 +39,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	f := &Fabric{seats: map[string]int{}}
+	f := &Fabric{}
 	f.keeper = newKeeper(f)
 	defer func() {
 		if err != nil {
@@ -70,22 +66,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 
 // NewSource connects a worker of this process to the engine.
 func (f *Fabric) NewSource(worker string) (*Source, error) {
-	if f.cfg.Addressed {
-		if err := f.seat(worker); err != nil {
-			return nil, err
-		}
-	}
-	s, err := newSource(f.bus, worker, func() int { return len(f.Workers()) })
-	if err != nil {
-		if f.cfg.Addressed {
-			f.unseat(worker)
-		}
-		return nil, err
-	}
-	if f.cfg.Addressed {
-		s.gone = f.unseat
-	}
-	return s, nil
+	return newSource(f.bus, worker, func() int { return len(f.Workers()) })
 }
 
 // Advertise says where workers of other processes claim what this gateway's tickets are

@@ -44,11 +44,6 @@ func TestFabricKeepsTheContractOfAnEngine(t *testing.T) {
 	enginetest.Run(t, setUp(fabric.Config{}))
 }
 
-func TestAddressedFabricKeepsTheContractOfAnEngine(t *testing.T) {
-	t.Parallel()
-	enginetest.RunAddressed(t, setUp(fabric.Config{Addressed: true}))
-}
-
 func setUp(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harness)) {
 	cfg.Lease, cfg.Gone = 750*time.Millisecond, 300*time.Millisecond
 	return func(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
@@ -59,29 +54,6 @@ func setUp(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harn
 			Lose: func(t *testing.T) { t.Helper(); require.NoError(t, f.Lose(t.Context())) },
 		})
 	}
-}
-
-func TestAWorkerThatCouldNotBeSeatedLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	f, _ := open(t, fabric.Config{Addressed: true})
-	require.NoError(t, f.Forget(t.Context()))
-	_, err := f.NewSource("w")
-	require.ErrorContains(t, err, "consumer")
-	require.False(t, f.Seated("w"), "its tickets would be kept for nobody after every loss")
-}
-
-func TestAWorkerThatCameBackBeforeItsOldConnectionWasGivenUpKeepsItsTickets(t *testing.T) {
-	t.Parallel()
-	f, source := open(t, fabric.Config{Addressed: true})
-	old, err := f.NewSource("w")
-	require.NoError(t, err)
-	back := source(t, "w").(*fabric.Source)
-	mine := ticketOf("gw", "a")
-	mine.To = "w"
-	require.NoError(t, f.Publish(t.Context(), mine))
-	old.Disconnect()
-	require.True(t, f.Seated("w"))
-	require.Equal(t, "a", takeFrom(t, back).ID)
 }
 
 func TestATicketSaysWhereItsPayloadIsOnceTheGatewayKnows(t *testing.T) {

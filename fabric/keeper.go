@@ -10,8 +10,7 @@ import (
 )
 
 // keeper sees to it that the engine has what tickets need: the stream, and a consumer for
-// every pool and, where tickets are addressed, every worker it has heard of. It also says
-// once a second that this gateway lives. One goroutine owns all of it.
+// every pool that it has heard of. It also says once a second that this gateway lives. One goroutine owns all of it.
 type keeper struct {
 	f      *Fabric
 	news   chan wire.WorkerInfo // workers that have just appeared
@@ -99,8 +98,6 @@ func (k *keeper) run(ctx context.Context) {
 func (k *keeper) want(wanted map[string]string, w wire.WorkerInfo) {
 	name, subject := consumerOfPool(poolAny), poolSubject+poolAny
 	switch {
-	case k.f.cfg.Addressed:
-		name, subject = consumerOf(w.ID), subjectOf(w.ID)
 	case w.Pool != "" && poolName.MatchString(w.Pool):
 		name, subject = consumerOfPool(w.Pool), poolSubject+w.Pool
 	case w.Pool != "":

@@ -39,11 +39,6 @@ func TestFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
 	enginetest.Run(t, over(fabric.Config{}))
 }
 
-func TestAddressedFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
-	t.Parallel()
-	enginetest.RunAddressed(t, over(fabric.Config{Addressed: true}))
-}
-
 // over has the engine in the gateway's process listen, and every worker in a process of
 // its own, as far as the engine can tell.
 func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harness)) {

@@ -13,8 +13,7 @@ import (
 type Source struct {
 	hub    *hub
 	worker string
-	gone   func(worker string) // nil: nothing to do once it is disconnected
-	signal chan struct{}       // capacity 1: a ticket came
+	signal chan struct{} // capacity 1: a ticket came
 
 	want   int      // slots of the open Take that have no ticket; guarded by hub.mu
 	got    []*lease // came for it; guarded by hub.mu
@@ -26,12 +25,8 @@ const longestTake = time.Second
 
 // newSource makes a worker's source; crowd is how many workers share the engine.
 func newSource(b *bus, worker string, crowd func() int) (*Source, error) {
-	consumer := consumerOfPool(b.cfg.Pool)
-	if b.cfg.Addressed {
-		consumer = consumerOf(worker)
-	}
 	s := &Source{worker: worker, signal: make(chan struct{}, 1)}
-	return s, b.enlist(s, consumer, crowd)
+	return s, b.enlist(s, consumerOfPool(b.cfg.Pool), crowd)
 }
 
 // Take implements workers.Source.
@@ -67,9 +62,6 @@ func (s *Source) Close() { s.hub.close(s) }
 func (s *Source) Disconnect() {
 	s.Close()
 	s.hub.bus.dismiss(s)
-	if s.gone != nil {
-		s.gone(s.worker)
-	}
 }
 
 // take gives a ticket to the source. The caller holds mu.

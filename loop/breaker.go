@@ -417,7 +417,7 @@ func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
 		case r.profile != e.profile:
 		case r.state == trying && r.probe == e && r.attempt == t.Attempt:
 			tried = true
-		case r.takes() && !tried && (t.To == "" || t.To == r.worker) && c.pools.has(t.Pool, r.worker):
+		case r.takes() && !tried && c.pools.has(t.Pool, r.worker):
 			tried = true
 			r.probe, r.attempt = e, t.Attempt
 		default:

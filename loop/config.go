@@ -80,7 +80,7 @@ type Config struct {
 
 // Dispatch says which worker gets a sample, and when a second one does.
 type Dispatch struct {
-	// Policy is Random, RandomBlind or SpeedWeighted. Defaults to Random.
+	// Policy is Random or SpeedWeighted. Defaults to Random.
 	Policy string
 	// BackupAfter is how many times the run's usual service time a sample may run, once
 	// its step has arrived whole and nothing is queued, before a worker that is idle gets
@@ -97,16 +97,13 @@ type Dispatch struct {
 const (
 	// Random gives every sample to one of the free slots, uniformly.
 	Random = "random"
-	// RandomBlind draws one of all live workers, busy or not, when the sample comes; it
-	// waits for that one. It is verl's way, for comparison.
-	RandomBlind = "random_blind"
 	// SpeedWeighted is Random, but workers that are clearly slower than the others do not
 	// get the last samples of a step.
 	SpeedWeighted = "speed_weighted"
 )
 
 // Policies are the values of Dispatch.Policy.
-func Policies() []string { return []string{Random, RandomBlind, SpeedWeighted} }
+func Policies() []string { return []string{Random, SpeedWeighted} }
 
 func (d Dispatch) withDefaults() Dispatch {
 	d.Policy = cmp.Or(d.Policy, Random)
@@ -124,9 +121,6 @@ func (d Dispatch) validate() error {
 	}
 	if !(d.BackupShare > 0 && d.BackupShare <= 1) {
 		errs = append(errs, fmt.Errorf("loop: dispatch.backup_share is %v, want more than 0 and at most 1", d.BackupShare))
-	}
-	if d.BackupAfter != 0 && d.Policy == RandomBlind {
-		errs = append(errs, fmt.Errorf("loop: dispatch.backup_after needs a policy that looks for idle workers, which %s does not", RandomBlind))
 	}
 	return errors.Join(errs...)
 }

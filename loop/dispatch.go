@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -10,9 +12,8 @@ import (
 // This file is about who gets the next sample. The order of the samples is the same
 // under every policy: runs share slot time by weight, within a run the step that closes
 // first goes first. What differs is which worker may have the one that is next, and so
-// whether it waits for another one: Random's is whoever is free first, and the others have
-// a file each (speed.go, blind.go). A sample that runs long may get a second one
-// (backup.go).
+// whether it waits for another one: Random's is whoever is free first, SpeedWeighted's is in
+// speed.go. A sample that runs long may get a second one (backup.go).
 
 // bench is who works on what, by the gateway's own count: workers announce themselves
 // once a second only.
@@ -23,7 +24,8 @@ type bench struct {
 	field map[*run]*field
 	aimed map[*entry]bool // published, and not for every worker
 	known map[string]bool // workers of the last look, in any state
-	blind blind
+	// rng draws among pools; it is of the gateway's name, so that a history can be repeated.
+	rng *rand.Rand
 	// due is when the next sample has run so long that it gets a backup; zero: none.
 	due      time.Time
 	breakers *breakers
@@ -33,7 +35,6 @@ type bench struct {
 type seat struct {
 	id          string
 	slots, free int
-	ready       bool     // it reaches its gateways
 	rewards     []string // nil: anything
 	breakers    *breakers
 }
@@ -44,7 +45,12 @@ func (s *seat) serves(profile string) bool {
 }
 
 func newBench(gateway string, breakers *breakers) bench {
-	return bench{breakers: breakers, busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{}, blind: newBlind(gateway)}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(gateway)) // never fails
+	return bench{
+		breakers: breakers, busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{},
+		rng: rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // a draw among pools needs no secret randomness
+	}
 }
 
 // see counts the free slots of live workers.
@@ -58,7 +64,7 @@ func (b *bench) see(workers []wire.WorkerInfo) {
 	for i := range workers {
 		w := &workers[i]
 		if slots := slotsOf(w); slots > 0 {
-			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.State == wire.WorkerReady, w.Rewards, b.breakers})
+			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.Rewards, b.breakers})
 		}
 	}
 }
@@ -73,11 +79,8 @@ func (b *bench) leave(worker string) {
 // choose picks the sample whose ticket is next, and the workers that are to leave it to
 // faster ones.
 func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []string) {
-	switch c.cfg.Dispatch.Policy {
-	case SpeedWeighted:
+	if c.cfg.Dispatch.Policy == SpeedWeighted {
 		return c.chooseBySpeed(now, workers)
-	case RandomBlind:
-		return c.chooseBlind(workers), nil
 	}
 	return c.turn(), nil
 }
@@ -85,12 +88,8 @@ func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []strin
 // reconsider looks again at what was chosen, now that time has passed: at workers that
 // have gone, and at tickets that wait for some workers only.
 func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	switch c.cfg.Dispatch.Policy {
-	case SpeedWeighted:
+	if c.cfg.Dispatch.Policy == SpeedWeighted {
 		c.noticeGone(now, workers, fx)
 		c.rateAgain(now, workers, fx)
-	case RandomBlind:
-		c.noticeGone(now, workers, fx)
-		c.redraw(now, workers, fx)
 	}
 }

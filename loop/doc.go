@@ -55,7 +55,7 @@
 //	credit                      what a client may send, and the memory for it
 //	core, run, entry            the state machine, a run, a sample
 //	admit, queue, heap          taking samples in, and the order in which they wait
-//	dispatch, speed, blind      which worker may have the next one: a file per policy
+//	dispatch, speed             which worker may have the next one: a file per policy
 //	backup, pace, pools         second requests, how fast workers are, what they serve
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker

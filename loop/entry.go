@@ -64,8 +64,6 @@ type entry struct {
 	alarm     alarm         // the deadline, or an earlier look
 	watched   *list.Element // in its step's list of those that may get a backup; nil: in none
 	pool      string        // of a published one: the workers that its ticket is for
-	to        string        // the one worker that it waits for (RandomBlind)
-	desk      *list.Element // while it waits there
 	slow      []string      // of a published one: workers that are to leave it to faster ones
 	refused   time.Time     // when a free worker was first thought too slow for it
 

@@ -246,13 +246,6 @@ func OpenGroup(rewards ...float64) (mean, std float64) {
 	return *g.meanNow(), g.spreads()["x"].std()
 }
 
-// Drawing is how many samples RandomBlind has noted to draw a worker for.
-func (m *Manager) Drawing() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.core.bench.blind.drawing)
-}
-
 // PacesOf observes n workers one after the other, and returns how many are remembered, and
 // whether the first and the last are.
 func PacesOf(n int) (kept int, first, last bool) {

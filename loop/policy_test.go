@@ -3,19 +3,14 @@ package loop_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
-	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // One free slot of many, drawn at random, is as good as an ideal queue: the last sample
@@ -128,93 +123,6 @@ func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 		t.Logf("gone at %v s: the step ended %.1f s after the last sample came, one of a slow worker takes %.1f s", at, o.end-rolloutTime, 3*o.unit)
 		require.Less(t, o.end-rolloutTime, 2*3*o.unit+1)
 	}
-}
-
-// The draw among all workers is verl's. It costs what the simulation says.
-func TestABlindDrawWaitsForTheWorkerItDrew(t *testing.T) {
-	t.Parallel()
-	for _, w := range []int{8, 64} {
-		t.Run(fmt.Sprintf("on %d workers", w), func(t *testing.T) {
-			t.Parallel()
-			tr := trial{workers: w, size: uniform, dispatch: loop.Dispatch{Policy: loop.RandomBlind}}
-			over := tr.median(t, outcome.over)
-			var simulated []float64
-			for seed := range uint64(301) {
-				draw := tr.withDefaults()
-				draw.seed = seed
-				g, r, _ := draw.draw(0)
-				s, err := sim.Dispatch(g, r, sim.DispatchConfig{Servers: w, Policy: sim.PolicyRandomBlind, Seed: seed})
-				require.NoError(t, err)
-				simulated = append(simulated, (s.Makespan+updateTime)/(lowerBound(g, r, float64(w))+updateTime))
-			}
-			slices.Sort(simulated)
-			t.Logf("step over bound: %.4f; simulated %.4f (%.4f to %.4f)", over, simulated[150], simulated[0], simulated[300])
-			require.Greater(t, over, simulated[0])
-			require.Less(t, over, simulated[300])
-		})
-	}
-}
-
-// Half of the workers vanish with what waits for them and what they had begun.
-func TestWhatWaitedForAWorkerThatIsGoneIsDrawnAnew(t *testing.T) {
-	t.Parallel()
-	tr := trial{workers: 8, load: 0.4, seed: 1, dispatch: loop.Dispatch{Policy: loop.RandomBlind}}
-	tr.during = func(r *rig.Rig, e *memengine.Engine) {
-		time.Sleep(199900 * time.Millisecond)
-		for _, w := range r.Workers[:4] {
-			w.Kill()
-			e.Kill(w.ID)
-		}
-	}
-	o := tr.run(t)
-	require.Equal(t, 512, o.scored)
-	t.Logf("the step ended %.1f s after the last sample came; one takes %.1f s", o.end-rolloutTime, o.unit)
-	require.Less(t, o.end-rolloutTime, 8*o.unit, "less than a lease")
-}
-
-// What a trainer that starts anew leaves behind is drawn for no worker that comes later.
-func TestNoWorkerIsDrawnForSamplesOfAnEpochThatIsOver(t *testing.T) {
-	t.Parallel()
-	o := rig.Options{Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind}}, Profiles: profiles(t, term(hashing(time.Second)))}
-	onStage(t, o, func(t *testing.T, s *stage) {
-		t.Helper()
-		p := s.connect(t, wire.Hello{Run: "run"})
-		for _, id := range ids("old", 3) {
-			p.send(t, rig.Sample(id, 30))
-		}
-		time.Sleep(time.Second) // nobody is there to draw
-		p.drop()
-		again := s.connect(t, wire.Hello{Run: "run"})
-		defer again.drop()
-		again.send(t, rig.Sample("new", 30))
-		w := s.stub(t, "w")
-		defer w.release()
-		ticket := w.claim(t)
-		require.Equal(t, "new", ticket.ID)
-		w.answer(t, ticket, 1)
-		again.result(t, "new")
-		require.NoError(t, s.Manager.Audit(0))
-	})
-}
-
-// Nobody is there to draw, for as long as samples come and expire.
-func TestSamplesThatExpireAreNotDrawnFor(t *testing.T) {
-	t.Parallel()
-	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind}}}
-	onStage(t, o, func(t *testing.T, s *stage) {
-		t.Helper()
-		var last *loop.Future
-		for i := range 500 {
-			last = s.submitFor(t, "_run", rig.Sample(fmt.Sprint(i), 3), time.Second)
-		}
-		require.Equal(t, rewards.OutcomeExpired, result(t, last).Outcome)
-		s.submit(t, "_run", rig.Sample("more", 3)).Cancel("not wanted")
-		time.Sleep(time.Second)
-		require.Less(t, s.Manager.Drawing(), 100)
-		late := s.submit(t, "_run", rig.Sample("late", 3))
-		s.Add(t, workers.Config{ID: "w", Slots: 1})
-		require.Equal(t, rewards.Scored, result(t, late).Outcome)
-	})
 }
 
 func TestARunRemembersThePaceOfSoManyWorkersOnly(t *testing.T) {

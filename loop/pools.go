@@ -184,7 +184,7 @@ func (c *core) drawPool(profile string) string {
 		free := max(s.slots-c.busyIn(s)-p.out[s.name], 0)
 		total += free
 		switch {
-		case best == nil, free > 0 && c.bench.blind.rng.IntN(total) < free:
+		case best == nil, free > 0 && c.bench.rng.IntN(total) < free:
 			best = s
 		}
 	}

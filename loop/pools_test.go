@@ -47,7 +47,7 @@ func asking(id, reward string) *rewards.Sample {
 }
 
 func policies() []loop.Dispatch {
-	return []loop.Dispatch{{Policy: loop.Random}, {Policy: loop.SpeedWeighted}, {Policy: loop.RandomBlind}, {Policy: loop.Random, BackupAfter: 3}}
+	return []loop.Dispatch{{Policy: loop.Random}, {Policy: loop.SpeedWeighted}, {Policy: loop.Random, BackupAfter: 3}}
 }
 
 func TestASampleGoesToAWorkerThatServesItsReward(t *testing.T) {

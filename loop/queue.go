@@ -176,16 +176,12 @@ func (c *core) enqueue(e *entry) {
 	if _, hopeless := c.hopeless(e.profile); hopeless {
 		c.doomed = append(c.doomed, e)
 	}
-	if c.cfg.Dispatch.Policy == RandomBlind {
-		c.bench.blind.drawing = append(c.bench.blind.drawing, e)
-	}
 }
 
 // dequeue takes an entry out of its run's queue.
 func (c *core) dequeue(e *entry) {
 	e.run.queued--
 	e.run.laneOf(e.step).remove(e)
-	c.bench.blind.leave(e)
 }
 
 // serveable reports whether a sample waits for workers that are there.

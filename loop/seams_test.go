@@ -63,8 +63,6 @@ func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, part)
 	}
-	err = loop.Config{Dispatch: loop.Dispatch{Policy: loop.RandomBlind, BackupAfter: 2}}.WithDefaults().Validate()
-	require.ErrorContains(t, err, "backup_after needs a policy that looks for idle workers")
 }
 
 func TestAGatewayThatWasNeverStartedStops(t *testing.T) {

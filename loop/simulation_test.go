@@ -272,8 +272,8 @@ func (s *slower) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 
 // drawDispatch draws how samples are given to workers.
 func drawDispatch(rng *rand.Rand) loop.Dispatch {
-	d := loop.Dispatch{Policy: []string{loop.Random, loop.SpeedWeighted, loop.Random, loop.SpeedWeighted, loop.RandomBlind}[rng.IntN(5)]}
-	if d.Policy != loop.RandomBlind && rng.IntN(2) == 0 {
+	d := loop.Dispatch{Policy: []string{loop.Random, loop.SpeedWeighted, loop.Random, loop.SpeedWeighted, loop.Random}[rng.IntN(5)]}
+	if rng.IntN(2) == 0 {
 		d.BackupAfter, d.BackupShare = 1+2*rng.Float64(), 0.5
 	}
 	return d

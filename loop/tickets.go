@@ -67,15 +67,12 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
-		To: e.to, Pool: e.pool,
+		Pool: e.pool,
 	}
 	if e.spare.out && attempt == e.spare.attempt {
 		t.Pool = e.spare.pool
 	}
 	unfit := c.sent(e, &t)
-	if t.To != "" {
-		return t
-	}
 	avoid := append(slices.Clip(e.avoid), unfit...)
 	for _, h := range e.holders {
 		avoid = append(slices.Clip(avoid), h.worker)
@@ -96,22 +93,13 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 // aim notes that an entry is published, and which workers are to leave it to others.
 func (c *core) aim(e *entry, slow []string) {
 	e.slow = slow
-	if len(slow) > 0 || e.to != "" {
+	if len(slow) > 0 {
 		c.bench.aimed[e] = true
-	}
-	if e.to != "" {
-		c.bench.blind.out[e.to]++
 	}
 }
 
 // unaim notes that an entry's ticket is no longer unclaimed.
 func (c *core) unaim(e *entry) {
-	if e.to != "" {
-		if c.bench.blind.out[e.to]--; c.bench.blind.out[e.to] == 0 {
-			delete(c.bench.blind.out, e.to)
-		}
-		e.to = ""
-	}
 	e.slow = nil
 	delete(c.bench.aimed, e)
 }

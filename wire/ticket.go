@@ -34,8 +34,6 @@ type Ticket struct {
 	// Aside says that workers in Avoid are too slow for it: they hand it back at once, for
 	// a faster one is free, and ask for nothing for a moment.
 	Aside bool `json:"aside,omitempty"`
-	// To names the one worker that the ticket is for; empty: whoever is free.
-	To string `json:"to,omitempty"`
 	// Pool names the workers that it is for, which serve the same rewards; empty: all.
 	Pool string `json:"pool,omitempty"`
 	// Claim is the address at which another process claims the payload, and Token what it
@@ -114,10 +112,6 @@ func (t Ticket) Encode() ([]byte, error) {
 	if t.Aside {
 		field(`,"aside":true`)
 	}
-	if t.To != "" {
-		field(`,"to":`)
-		w.text(t.To)
-	}
 	if t.Pool != "" {
 		field(`,"pool":`)
 		w.text(t.Pool)
@@ -179,8 +173,6 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			var raw []byte
 			raw, err = s.value()
 			t.Aside = string(raw) == "true"
-		case "to":
-			t.To, err = s.string()
 		case "pool":
 			t.Pool, err = s.string()
 		case "claim":

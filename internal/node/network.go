@@ -53,7 +53,7 @@ func lifeName(name string) string {
 func fabricConfig(c *config.Config) (fabric.Config, error) {
 	f := c.Fabric
 	cfg := fabric.Config{
-		Addressed: c.Loop.Dispatch.Policy == config.DispatchRandomBlind, Lease: f.Lease, Durable: f.Durable && f.Networked(), Replicas: f.Replicas,
+		Lease: f.Lease, Durable: f.Durable && f.Networked(), Replicas: f.Replicas,
 		URLs: f.NATS, Listen: f.NATSListen, Dir: f.NATSDir, Pool: f.Pool,
 	}
 	if !f.Networked() {

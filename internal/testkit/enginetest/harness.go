@@ -44,28 +44,6 @@ func Run(t *testing.T, setUp func(t *testing.T, test func(t *testing.T, h *Harne
 	}
 }
 
-// RunAddressed runs the cases of tickets that are each for one worker, as under
-// loop.RandomBlind, in the same way. The engine may be one that carries no others.
-func RunAddressed(t *testing.T, setUp func(t *testing.T, test func(t *testing.T, h *Harness))) {
-	t.Helper()
-	for _, c := range addressedCases() {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			setUp(t, c.test)
-		})
-	}
-}
-
-// address publishes tickets for one worker.
-func (h *Harness) address(t *testing.T, to string, ids ...string) {
-	t.Helper()
-	for _, id := range ids {
-		next := ticket(id)
-		next.To = to
-		require.NoError(t, h.Engine.Publish(t.Context(), next))
-	}
-}
-
 // ticket makes a ticket that names its sample.
 func ticket(id string) wire.Ticket {
 	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Gateway: "gw", Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}

@@ -172,12 +172,9 @@ func (e *Engine) match() {
 	}
 }
 
-// mayHave reports whether a ticket is for anybody, or for this one or its pool. The caller
-// holds mu.
+// mayHave reports whether a ticket is for anybody, or for this one's pool. The caller holds
+// mu.
 func (t *taker) mayHave(it *item) bool {
-	if to := it.ticket.To; to != "" {
-		return to == t.source.worker
-	}
 	return it.ticket.Pool == "" || it.ticket.Pool == t.source.e.info[t.source.worker].Pool
 }
 

@@ -17,7 +17,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestMemengineKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, setUp)
-	enginetest.RunAddressed(t, setUp)
 }
 
 func setUp(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
