@@ -106,16 +106,13 @@ func (r *record) probing() bool {
 	e := r.probe
 	switch {
 	case e == nil:
-	case e.state == published && e.attempt == r.attempt:
-		return true
-	case e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool {
-		return h.worker == r.worker && h.attempt == r.attempt && !h.lapsed
-	}):
-		return true
-	default:
-		r.probe = nil
+		return false
+	case e.state == published:
+		return e.attempt == r.attempt
 	}
-	return false
+	return e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool {
+		return h.worker == r.worker && h.attempt == r.attempt && !h.lapsed
+	})
 }
 
 // takes reports whether the worker may get a sample of the profile.
@@ -405,6 +402,15 @@ func (e *entry) another(cfg *Config, h holder) bool {
 		failed--
 	}
 	return failed < cfg.MaxAttempts && e.claims-e.bounces < sameAgain*cfg.MaxAttempts
+}
+
+// unsent notes that a ticket was not taken: it tries no worker, and may go elsewhere next.
+func (b *breakers) unsent(e *entry) {
+	for r := range b.shut {
+		if r.probe == e {
+			r.probe = nil
+		}
+	}
 }
 
 // sent notes that a ticket is on its way, and which worker it tries: one of its pool that

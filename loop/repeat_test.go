@@ -328,7 +328,7 @@ func (h *told) happen() {
 	c := h.clients[h.rng.IntN(len(h.clients))]
 	switch n := h.rng.IntN(100); {
 	case n < 22:
-		c.send(h.sample())
+		c.send(h.sample(c.hello.Reward == "whole"))
 	case n < 24 && len(c.sent) > 0:
 		c.send(c.sent[h.rng.IntN(len(c.sent))])
 	case n < 28:
@@ -382,6 +382,9 @@ func (h *told) look() {
 			delete(h.futures, id)
 		}
 	}
+	if open := h.m.Breakers(); len(open) > 0 {
+		h.note("breakers", open)
+	}
 	require.NoError(h.t, h.m.Audit(1<<20))
 }
 
@@ -396,7 +399,7 @@ func (h *told) round() {
 }
 
 // sample draws one.
-func (h *told) sample() *rewards.Sample {
+func (h *told) sample(grouped bool) *rewards.Sample {
 	h.next++
 	s := rig.Sample(fmt.Sprint("s", h.next), 3*(20+h.rng.IntN(300)))
 	s.Step = h.step
@@ -406,7 +409,7 @@ func (h *told) sample() *rewards.Sample {
 	if h.rng.IntN(2) == 0 {
 		s.Index = new(int64(h.next))
 	}
-	if h.rng.IntN(3) > 0 {
+	if h.rng.IntN(3) > 0 || grouped {
 		s.UID, s.GroupSize = fmt.Sprintf("g%d-%d", h.step, h.next/4), 2+h.rng.IntN(3)
 	}
 	if h.rng.IntN(30) == 0 {
@@ -416,7 +419,7 @@ func (h *told) sample() *rewards.Sample {
 }
 
 func (h *told) submit() {
-	s := h.sample()
+	s := h.sample(false)
 	s.Reward = []string{"", "mixed"}[h.rng.IntN(2)]
 	f, err := h.m.Submit(h.t.Context(), loop.Submission{Run: "_local", Sample: s, Timeout: time.Duration(1+h.rng.IntN(20)) * time.Second})
 	h.noted("submit", err)

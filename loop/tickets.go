@@ -115,6 +115,7 @@ func (c *core) unpublish(t wire.Ticket) {
 		c.ticketIn(e.pool, e.profile)
 		c.refund(e, &e.charged, 0)
 		c.unaim(e)
+		c.breakers.unsent(e)
 		c.enqueue(e)
 	}
 }
