@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
-	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 )
 
 // stepSize is a step of the experiment at full scale, in seconds.
@@ -59,7 +59,7 @@ const (
 type scene struct {
 	name   string
 	load   workload
-	policy loop.Dispatch
+	policy dispatch.Config
 	// simulation is a policy of package sim that the product does not have; the step is then
 	// simulated and not run. "": policy.
 	simulation string
@@ -76,9 +76,9 @@ func scenes() []scene {
 	hiccups := workload{name: "stragglers", size: flat, stragglers: hiccup, burst: 1}
 	unequal := workload{name: "a quarter slow", size: flat, slow: true, burst: 1}
 	bursts := workload{name: "bursts", size: uniform, burst: 64}
-	random := loop.Dispatch{Policy: loop.Random}
-	weighted := loop.Dispatch{Policy: loop.SpeedWeighted}
-	backup := loop.Dispatch{Policy: loop.Random, BackupAfter: backupAfter}
+	random := dispatch.Config{Policy: dispatch.Random}
+	weighted := dispatch.Config{Policy: dispatch.SpeedWeighted}
+	backup := dispatch.Config{Policy: dispatch.Random, BackupAfter: backupAfter}
 	return []scene{
 		{name: "uniform-random", load: even, policy: random},
 		{name: "uniform-random_blind-simulated", load: even, simulation: sim.PolicyRandomBlind},

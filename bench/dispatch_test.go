@@ -169,7 +169,7 @@ func TestAKilledWorkerMayCostADetectionAndAService(t *testing.T) {
 func TestPromisedDispatchRowsHaveTheirLine(t *testing.T) {
 	t.Parallel()
 	promised := 0
-	for _, e := range dispatch().Experiments {
+	for _, e := range overDispatch().Experiments {
 		for _, row := range e.Rows {
 			assert.Equal(t, row.Target != nil, row.Issue != "", "%s/%s", e.Name, row.Name)
 			if row.Target != nil {

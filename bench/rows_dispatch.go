@@ -27,8 +27,8 @@ var widths = [...]int{8, 16, 32, 64} //nolint:gochecknoglobals // a table
 // killWidth is where a worker is killed.
 const killWidth = 8
 
-// dispatch is what a bad choice of workers costs a step.
-func dispatch() Suite {
+// overDispatch is what a bad choice of workers costs a step.
+func overDispatch() Suite {
 	s := Suite{
 		Name: "dispatch", Apart: true, Plots: plotDispatch,
 		About: "Steps through the real loop (websocket client, gateway, embedded engine, workers of one slot) at 90 % load: 512 samples over a rollout of 200 s, " +

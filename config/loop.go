@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -40,7 +41,7 @@ type Loop struct {
 
 // Dispatch holds the settings of loop.dispatch.
 type Dispatch struct {
-	// Policy is DispatchRandom or DispatchSpeedWeighted.
+	// Policy is one of dispatch.Policies.
 	Policy      string
 	BackupAfter float64
 	BackupShare float64
@@ -51,12 +52,6 @@ const (
 	DeadlineMask      = "mask"
 	DeadlineFail      = "fail"
 	DeadlineShortfall = "proceed_with_shortfall"
-)
-
-// The values of Dispatch.Policy; those of loop.Dispatch.
-const (
-	DispatchRandom        = "random"
-	DispatchSpeedWeighted = "speed_weighted"
 )
 
 // Workers holds the settings of loop.workers.
@@ -103,7 +98,7 @@ func defaultLoop() Loop {
 		OnStepDeadline:    DeadlineMask,
 		StepBytes:         256 << 20,
 		StepAge:           30 * time.Minute,
-		Dispatch:          Dispatch{Policy: DispatchRandom, BackupShare: 0.05},
+		Dispatch:          Dispatch{Policy: dispatch.Random, BackupShare: 0.05},
 		TermTimeout:       rewards.DefaultTermTimeout,
 		ClaimTimeout:      600 * time.Second,
 		RunWeights:        map[string]float64{},
@@ -170,11 +165,11 @@ func (l *Loop) section() section {
 // dispatchPolicy is choice for loop.dispatch.policy, which could be verl's choice in earlier
 // releases.
 func dispatchPolicy(p *string, doc string) setting {
-	s := choice("policy", p, []string{DispatchRandom, DispatchSpeedWeighted}, doc)
+	s := choice("policy", p, dispatch.Policies(), doc)
 	known := s.decode
 	s.decode = func(r *reader, v value) {
 		if !v.null() && v.node.Value == "random_blind" {
-			r.fault(v, "random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", DispatchRandom, DispatchSpeedWeighted)
+			r.fault(v, "random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", dispatch.Random, dispatch.SpeedWeighted)
 			return
 		}
 		known(r, v)

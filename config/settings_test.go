@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 )
 
 // TestEveryFieldOfASectionHasAKeyThatReadsItAndShowsIt changes one field after the other:
@@ -130,7 +132,7 @@ func alter(t *testing.T, v reflect.Value) {
 		*p = map[string]float64{"a": 2}
 	case *string:
 		for _, words := range [][]string{
-			{DeadlineMask, DeadlineFail}, {DispatchRandom, DispatchSpeedWeighted}, {IsolationProcess, IsolationInline},
+			{DeadlineMask, DeadlineFail}, {dispatch.Random, dispatch.SpeedWeighted}, {IsolationProcess, IsolationInline},
 		} {
 			if *p == words[0] {
 				*p = words[1]

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -174,6 +175,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		e.group = g
 	}
 	c.entries[key] = e
+	e.item = dispatch.NewItem(e.run.share, e.step, e.profile, e.order, e.arrived)
 	c.enqueue(e)
 	a.run.inflight++
 	e.owner.expects(1)

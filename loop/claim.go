@@ -61,7 +61,8 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	if e.claimed.IsZero() {
 		e.claimed = now
 	}
-	e.state, e.refused = running, time.Time{}
+	e.state = running
+	e.item.Accepted()
 	c.unaim(e)
 	if backup {
 		e.spare.claims++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/ranking"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -14,7 +15,8 @@ import (
 
 // tick handles everything whose time has come. It returns tickets to be published again.
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects) {
-	c.bench.fresh, c.bench.due = false, time.Time{}
+	c.bench.Stale()
+	c.backupDue = time.Time{}
 	c.survey(workers)
 	c.breakers.tick(now)
 	c.unserve(now, &fx)
@@ -84,7 +86,7 @@ func (e *entry) lastCall() time.Time {
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
 	at := c.alarms.next()
-	for _, other := range []time.Time{c.bench.due, c.breakers.due()} {
+	for _, other := range []time.Time{c.backupDue, c.breakers.due()} {
 		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
 			at = other
 		}
@@ -195,16 +197,16 @@ type alarm struct {
 
 // alarms orders what needs a look by time.
 type alarms struct {
-	all ranking[*alarm, byTime]
+	all ranking.Heap[*alarm, byTime]
 	set int // so far
 }
 
 type byTime struct{}
 
-func (byTime) before(a, b *alarm) bool {
+func (byTime) Before(a, b *alarm) bool {
 	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.first, b.first)) < 0
 }
-func (byTime) place(a *alarm) *int { return &a.place }
+func (byTime) Place(a *alarm) *int { return &a.place }
 
 // put files the alarm, or moves it.
 func (a *alarms) put(al *alarm, at time.Time) {
@@ -213,17 +215,17 @@ func (a *alarms) put(al *alarm, at time.Time) {
 		al.first = a.set
 	}
 	al.at = at
-	a.all.move(al)
+	a.all.Move(al)
 }
 
-func (a *alarms) clear(al *alarm) { a.all.remove(al) }
+func (a *alarms) clear(al *alarm) { a.all.Remove(al) }
 
 // ringing is the first alarm, if its time has come; else nil.
 func (a *alarms) ringing(now time.Time) *alarm {
-	if a.all.Len() == 0 || a.all.first().at.After(now) {
+	if a.all.Len() == 0 || a.all.First().at.After(now) {
 		return nil
 	}
-	return a.all.first()
+	return a.all.First()
 }
 
 // next is when the first alarm goes off; zero: there is none.
@@ -231,5 +233,5 @@ func (a *alarms) next() time.Time {
 	if a.all.Len() == 0 {
 		return time.Time{}
 	}
-	return a.all.first().at
+	return a.all.First().at
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -45,7 +46,7 @@ type Config struct {
 	StepBytes int64
 	StepAge   time.Duration
 	// Dispatch says which worker gets a sample, and when a second one does.
-	Dispatch Dispatch
+	Dispatch dispatch.Config
 	// Breaker says when a worker gets no more samples of a profile that it fails.
 	Breaker Breaker
 	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
@@ -78,53 +79,6 @@ type Config struct {
 	OnSampleFailure map[string]rewards.SamplePolicy
 }
 
-// Dispatch says which worker gets a sample, and when a second one does.
-type Dispatch struct {
-	// Policy is Random or SpeedWeighted. Defaults to Random.
-	Policy string
-	// BackupAfter is how many times the run's usual service time a sample may run, once
-	// its step has arrived whole and nothing is queued, before a worker that is idle gets
-	// it, too: the first result wins and the other attempt is taken back. 0: never, for a
-	// second request costs money where judges are paid, and not every scorer may be asked
-	// twice. At least 1; 2.5 is a good start. Groups that are scored as a whole get none.
-	BackupAfter float64
-	// BackupShare bounds the samples of a step that get a second request, as a part of
-	// all, but at least one may. Defaults to 0.05.
-	BackupShare float64
-}
-
-// Policies of dispatch.
-const (
-	// Random gives every sample to one of the free slots, uniformly.
-	Random = "random"
-	// SpeedWeighted is Random, but workers that are clearly slower than the others do not
-	// get the last samples of a step.
-	SpeedWeighted = "speed_weighted"
-)
-
-// Policies are the values of Dispatch.Policy.
-func Policies() []string { return []string{Random, SpeedWeighted} }
-
-func (d Dispatch) withDefaults() Dispatch {
-	d.Policy = cmp.Or(d.Policy, Random)
-	d.BackupShare = cmp.Or(d.BackupShare, 0.05)
-	return d
-}
-
-func (d Dispatch) validate() error {
-	var errs []error
-	if !slices.Contains(Policies(), d.Policy) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.policy is %q, want one of %q", d.Policy, Policies()))
-	}
-	if d.BackupAfter != 0 && !(d.BackupAfter >= 1 && d.BackupAfter <= 1e6) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.backup_after is %v, want 0 (never) or 1 and more times the usual service time", d.BackupAfter))
-	}
-	if !(d.BackupShare > 0 && d.BackupShare <= 1) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.backup_share is %v, want more than 0 and at most 1", d.BackupShare))
-	}
-	return errors.Join(errs...)
-}
-
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
@@ -138,7 +92,7 @@ func (c Config) WithDefaults() Config {
 	c.OnStepDeadline = cmp.Or(c.OnStepDeadline, wire.DeadlineMask)
 	c.StepBytes = cmp.Or(c.StepBytes, 256<<20)
 	c.StepAge = cmp.Or(c.StepAge, 30*time.Minute)
-	c.Dispatch = c.Dispatch.withDefaults()
+	c.Dispatch = c.Dispatch.WithDefaults()
 	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 5)
 	c.Breaker.Pause = cmp.Or(c.Breaker.Pause, time.Second)
 	c.Breaker.MaxPause = cmp.Or(c.Breaker.MaxPause, 30*time.Second)
@@ -177,7 +131,7 @@ func (c Config) Validate() error {
 	positive("breaker.failures", int64(c.Breaker.Failures))
 	positive("breaker.pause", int64(c.Breaker.Pause))
 	positive("breaker.max_pause", int64(c.Breaker.MaxPause))
-	errs = append(errs, c.Dispatch.validate())
+	errs = append(errs, c.Dispatch.Validate())
 	if c.MessageBytes > c.MaxBytes {
 		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))
 	}

@@ -2,12 +2,15 @@ package loop
 
 import (
 	"cmp"
+	"hash/fnv"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -21,16 +24,22 @@ type core struct {
 	entries   map[sampleKey]*entry
 	alarms    alarms
 	arrivals  uint64
-	units     int     // entries that stand for whole groups
-	unclaimed int     // tickets in the engine that no worker has claimed
-	vnow      float64 // virtual time of the run served last
+	units     int // entries that stand for whole groups
+	unclaimed int // tickets in the engine that no worker has claimed
 	metrics   *metrics
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
 	columns   map[string]map[string]any
 	pools     pools // as of the last look
 	stepBytes int64 // of all rows that are kept
-	bench     bench // the workers as the dispatcher sees them
+	queue     *dispatch.Queue
+	bench     *dispatch.Bench // the workers as the dispatcher sees them
+	policy    dispatch.Policy
+	backups   *dispatch.Backup
+	backupDue time.Time       // when the next sample has run so long that it gets a backup; zero: not known
+	aimed     map[*entry]bool // published, and not for every worker
+	known     map[string]bool // workers of the last look, in any state
+	rng       *rand.Rand      // draws among pools; it is of the gateway's name, so that a history can be repeated
 	breakers  breakers
 	doomed    []*entry // queued for a profile that no worker can ever score
 	journal   *journal
@@ -53,9 +62,13 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 	c := &core{
 		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
 		pools:    pools{out: map[string]int{}, outOf: map[poolProfile]int{}},
-		breakers: newBreakers(cfg.Breaker),
+		breakers: newBreakers(cfg.Breaker), queue: dispatch.NewQueue(), policy: dispatch.New(cfg.Dispatch.Policy), backups: dispatch.NewBackup(cfg.Dispatch),
+		aimed: map[*entry]bool{}, known: map[string]bool{},
 	}
-	c.bench = newBench(cfg.Gateway, &c.breakers)
+	c.bench = dispatch.NewBench(c.breakers.takes)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(cfg.Gateway))         // never fails
+	c.rng = rand.New(rand.NewPCG(h.Sum64(), 0)) //nolint:gosec // a draw among pools needs no secret randomness
 	return c
 }
 
@@ -68,9 +81,8 @@ func (c *core) runOf(name string, now time.Time) *run {
 			weight = 1
 		}
 		r = &run{
-			name: name, weight: weight, done: newMemory(c.journal), sessions: map[sessionID]*Session{},
+			name: name, share: dispatch.NewRun(name, weight), done: newMemory(c.journal), sessions: map[sessionID]*Session{},
 			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
-			pace: newPaces(), lanes: map[*step]*lane{},
 		}
 		c.runs[name] = r
 	}

@@ -1,95 +1,100 @@
 package loop
 
 import (
-	"hash/fnv"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// This file is about who gets the next sample. The order of the samples is the same
-// under every policy: runs share slot time by weight, within a run the step that closes
-// first goes first. What differs is which worker may have the one that is next, and so
-// whether it waits for another one: Random's is whoever is free first, SpeedWeighted's is in
-// speed.go. A sample that runs long may get a second one (backup.go).
+// This file is what the gateway and package dispatch tell each other.
 
-// bench is who works on what, by the gateway's own count: workers announce themselves
-// once a second only.
-type bench struct {
-	busy  map[string]int // attempts by worker, less those whose lease has lapsed
-	fresh bool           // what follows is of now
-	seats []seat         // live workers, by id
-	field map[*run]*field
-	aimed map[*entry]bool // published, and not for every worker
-	known map[string]bool // workers of the last look, in any state
-	// rng draws among pools; it is of the gateway's name, so that a history can be repeated.
-	rng *rand.Rand
-	// due is when the next sample has run so long that it gets a backup; zero: none.
-	due      time.Time
-	breakers *breakers
+var (
+	_ dispatch.Sample = (*entry)(nil)
+	_ dispatch.Step   = (*step)(nil)
+)
+
+// entryOf is the entry behind a sample.
+func entryOf(s dispatch.Sample) *entry {
+	e, _ := s.(*entry)
+	return e
 }
 
-// seat is a live worker and its slots.
-type seat struct {
-	id          string
-	slots, free int
-	rewards     []string // nil: anything
-	breakers    *breakers
+// Item implements dispatch.Sample.
+func (e *entry) Item() *dispatch.Item { return &e.item }
+
+// Avoids implements dispatch.Sample.
+func (e *entry) Avoids(worker string) bool { return slices.Contains(e.avoid, worker) }
+
+// HeldBy implements dispatch.Sample.
+func (e *entry) HeldBy(worker string) bool {
+	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker })
 }
 
-// serves reports whether the worker may have a sample of the profile now.
-func (s *seat) serves(profile string) bool {
-	return (s.rewards == nil || slices.Contains(s.rewards, profile)) && s.breakers.takes(s.id, profile)
-}
+// Tried implements dispatch.Sample.
+func (e *entry) Tried() int { return len(e.avoid) + len(e.holders) }
 
-func newBench(gateway string, breakers *breakers) bench {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(gateway)) // never fails
-	return bench{
-		breakers: breakers, busy: map[string]int{}, field: map[*run]*field{}, aimed: map[*entry]bool{}, known: map[string]bool{},
-		rng: rand.New(rand.NewPCG(h.Sum64(), 0)), //nolint:gosec // a draw among pools needs no secret randomness
+// Published implements dispatch.Sample.
+func (e *entry) Published() time.Time { return e.published }
+
+// Claimed implements dispatch.Sample.
+func (e *entry) Claimed() time.Time { return e.holders[len(e.holders)-1].since }
+
+// Closes implements dispatch.Step.
+func (st *step) Closes() time.Time { return st.closes }
+
+// Whole implements dispatch.Step.
+func (st *step) Whole() bool { return st.whole() }
+
+// Expected implements dispatch.Step.
+func (st *step) Expected() int { return st.expected }
+
+// Arrived implements dispatch.Step.
+func (st *step) Arrived() int { return st.arrived }
+
+// Last implements dispatch.Step.
+func (st *step) Last() time.Time { return st.last }
+
+// InFlight implements dispatch.Step.
+func (st *step) InFlight() int { return st.inflight }
+
+// view is what a policy sees.
+func (c *core) view(now time.Time, workers []wire.WorkerInfo) dispatch.View {
+	return dispatch.View{
+		Now: now, Queue: c.queue, Bench: c.bench, Workers: workers, Room: c.room, Unclaimed: c.unclaimed,
+		Aimed: func() (all []dispatch.Decision) {
+			for _, e := range inOrder(maps.Keys(c.aimed)) {
+				all = append(all, dispatch.Decision{Sample: e, Aside: e.slow})
+			}
+			return all
+		},
 	}
-}
-
-// see counts the free slots of live workers.
-func (b *bench) see(workers []wire.WorkerInfo) {
-	if b.fresh {
-		return
-	}
-	b.fresh = true
-	b.seats = b.seats[:0]
-	clear(b.field)
-	for i := range workers {
-		w := &workers[i]
-		if slots := slotsOf(w); slots > 0 {
-			b.seats = append(b.seats, seat{w.ID, slots, max(slots-b.busy[w.ID], 0), w.Rewards, b.breakers})
-		}
-	}
-}
-
-func (b *bench) leave(worker string) {
-	b.fresh = false
-	if b.busy[worker]--; b.busy[worker] <= 0 {
-		delete(b.busy, worker)
-	}
-}
-
-// choose picks the sample whose ticket is next, and the workers that are to leave it to
-// faster ones.
-func (c *core) choose(now time.Time, workers []wire.WorkerInfo) (*entry, []string) {
-	if c.cfg.Dispatch.Policy == SpeedWeighted {
-		return c.chooseBySpeed(now, workers)
-	}
-	return c.turn(), nil
 }
 
 // reconsider looks again at what was chosen, now that time has passed: at workers that
 // have gone, and at tickets that wait for some workers only.
 func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	if c.cfg.Dispatch.Policy == SpeedWeighted {
-		c.noticeGone(now, workers, fx)
-		c.rateAgain(now, workers, fx)
+	if c.cfg.Dispatch.Policy == dispatch.Random {
+		return
+	}
+	c.noticeGone(now, workers, fx)
+	for _, s := range c.policy.Reconsider(c.view(now, workers)) {
+		c.takeBack(now, entryOf(s), fx)
 	}
 }
+
+// enqueue puts an entry into its run's queue.
+func (c *core) enqueue(e *entry) {
+	c.queue.Add(e)
+	e.state = queued
+	c.alarms.put(&e.alarm, e.lastCall())
+	if _, hopeless := c.hopeless(e.profile); hopeless {
+		c.doomed = append(c.doomed, e)
+	}
+}
+
+// waiting reports whether any sample is queued, or in the engine for some workers only:
+// who is there may change without a word.
+func (c *core) waiting() bool { return len(c.aimed) > 0 || !c.queue.Empty() }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -56,7 +57,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 			}
 			cfg := loop.Config{Weights: map[string]float64{"_light": 1, "_heavy": 3}}
 			if name == "by speed" {
-				cfg.Dispatch.Policy = loop.SpeedWeighted
+				cfg.Dispatch.Policy = dispatch.SpeedWeighted
 			}
 			onStage(t, rig.Options{
 				Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)), Loop: cfg,

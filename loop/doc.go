@@ -9,10 +9,10 @@
 //     credit, reads the body into one buffer, and core.admit makes an entry of it. A
 //     durable gateway has written it to its spool before (durable.go).
 //     From here the entry owns the frame: one reference to a counted buffer.
-//  3. The entry waits in its run's queue (queue.go). The dispatcher (Manager.dispatch, one
+//  3. The entry waits in its run's queue (dispatch.Queue). The dispatcher (Manager.dispatch, one
 //     goroutine) publishes a ticket when a slot may be free: runs share slot time
 //     by weight, within a run the step that closes first goes first. Which worker may
-//     have it is Dispatch.Policy's (dispatch.go).
+//     have it is dispatch.Policy's.
 //  4. A worker claims the ticket: core.claim lends it a reference to the frame of
 //     its own. The worker owns the attempt; the entry still owns the sample.
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
@@ -54,9 +54,8 @@
 //	submit                      a sample from inside the process
 //	credit                      what a client may send, and the memory for it
 //	core, run, entry            the state machine, a run, a sample
-//	admit, queue, heap          taking samples in, and the order in which they wait
-//	dispatch, speed             which worker may have the next one: a file per policy
-//	backup, pace, pools         second requests, how fast workers are, what they serve
+//	admit                       taking samples in
+//	dispatch, backup, pools     what package dispatch is asked, and what workers serve
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker
 //	tickets, claim, holders     into the engine, out to a worker, who has it

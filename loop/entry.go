@@ -1,10 +1,10 @@
 package loop
 
 import (
-	"container/list"
 	"sync/atomic"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -39,6 +39,7 @@ type entry struct {
 	step     *step
 	group    *group // nil without one
 	order    uint64 // of arrival, over all runs
+	item     dispatch.Item
 	index    *int64
 	profile  string
 	policy   rewards.SamplePolicy
@@ -60,12 +61,9 @@ type entry struct {
 	published time.Time // when the ticket was last given to the engine
 	claimed   time.Time // of the first claim
 	charged   time.Duration
-	place     int           // in its step's queue, from 1; 0: it is not there
-	alarm     alarm         // the deadline, or an earlier look
-	watched   *list.Element // in its step's list of those that may get a backup; nil: in none
-	pool      string        // of a published one: the workers that its ticket is for
-	slow      []string      // of a published one: workers that are to leave it to faster ones
-	refused   time.Time     // when a free worker was first thought too slow for it
+	alarm     alarm    // the deadline, or an earlier look
+	pool      string   // of a published one: the workers that its ticket is for
+	slow      []string // of a published one: workers that are to leave it to faster ones
 
 	result *wire.Result // while held
 

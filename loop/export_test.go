@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +47,7 @@ func (m *Manager) TryEndStep(s *Session, msg wire.EndOfStep) error { return m.en
 func (m *Manager) Lanes(run string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.core.runs[run].lanes)
+	return m.core.runs[run].share.Lanes()
 }
 
 // Cancel takes samples back for their client.
@@ -93,7 +91,7 @@ func (m *Manager) Audit(over int64) error {
 	}
 	unclaimed := 0
 	busy := map[string]int{}
-	inflight, open := map[*run]int{}, map[owner]int64{}
+	inflight, open, waiting := map[*run]int{}, map[owner]int64{}, map[*run]int{}
 	for _, e := range m.core.entries {
 		if e.unit == nil {
 			inflight[e.run]++
@@ -104,6 +102,12 @@ func (m *Manager) Audit(over int64) error {
 		}
 		if e.state == published || e.spare.out {
 			unclaimed++
+		}
+		if e.item.Queued() {
+			waiting[e.run]++
+		}
+		if e.item.Queued() != (e.state == queued) {
+			return fmt.Errorf("sample %s is %s and in the queue: %v", e.key.id, e.state, e.item.Queued())
 		}
 		for _, h := range e.holders {
 			if !h.lapsed {
@@ -124,16 +128,12 @@ func (m *Manager) Audit(over int64) error {
 	case unclaimed != m.core.unclaimed:
 		return fmt.Errorf("%d tickets are unclaimed, booked are %d", unclaimed, m.core.unclaimed)
 	}
-	if !maps.Equal(busy, m.core.bench.busy) {
-		return fmt.Errorf("workers have %v, booked are %v", busy, m.core.bench.busy)
+	if !maps.Equal(busy, m.core.bench.Busy()) {
+		return fmt.Errorf("workers have %v, booked are %v", busy, m.core.bench.Busy())
 	}
 	for _, r := range m.core.runs {
-		queued := 0
-		for _, l := range r.lanes {
-			queued += l.queued
-		}
-		if queued != r.queued {
-			return fmt.Errorf("run %s has %d samples queued by step, %d in all", r.name, queued, r.queued)
+		if waits := waiting[r]; waits != r.share.Queued() {
+			return fmt.Errorf("run %s has %d samples queued, booked are %d", r.name, waits, r.share.Queued())
 		}
 		if r.inflight != inflight[r] {
 			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)
@@ -178,30 +178,6 @@ func counted(c prometheus.Counter) float64 {
 	return all[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// Usual feeds n service times of mean 1 to the two means that a run keeps, and returns
-// for how much of the time each was within 30 % of what it settles at.
-func Usual(n int, draw func() float64) (usual, mean float64) {
-	r := &run{pace: newPaces()}
-	var us, ms []float64
-	for i := range n {
-		d := time.Duration(draw() * float64(time.Second))
-		r.observe(d, uint64(i))
-		r.pace.observe("w", d)
-		us, ms = append(us, r.pace.usual.value), append(ms, r.mean.Seconds())
-	}
-	within := func(xs []float64) float64 {
-		middle := slices.Sorted(slices.Values(xs))[len(xs)/2]
-		k := 0
-		for _, x := range xs {
-			if math.Abs(x/middle-1) <= 0.3 {
-				k++
-			}
-		}
-		return float64(k) / float64(len(xs))
-	}
-	return within(us), within(ms)
-}
-
 // StatsOf describes a column that was given these values, after and before a look.
 func StatsOf(values ...float64) ColumnStats {
 	var s stepStats
@@ -244,14 +220,4 @@ func OpenGroup(rewards ...float64) (mean, std float64) {
 		g.settle(id, member{scored: true, reward: r, values: map[string]float64{"x": r}})
 	}
 	return *g.meanNow(), g.spreads()["x"].std()
-}
-
-// PacesOf observes n workers one after the other, and returns how many are remembered, and
-// whether the first and the last are.
-func PacesOf(n int) (kept int, first, last bool) {
-	p := newPaces()
-	for i := range n {
-		p.observe(fmt.Sprint(i), time.Second)
-	}
-	return len(p.by), p.by["0"] != nil, p.by[fmt.Sprint(n-1)] != nil
 }

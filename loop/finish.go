@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -97,12 +98,12 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	took := now.Sub(h.since)
 	good := res.Outcome == rewards.Scored || res.Partial != nil
 	if e.unit == nil && good { // how fast a broken worker fails says nothing
-		e.run.observe(took, e.run.counts[string(rewards.Scored)])
-		if d := c.cfg.Dispatch; d.BackupAfter > 0 || d.Policy == SpeedWeighted {
-			e.run.pace.observe(h.worker, took)
+		e.run.share.Observe(took, e.run.counts[string(rewards.Scored)])
+		if c.backups.On() || c.cfg.Dispatch.Policy == dispatch.SpeedWeighted {
+			e.run.share.ObservePace(h.worker, took)
 		}
 	}
-	c.refund(e, e.chargedFor(h), took)
+	e.run.share.Refund(e.chargedFor(h), took)
 	switch {
 	case h.backup && good:
 		c.metrics.backupsWon.Inc()
@@ -133,7 +134,7 @@ func (c *core) again(e *entry, fx *effects) {
 		c.promote(e)
 		return
 	}
-	c.unrank(e)
+	c.backups.Over(e)
 	e.issued++
 	e.attempt = e.issued
 	e.spare.attempt = 0 // it has had its backup

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -100,6 +101,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	c.units++
 	c.entries[unit.key] = unit
 	c.alarms.put(&g.alarm, g.deadline)
+	unit.item = dispatch.NewItem(unit.run.share, unit.step, unit.profile, unit.order, unit.arrived)
 	c.enqueue(unit)
 	fx.wake = true
 }

@@ -16,16 +16,15 @@ func (c *core) hold(e *entry, h holder) {
 	for i := range e.holders {
 		if o := &e.holders[i]; o.attempt == h.attempt && !o.lapsed {
 			o.lapsed = true
-			c.bench.leave(o.worker)
+			c.bench.Leave(o.worker)
 			c.breakers.holds(o.worker, e.profile, -1)
 		}
 	}
 	e.holders = append(e.holders, h)
-	c.bench.busy[h.worker]++
+	c.bench.Enter(h.worker)
 	c.breakers.holds(h.worker, e.profile, 1)
-	c.bench.fresh = false
-	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
-		e.run.laneOf(e.step).start(e)
+	if c.backups.On() && e.unit == nil && !e.spare.sent {
+		c.backups.Running(e)
 	}
 }
 
@@ -34,7 +33,7 @@ func (c *core) letGo(e *entry, i int) holder {
 	h := e.holders[i]
 	e.holders = slices.Delete(e.holders, i, i+1)
 	if !h.lapsed {
-		c.bench.leave(h.worker)
+		c.bench.Leave(h.worker)
 		c.breakers.holds(h.worker, e.profile, -1)
 	}
 	return h
@@ -47,11 +46,6 @@ func (c *core) dismiss(e *entry, worker string) (holder, bool) {
 		return holder{}, false
 	}
 	return c.letGo(e, i), true
-}
-
-// heldBy reports whether a worker has claimed the entry and not answered.
-func (e *entry) heldBy(worker string) bool {
-	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker })
 }
 
 // elsewhere reports whether another worker has the entry, or is about to.

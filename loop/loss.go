@@ -75,7 +75,7 @@ func (c *core) reissue(now time.Time, fx *effects) {
 // that not every worker may take would lapse for nothing: the ticket comes back as it was,
 // and those who may take it may all be gone.
 func (c *core) noticeGone(now time.Time, workers []wire.WorkerInfo, fx *effects) {
-	known := c.bench.known
+	known := c.known
 	if len(workers) == len(known) && !slices.ContainsFunc(workers, func(w wire.WorkerInfo) bool { return !known[w.ID] }) {
 		return
 	}
@@ -84,7 +84,7 @@ func (c *core) noticeGone(now time.Time, workers []wire.WorkerInfo, fx *effects)
 		here[w.ID] = true
 		delete(known, w.ID)
 	}
-	c.bench.known = here
+	c.known = here
 	if len(known) == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
-	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 )
 
 // One free slot of many, drawn at random, is as good as an ideal queue: the last sample
@@ -38,7 +38,7 @@ func TestBackupsHideStragglers(t *testing.T) {
 			t.Parallel()
 			tr := trial{workers: w, noise: straggling}
 			without := tr.median(t, outcome.over)
-			tr.dispatch = loop.Dispatch{BackupAfter: 2.5}
+			tr.dispatch = dispatch.Config{BackupAfter: 2.5}
 			sent := 0.0
 			with := tr.median(t, func(o outcome) float64 { sent += o.sent; return o.over() })
 			t.Logf("step over bound: %.4f with backups (%.1f a step), %.4f without", with, sent/float64(tr.trials()), without)
@@ -55,7 +55,7 @@ func TestSlowWorkersDoNotGetTheLastSamples(t *testing.T) {
 			t.Parallel()
 			tr := trial{workers: w, slow: 0.25}
 			random := tr.median(t, outcome.over)
-			tr.dispatch = loop.Dispatch{Policy: loop.SpeedWeighted}
+			tr.dispatch = dispatch.Config{Policy: dispatch.SpeedWeighted}
 			weighted := tr.median(t, outcome.over)
 			t.Logf("step over bound: %.4f by speed, %.4f at random", weighted, random)
 			require.LessOrEqual(t, weighted, most)
@@ -63,25 +63,14 @@ func TestSlowWorkersDoNotGetTheLastSamples(t *testing.T) {
 	}
 }
 
-// What is usual must not follow the stragglers: a mean that forgets over 16 samples, as
-// runs are charged by, would move the patience of backups by half and more each time.
-func TestTheUsualServiceTimeBearsStragglers(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	usual, mean := loop.Usual(20_000, func() float64 { return straggling(rng) })
-	t.Logf("share of the time within 30%% of the true mean without stragglers: %.3f, of the plain mean %.3f", usual, mean)
-	require.Greater(t, usual, 0.98)
-	require.Less(t, mean, 0.85)
-}
-
 // A worker is cut off in the middle of a step, whenever that is.
 func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{loop.Random, loop.SpeedWeighted} {
+	for _, policy := range []string{dispatch.Random, dispatch.SpeedWeighted} {
 		for _, at := range []float64{100, 180, 197, 199.9} {
 			t.Run(fmt.Sprintf("%s at %v s", policy, at), func(t *testing.T) {
 				t.Parallel()
-				tr := trial{workers: 8, size: uniform, seed: 1, dispatch: loop.Dispatch{Policy: policy}}
+				tr := trial{workers: 8, size: uniform, seed: 1, dispatch: dispatch.Config{Policy: policy}}
 				sound := tr.run(t)
 				tr.during = func(r *rig.Rig, e *memengine.Engine) {
 					time.Sleep(time.Duration(at * float64(time.Second)))
@@ -107,7 +96,7 @@ func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, at := range []float64{197, 199, 200.2} {
-		tr := trial{workers: 8, slow: 0.75, load: 0.7, seed: 1, dispatch: loop.Dispatch{Policy: loop.SpeedWeighted}}
+		tr := trial{workers: 8, slow: 0.75, load: 0.7, seed: 1, dispatch: dispatch.Config{Policy: dispatch.SpeedWeighted}}
 		tr.during = func(r *rig.Rig, e *memengine.Engine) {
 			time.Sleep(time.Duration(at * float64(time.Second)))
 			for _, w := range r.Workers[6:] {
@@ -123,12 +112,4 @@ func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 		t.Logf("gone at %v s: the step ended %.1f s after the last sample came, one of a slow worker takes %.1f s", at, o.end-rolloutTime, 3*o.unit)
 		require.Less(t, o.end-rolloutTime, 2*3*o.unit+1)
 	}
-}
-
-func TestARunRemembersThePaceOfSoManyWorkersOnly(t *testing.T) {
-	t.Parallel()
-	kept, first, last := loop.PacesOf(5000)
-	require.Equal(t, 4096, kept)
-	require.False(t, first, "the one that answered longest ago goes first")
-	require.True(t, last)
 }

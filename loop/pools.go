@@ -3,6 +3,7 @@ package loop
 import (
 	"slices"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -56,7 +57,7 @@ func (p *pools) survey(workers []wire.WorkerInfo) (fresh bool) {
 	}
 	for i := range workers {
 		w := &workers[i]
-		slots := slotsOf(w)
+		slots := dispatch.Slots(w)
 		if slots == 0 {
 			continue
 		}
@@ -74,17 +75,6 @@ func (p *pools) survey(workers []wire.WorkerInfo) (fresh bool) {
 		}
 	}
 	return true
-}
-
-// slotsOf is how many samples a worker may have.
-func slotsOf(w *wire.WorkerInfo) int {
-	switch w.State {
-	case wire.WorkerReady:
-		return w.Slots
-	case wire.WorkerBroken: // its canary needs a sample, also when no other worker is left
-		return 1
-	}
-	return 0
 }
 
 // has reports whether a worker belongs to the pool of that name.
@@ -184,7 +174,7 @@ func (c *core) drawPool(profile string) string {
 		free := max(s.slots-c.busyIn(s)-p.out[s.name], 0)
 		total += free
 		switch {
-		case best == nil, free > 0 && c.bench.rng.IntN(total) < free:
+		case best == nil, free > 0 && c.rng.IntN(total) < free:
 			best = s
 		}
 	}
@@ -198,7 +188,7 @@ func (c *core) drawPool(profile string) string {
 func (c *core) busyIn(s *pool) int {
 	n := 0
 	for _, w := range s.workers {
-		n += c.bench.busy[w.id]
+		n += c.bench.Busy()[w.id]
 	}
 	return n
 }

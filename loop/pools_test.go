@@ -10,6 +10,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -17,7 +18,7 @@ import (
 
 // twoPools has workers named o… that serve the reward ocr, p… that serve pick, and b… that
 // serve both, each a pool.
-func twoPools(t *testing.T, took time.Duration, dispatch loop.Dispatch, body func(t *testing.T, s *stage, add func(id string))) {
+func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body func(t *testing.T, s *stage, add func(id string))) {
 	t.Helper()
 	score := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: 1}, pause(ctx, took)
@@ -46,8 +47,8 @@ func asking(id, reward string) *rewards.Sample {
 	return s
 }
 
-func policies() []loop.Dispatch {
-	return []loop.Dispatch{{Policy: loop.Random}, {Policy: loop.SpeedWeighted}, {Policy: loop.Random, BackupAfter: 3}}
+func policies() []dispatch.Config {
+	return []dispatch.Config{{Policy: dispatch.Random}, {Policy: dispatch.SpeedWeighted}, {Policy: dispatch.Random, BackupAfter: 3}}
 }
 
 func TestASampleGoesToAWorkerThatServesItsReward(t *testing.T) {
@@ -111,7 +112,7 @@ func TestSamplesThatNobodyServesKeepNoOthersWaiting(t *testing.T) {
 // another pool that serves it.
 func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 	t.Parallel()
-	twoPools(t, 800*time.Millisecond, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+	twoPools(t, 800*time.Millisecond, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
 		t.Helper()
 		add("o1")
 		var futures []*loop.Future
@@ -131,7 +132,7 @@ func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 // A gateway that is told of a dead worker does not wait for its leases.
 func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 	t.Parallel()
-	twoPools(t, 100*time.Millisecond, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+	twoPools(t, 100*time.Millisecond, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
 		t.Helper()
 		add("o1")
 		future := s.submit(t, "_run", asking("x", "ocr"))
@@ -151,7 +152,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 // The engine forgets its tickets and says so: they are made anew at once.
 func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 	t.Parallel()
-	twoPools(t, time.Second, loop.Dispatch{}, func(t *testing.T, s *stage, add func(string)) {
+	twoPools(t, time.Second, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
 		t.Helper()
 		add("o1")
 		var futures []*loop.Future
@@ -185,7 +186,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 		}
 		return served
 	}
-	o := rig.Options{Profiles: of("fabc"), ProfilesOf: of, Loop: loop.Config{Dispatch: loop.Dispatch{Policy: loop.SpeedWeighted}}}
+	o := rig.Options{Profiles: of("fabc"), ProfilesOf: of, Loop: loop.Config{Dispatch: dispatch.Config{Policy: dispatch.SpeedWeighted}}}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		n := 0

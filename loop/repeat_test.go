@@ -25,6 +25,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -207,9 +208,9 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 	}
 	w := &world{seed: seed, tries: map[string]int{}}
 	h.managers, h.dark, h.registry = toldProfiles(t, w), h.rng.IntN(3) == 0, prometheus.NewRegistry()
-	dispatch := loop.Dispatch{Policy: []string{loop.Random, loop.SpeedWeighted}[h.rng.IntN(2)]}
+	policy := dispatch.Config{Policy: []string{dispatch.Random, dispatch.SpeedWeighted}[h.rng.IntN(2)]}
 	if h.rng.IntN(2) == 0 {
-		dispatch.BackupAfter, dispatch.BackupShare = 1+2*h.rng.Float64(), 0.5
+		policy.BackupAfter, policy.BackupShare = 1+2*h.rng.Float64(), 0.5
 	}
 	var kept loop.Spool
 	if h.rng.IntN(3) == 0 {
@@ -222,7 +223,7 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 			Gateway: "gw", SampleTimeout: 30 * time.Second, StepTimeout: 60 * time.Second, MaxBytes: []int64{24 << 10, 1 << 20}[h.rng.IntN(2)],
 			CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16, RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second,
 			Breaker:  loop.Breaker{Failures: 1 + h.rng.IntN(4), Pause: 300 * time.Millisecond, MaxPause: 3 * time.Second},
-			Dispatch: dispatch, Profiles: []string{"", "mixed", "whole"}, GroupProfiles: []string{"whole"}, GroupByPrompt: []string{"mixed"},
+			Dispatch: policy, Profiles: []string{"", "mixed", "whole"}, GroupProfiles: []string{"whole"}, GroupByPrompt: []string{"mixed"},
 			Weights: map[string]float64{"b": 4}, KeepResults: 64, StepBytes: []int64{16 << 10, 1 << 20}[h.rng.IntN(2)], StepAge: time.Minute, NumExamine: 2,
 			OnSampleFailure: map[string]rewards.SamplePolicy{"mixed": {Policy: rewards.PolicyGroupMean}},
 			OnStepDeadline:  []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}[h.rng.IntN(3)],

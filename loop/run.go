@@ -1,24 +1,17 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/loop/dispatch"
+)
 
 // run is one training run: its queue, its share, and what it remembers. All of it
 // is guarded by the manager's mutex.
 type run struct {
-	name   string
-	weight float64
-	epoch  uint64
-
-	queued int // samples that wait for a ticket
-	// vtime is the slot time the run has had divided by its weight: the run with
-	// the smallest is served next. A ticket is charged the run's mean service time
-	// when it is published and corrected when its result comes.
-	vtime float64
-	// mean is the running mean service time of one attempt.
-	mean time.Duration
-	pace *paces
-	// lanes are the steps with samples on their way: the queue (queue.go).
-	lanes map[*step]*lane
+	name  string
+	epoch uint64
+	share *dispatch.Run // of the workers' time
 
 	inflight int // accepted, not final
 	sessions map[sessionID]*Session
@@ -33,32 +26,10 @@ type run struct {
 	news    chan struct{} // closed when a step has got further; nil: nobody waits
 }
 
-// precedes reports whether r is served before o.
-func (r *run) precedes(o *run) bool {
-	return r.vtime < o.vtime || r.vtime == o.vtime && r.name < o.name
-}
-
 // progress tells whoever waits for rewards that there may be more.
 func (r *run) progress() {
 	if r.news != nil {
 		close(r.news)
 		r.news = nil
 	}
-}
-
-// defaultService is what a run's first tickets are charged before it has a mean.
-const defaultService = 100 * time.Millisecond
-
-func (r *run) expected() time.Duration {
-	if r.mean == 0 {
-		return defaultService
-	}
-	return r.mean
-}
-
-// observe folds one service time into the mean: the plain mean of the first 16,
-// then an exponential one that forgets over about 16 samples.
-func (r *run) observe(d time.Duration, n uint64) {
-	k := time.Duration(min(n+1, 16))
-	r.mean += (d - r.mean) / k
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -54,7 +55,7 @@ func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
 	t.Parallel()
 	_, err := loop.New(loop.Options{Config: loop.Config{
 		MaxBytes: 1000, MessageBytes: 2000, CreditSamples: -1, OnStepDeadline: "perhaps", Weights: map[string]float64{"a": -1},
-		Dispatch: loop.Dispatch{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
+		Dispatch: dispatch.Config{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
 	}})
 	for _, part := range []string{
 		"credit_samples must be positive, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,

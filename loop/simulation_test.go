@@ -19,6 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -271,8 +272,8 @@ func (s *slower) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 }
 
 // drawDispatch draws how samples are given to workers.
-func drawDispatch(rng *rand.Rand) loop.Dispatch {
-	d := loop.Dispatch{Policy: []string{loop.Random, loop.SpeedWeighted, loop.Random, loop.SpeedWeighted, loop.Random}[rng.IntN(5)]}
+func drawDispatch(rng *rand.Rand) dispatch.Config {
+	d := dispatch.Config{Policy: []string{dispatch.Random, dispatch.SpeedWeighted, dispatch.Random, dispatch.SpeedWeighted, dispatch.Random}[rng.IntN(5)]}
 	if rng.IntN(2) == 0 {
 		d.BackupAfter, d.BackupShare = 1+2*rng.Float64(), 0.5
 	}

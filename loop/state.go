@@ -191,8 +191,8 @@ func (m *Manager) runs(groups int) []RunState {
 	for _, name := range names {
 		r := m.core.runs[name]
 		st := RunState{
-			Run: name, Epoch: r.epoch, Weight: r.weight, Queued: r.queued, InFlight: r.inflight,
-			MeanMS: millis(r.mean), Outcomes: maps.Clone(r.counts),
+			Run: name, Epoch: r.epoch, Weight: r.share.Weight(), Queued: r.share.Queued(), InFlight: r.inflight,
+			MeanMS: millis(r.share.Mean()), Outcomes: maps.Clone(r.counts),
 		}
 		for _, s := range r.sessions {
 			if s.live {

@@ -18,47 +18,19 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	if c.unclaimed >= c.pools.slots {
 		return wire.Ticket{}, false
 	}
-	e, slow := c.choose(now, workers)
-	if e == nil {
+	d, found := c.policy.Choose(c.view(now, workers))
+	if !found {
 		return c.backup(now, workers)
 	}
-	c.dequeue(e)
-	c.vnow = e.run.vtime
-	e.charged = c.charge(e.run)
+	e := entryOf(d.Sample)
+	c.queue.Serve(e)
+	e.charged = e.run.share.Charge()
 	e.state, e.published = published, now
-	c.aim(e, slow)
+	c.aim(e, d.Aside)
 	e.pool = c.drawPool(e.profile)
 	c.ticketOut(e.pool, e.profile)
 	c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 	return c.ticket(e, e.attempt, workers), true
-}
-
-// turn is the sample that is served next: of the runs with samples that may go, the first
-// of the one that has had the least of its share.
-func (c *core) turn() *entry {
-	var best *entry
-	for _, r := range c.runs {
-		if r.queued == 0 || best != nil && !r.precedes(best.run) {
-			continue
-		}
-		if e := r.next(c.room); e != nil {
-			best = e
-		}
-	}
-	return best
-}
-
-// charge books what a ticket of the run is expected to cost.
-func (c *core) charge(r *run) time.Duration {
-	d := r.expected()
-	r.vtime += d.Seconds() / r.weight
-	return d
-}
-
-// refund replaces the charge for a ticket by what it really took.
-func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
-	e.run.vtime += (took - *charged).Seconds() / e.run.weight
-	*charged = 0
 }
 
 // ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
@@ -94,14 +66,14 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 func (c *core) aim(e *entry, slow []string) {
 	e.slow = slow
 	if len(slow) > 0 {
-		c.bench.aimed[e] = true
+		c.aimed[e] = true
 	}
 }
 
 // unaim notes that an entry's ticket is no longer unclaimed.
 func (c *core) unaim(e *entry) {
 	e.slow = nil
-	delete(c.bench.aimed, e)
+	delete(c.aimed, e)
 }
 
 // unpublish takes a ticket back that the engine did not accept.
@@ -113,7 +85,7 @@ func (c *core) unpublish(t wire.Ticket) {
 		c.dropSpare(e)
 	case e.state == published && e.attempt == t.Attempt:
 		c.ticketIn(e.pool, e.profile)
-		c.refund(e, &e.charged, 0)
+		e.run.share.Refund(&e.charged, 0)
 		c.unaim(e)
 		c.breakers.unsent(e)
 		c.enqueue(e)

@@ -20,6 +20,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -42,7 +43,7 @@ type trial struct {
 	slow float64
 	// undeclared: nobody says how many samples there are.
 	undeclared bool
-	dispatch   loop.Dispatch
+	dispatch   dispatch.Config
 	// during is called when the samples begin to come; nil: nothing happens.
 	during func(r *rig.Rig, e *memengine.Engine)
 	steps  int // one after the other, the last of which counts; 0: 1

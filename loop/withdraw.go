@@ -81,7 +81,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	r.steps, r.stepLog = map[stepKey]*step{}, nil
 	r.progress()
 	r.groups, r.groupLog = map[groupKey]*group{}, nil
-	clear(r.lanes)
+	r.share.Clear()
 	return fx
 }
 
@@ -101,10 +101,10 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	switch e.state {
 	case queued:
-		c.dequeue(e)
+		c.queue.Remove(e)
 	case published:
 		c.ticketIn(e.pool, e.profile)
-		c.refund(e, &e.charged, 0)
+		e.run.share.Refund(&e.charged, 0)
 		c.unaim(e)
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
 	}
@@ -112,7 +112,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
 		c.dropSpare(e)
 	}
-	c.unrank(e)
+	c.backups.Over(e)
 	own := len(fx.revoked)
 	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
 		h := c.letGo(e, 0)
@@ -124,7 +124,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 			continue
 		}
 		took := now.Sub(h.since)
-		c.refund(e, e.chargedFor(h), took)
+		e.run.share.Refund(e.chargedFor(h), took)
 		if e.spare.sent {
 			c.metrics.backupSeconds.Add(took.Seconds())
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
@@ -166,7 +167,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
-		Dispatch: loop.Dispatch{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
+		Dispatch: dispatch.Config{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
 		Breaker:  loop.Breaker{Failures: l.Workers.BreakerFailures, Pause: l.Workers.BreakerPause, MaxPause: l.Workers.BreakerMaxPause},
 	}
 	for name, p := range n.cfg.Profiles {

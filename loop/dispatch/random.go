@@ -1,0 +1,11 @@
+package dispatch
+
+// random is Random: whoever is free first takes what is next.
+type random struct{}
+
+func (random) Choose(v View) (Decision, bool) {
+	s := v.Queue.Turn(v.Room)
+	return Decision{Sample: s}, s != nil
+}
+
+func (random) Reconsider(View) []Sample { return nil }

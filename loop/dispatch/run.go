@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+)
+
+// Run is one training run's share of the workers' time, and what its samples take.
+type Run struct {
+	name   string
+	weight float64
+	queued int // samples that wait for a ticket
+	// vtime is the time the run has had divided by its weight: the run with the smallest is
+	// served next. A ticket is charged the run's mean service time when it is published and
+	// corrected when its result comes.
+	vtime float64
+	mean  time.Duration // running mean of the service time of one attempt
+	pace  *paces
+	// lanes are the steps with samples on their way.
+	lanes map[Step]*lane
+}
+
+// NewRun makes the record of a run; its weight is positive.
+func NewRun(name string, weight float64) *Run {
+	return &Run{name: name, weight: weight, pace: newPaces(), lanes: map[Step]*lane{}}
+}
+
+// Weight is the run's.
+func (r *Run) Weight() float64 { return r.weight }
+
+// Queued is how many of its samples wait for a ticket.
+func (r *Run) Queued() int { return r.queued }
+
+// Mean is the running mean of what one attempt takes; 0 before the first result.
+func (r *Run) Mean() time.Duration { return r.mean }
+
+// Lanes is how many of its steps have samples on their way, or had until a short time ago.
+func (r *Run) Lanes() int { return len(r.lanes) }
+
+// Clear forgets the steps of an epoch that is over. None of its samples is queued.
+func (r *Run) Clear() { clear(r.lanes) }
+
+// precedes reports whether r is served before o.
+func (r *Run) precedes(o *Run) bool {
+	return r.vtime < o.vtime || r.vtime == o.vtime && r.name < o.name
+}
+
+// defaultService is what a run's first tickets are charged before it has a mean.
+const defaultService = 100 * time.Millisecond
+
+// Charge books what a ticket of the run is expected to cost, and returns it.
+func (r *Run) Charge() time.Duration {
+	d := r.mean
+	if d == 0 {
+		d = defaultService
+	}
+	r.vtime += d.Seconds() / r.weight
+	return d
+}
+
+// Refund replaces the charge for a ticket by what it really took.
+func (r *Run) Refund(charged *time.Duration, took time.Duration) {
+	r.vtime += (took - *charged).Seconds() / r.weight
+	*charged = 0
+}
+
+// Observe folds one service time into the mean: the plain mean of the first 16, then an
+// exponential one that forgets over about 16 samples. N is how many came before.
+func (r *Run) Observe(took time.Duration, n uint64) {
+	k := time.Duration(min(n+1, 16))
+	r.mean += (took - r.mean) / k
+}
+
+// ObservePace folds one service time into what is known of the run's and of the worker's
+// pace.
+func (r *Run) ObservePace(worker string, took time.Duration) { r.pace.observe(worker, took) }
+
+// maxLanes bounds the lanes of a run whose steps never end.
+const maxLanes = 128
+
+// laneOf returns the lane of a step, making it on first sight.
+func (r *Run) laneOf(st Step) *lane {
+	l := r.lanes[st]
+	if l == nil {
+		if len(r.lanes) >= maxLanes {
+			for old := range r.lanes {
+				if old.InFlight() == 0 {
+					delete(r.lanes, old)
+				}
+			}
+		}
+		l = &lane{step: st}
+		r.lanes[st] = l
+	}
+	return l
+}
+
+// next is the run's sample that is served next, of those with a profile that may go; nil:
+// there is none.
+func (r *Run) next(may func(profile string) bool) Sample {
+	var best Sample
+	for _, l := range r.lanes {
+		if l.queued == 0 {
+			continue
+		}
+		if s := l.next(may); s != nil && (best == nil || compare(s, best) < 0) {
+			best = s
+		}
+	}
+	return best
+}
+
+// waitingLanes are those with samples in the queue, in the order in which they are served.
+func (r *Run) waitingLanes() []*lane {
+	var out []*lane
+	for _, l := range r.lanes {
+		if l.queued > 0 {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *lane) int { return compare(a.next(anyProfile), b.next(anyProfile)) })
+	return out
+}

@@ -1,0 +1,213 @@
+package dispatch
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// speedWeighted is SpeedWeighted: it looks at each run in turn, and at each step of it: the
+// first sample that a free worker may have is next. Those that had better wait for a faster
+// worker stay where they are, and do not stand in the way of others.
+//
+// Where workers differ, a ticket is published only when a place is free that may take it:
+// one that lay in the queue of tickets would be taken by whoever is free first, on a
+// judgement that has grown old. Where they do not, it is as under Random.
+type speedWeighted struct{ rating rating }
+
+// Choose implements Policy.
+func (p *speedWeighted) Choose(v View) (Decision, bool) {
+	v.seats()
+	for _, r := range v.Queue.runs() {
+		f := p.rating.field(&v, r)
+		if !f.uneven {
+			if s := r.next(v.Room); s != nil {
+				return Decision{Sample: s}, true
+			}
+			continue
+		}
+		for _, l := range r.waitingLanes() {
+			s := l.next(v.Room)
+			if s == nil {
+				continue
+			}
+			slow := f.tooSlow(&v, l, s)
+			free, refused := f.free(&v, s, slow)
+			if free > v.Unclaimed {
+				return Decision{s, slow}, true
+			}
+			if i := s.Item(); refused > 0 && i.refused.IsZero() {
+				i.refused = v.Now
+			}
+		}
+	}
+	return Decision{}, false
+}
+
+// settled is how long a ticket that not every worker may take is left alone.
+const settled = 100 * time.Millisecond
+
+// Reconsider takes tickets back that only slower workers could take by now: the faster ones
+// are gone, or busy for longer than was thought.
+func (p *speedWeighted) Reconsider(v View) (back []Sample) {
+	for _, d := range v.Aimed() {
+		if v.Now.Sub(d.Sample.Published()) < settled {
+			continue
+		}
+		v.seats()
+		i := d.Sample.Item()
+		f := p.rating.field(&v, i.run)
+		if free, _ := f.free(&v, d.Sample, d.Aside); free > 0 {
+			continue
+		}
+		slow := f.tooSlow(&v, i.run.laneOf(i.step), d.Sample)
+		if free, _ := f.free(&v, d.Sample, slow); free > 0 {
+			back = append(back, d.Sample)
+		}
+	}
+	return back
+}
+
+// rating is how fast workers are for each run, as of the bench's latest look.
+type rating struct {
+	of    map[*Run]*field
+	looks int
+}
+
+// field is how fast the live workers are for one run, the fastest first.
+type field struct {
+	run    *Run
+	seats  []rated
+	usual  float64 // log of the factor that the better workers have
+	uneven bool    // some are clearly slower
+}
+
+// rated is a worker with what its samples take, as a factor of the run's usual time.
+type rated struct {
+	seat
+
+	factor float64
+	slow   bool // beyond doubt
+}
+
+const (
+	// clearly is how much slower a worker must be before it matters who gets the last
+	// samples, its estimate less one standard error.
+	clearly = 1.25
+	// undeclared is the same for a step whose size nobody has declared: how long it will
+	// go on is not known, and a place that waits may wait for nothing.
+	undeclared = 2.0
+)
+
+// field rates the workers for a run.
+func (g *rating) field(v *View, r *Run) *field {
+	seats := v.seats()
+	if g.looks != v.Bench.looks {
+		g.looks = v.Bench.looks
+		clear(g.of)
+	}
+	if f := g.of[r]; f != nil {
+		return f
+	}
+	f := &field{run: r}
+	g.of[r] = f
+	slots := 0
+	for _, s := range seats {
+		factor, _ := r.pace.factor(s.id)
+		f.seats = append(f.seats, rated{seat: s, factor: factor})
+		slots += s.slots
+	}
+	slices.SortStableFunc(f.seats, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
+	for i, n := 0, 0; i < len(f.seats); i++ { // the place at a quarter: one lucky worker is no measure
+		if n += f.seats[i].slots; 4*n >= slots {
+			f.usual = f.seats[i].factor
+			break
+		}
+	}
+	for i := range f.seats {
+		s := &f.seats[i]
+		_, doubt := r.pace.factor(s.id)
+		s.slow = s.factor/doubt >= clearly*f.usual
+		f.uneven = f.uneven || s.slow
+	}
+	return f
+}
+
+// tooSlow names the workers that are to leave a sample to faster ones: those that would
+// answer after the whole step could be done without them. A step cannot be done before
+// its last sample has come, nor before the faster workers have been through the queue;
+// and then that last sample has to be scored by one of them.
+//
+// A sample is kept from a worker no longer than that worker would have needed for it:
+// whatever is wrong with the estimate, no more than that is lost.
+func (f *field) tooSlow(v *View, l *lane, s Sample) []string {
+	var out []string
+	i := s.Item()
+	unit, limit := f.run.pace.level.value, clearly
+	coming, last := l.toCome(v.Now)
+	if l.step.Expected() == 0 {
+		limit = undeclared
+	}
+	ahead := v.Unclaimed + coming
+	for _, o := range f.run.lanes {
+		if o == l || o.queued > 0 && o.step.Closes().Before(l.step.Closes()) {
+			ahead += o.queued
+		}
+	}
+	share := v.Queue.share(f.run)
+	for k := range f.seats {
+		w := &f.seats[k]
+		if !w.slow || w.factor < limit*f.usual || !v.Bench.serves(&w.seat, i.profile) {
+			continue
+		}
+		speed, idle := 0.0, 0
+		for n := range f.seats { // by factor: the faster ones come first
+			o := &f.seats[n]
+			if o.factor*clearly > w.factor {
+				break
+			}
+			if !v.Bench.serves(&o.seat, i.profile) {
+				continue
+			}
+			speed += float64(o.slots) / o.factor
+			idle += o.free
+		}
+		own := seconds(unit * w.factor)
+		if speed == 0 || !i.refused.IsZero() && v.Now.Sub(i.refused) >= own {
+			continue
+		}
+		queue := seconds(float64(max(ahead-idle, 0)) * unit / (speed * share))
+		done := max(last, queue) + seconds(unit*f.usual)
+		if own > done {
+			out = append(out, w.id)
+		}
+	}
+	return out
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(math.Min(s, 1e6) * float64(time.Second))
+}
+
+// free counts the free places of workers that may have the sample, and of those that are
+// thought too slow for it.
+func (f *field) free(v *View, s Sample, slow []string) (free, refused int) {
+	spurned := 0
+	for k := range f.seats {
+		w := &f.seats[k]
+		switch {
+		case !v.Bench.serves(&w.seat, s.Item().profile):
+		case slices.Contains(slow, w.id):
+			refused += w.free
+		case s.Avoids(w.id) || s.HeldBy(w.id):
+			spurned += w.free
+		default:
+			free += w.free
+		}
+	}
+	if free == 0 && spurned > 0 && s.Tried() >= len(f.seats)-len(slow) {
+		free = spurned // whoever is left has failed it before
+	}
+	return free, refused
+}
