@@ -157,7 +157,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	e := &entry{
 		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
 		policy: a.policy, arrived: arrived, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
-		state: queued, attempt: 1, issued: 1,
+		attempt: 1, issued: 1,
 	}
 	e.alarm.entry = e
 	e.step = c.stepOf(a.run, stepKeyOf(s), now)
@@ -176,7 +176,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	}
 	c.entries[key] = e
 	e.item = dispatch.NewItem(e.run.share, e.step, e.profile, e.order, e.arrived)
-	c.enqueue(e)
+	c.move(e, queued)
 	a.run.inflight++
 	e.owner.expects(1)
 }

@@ -35,30 +35,28 @@ func (c *core) backup(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bo
 func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wire.Ticket {
 	c.backups.Sent(e)
 	e.issued++
-	e.spare = spare{attempt: e.issued, sent: true, out: true, pool: c.drawPool(e.profile), published: now, charged: e.run.share.Charge()}
-	c.ticketOut(e.spare.pool, e.profile)
+	e.spare = spare{attempt: e.issued, sent: true, charged: e.run.share.Charge()}
+	h := c.offerTo(e, now, holder{attempt: e.issued, backup: true, pool: c.drawPool(e.profile)})
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
-	e.slow = c.backups.Slow(c.view(now, workers), e)
-	t := c.ticket(e, e.spare.attempt, workers)
-	e.slow = nil
-	return t
+	h.slow = c.backups.Slow(c.view(now, workers), e)
+	return c.ticket(e, h, workers)
 }
 
 // dropSpare forgets a backup's ticket that nobody has claimed.
 func (c *core) dropSpare(e *entry) {
-	if e.spare.out {
-		c.ticketIn(e.spare.pool, e.profile)
+	if e.offer != nil {
+		c.turn(e, e.offer, revoked)
 		e.run.share.Refund(&e.spare.charged, 0)
 	}
-	e.spare.out, e.spare.attempt = false, 0
+	e.spare.attempt = 0
 }
 
 // promote makes the backup's unclaimed ticket the entry's only one: the other attempt
 // has failed.
 func (c *core) promote(e *entry) {
-	e.state, e.attempt, e.published, e.pool = published, e.spare.attempt, e.spare.published, e.spare.pool
+	e.attempt = e.spare.attempt
 	e.charged, e.spare.charged = e.spare.charged, 0
-	e.spare.out = false
-	c.alarms.put(&e.alarm, earliest(e.deadline, e.published.Add(c.cfg.RepublishAfter)))
+	c.move(e, published)
+	c.alarms.put(&e.alarm, earliest(e.deadline, e.offer.published.Add(c.cfg.RepublishAfter)))
 }

@@ -111,7 +111,7 @@ func (r *record) probing() bool {
 		return e.attempt == r.attempt
 	}
 	return e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool {
-		return h.worker == r.worker && h.attempt == r.attempt && !h.lapsed
+		return h.worker == r.worker && h.attempt == r.attempt && h.state == claimed
 	})
 }
 

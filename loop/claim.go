@@ -48,31 +48,23 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	if gone, fx := c.exhausted(now, e, backup, worker); gone {
 		return nil, nil, fx, wire.ErrGone
 	}
-	switch {
-	case e.state == published && backup: // it was promoted
-		c.ticketIn(e.pool, e.profile)
+	if e.state == published && backup { // it was promoted
 		e.spare.charged, e.charged = e.charged, 0
-	case e.state == published:
-		c.ticketIn(e.pool, e.profile)
-	case backup && e.spare.out:
-		c.ticketIn(e.spare.pool, e.profile)
-		e.spare.out = false
 	}
 	if e.claimed.IsZero() {
 		e.claimed = now
 	}
-	e.state = running
 	e.item.Accepted()
-	c.unaim(e)
+	delete(c.aimed, e)
 	if backup {
 		e.spare.claims++
 	} else {
 		e.claims++
 	}
-	if _, again := c.dismiss(e, worker); again {
+	if c.dismiss(e, worker) {
 		c.metrics.redelivered.Inc()
 	}
-	c.hold(e, holder{worker: worker, attempt: t.Attempt, since: now, backup: backup})
+	c.hold(e, t.Attempt, backup, worker, now)
 	c.watch(e)
 	if e.unit != nil {
 		return nil, e.unit.payload(), effects{wake: true}, nil
@@ -96,14 +88,14 @@ func (e *entry) open(attempt int) bool {
 // workers kept vanishing, unless its other attempt is still with somebody.
 func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
 	switch {
-	case backup && e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker && !h.backup && !h.lapsed }):
+	case backup && e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker && !h.backup && h.state == claimed }):
 		c.dropSpare(e) // it came round to the one that has the sample
 		return true, effects{}
 	case backup:
 		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
 	case e.claims-e.answers < c.cfg.MaxAttempts:
 		return false, effects{}
-	case e.state == running && (e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && !h.lapsed })):
+	case e.state == running && (e.offer != nil || slices.ContainsFunc(e.holders, func(h holder) bool { return h.backup && h.state == claimed })):
 		return true, effects{}
 	}
 	return true, c.lose(now, e)

@@ -33,6 +33,8 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		}
 	}
 	c.reconsider(now, workers, &fx)
+	fx.faults = c.faults[c.told:]
+	c.told = len(c.faults)
 	return again, fx
 }
 
@@ -52,7 +54,7 @@ func (c *core) unserve(now time.Time, fx *effects) {
 			c.metrics.breakers.Add(float64(map[bool]int{true: 1}[n.Open]))
 		}
 		for _, e := range c.all() { // it is seldom that one opens
-			if e.state == published && !c.takenIn(e.pool, e.profile) {
+			if e.state == published && !c.takenIn(e.offer.pool, e.profile) {
 				c.takeBack(now, e, fx)
 			} else if _, hopeless := c.hopeless(e.profile); hopeless && e.state == queued {
 				c.doomed = append(c.doomed, e)
@@ -131,11 +133,11 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}
 	case e.state == published:
 		c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-		if !c.takenIn(e.pool, e.profile) && (c.served(e.profile) || c.pools.live(e.pool)) { // others could score it, or nobody there takes it
+		if !c.takenIn(e.offer.pool, e.profile) && (c.served(e.profile) || c.pools.live(e.offer.pool)) { // others could score it, or nobody there takes it
 			c.takeBack(now, e, fx)
 		} else if idle(workers) {
 			c.metrics.republished.Inc()
-			return c.ticket(e, e.attempt, workers), true
+			return c.ticket(e, e.offer, workers), true
 		}
 	case e.state == running:
 		c.overdue(now, e, fx)

@@ -43,6 +43,8 @@ type core struct {
 	breakers  breakers
 	doomed    []*entry // queued for a profile that no worker can ever score
 	journal   *journal
+	faults    []string // the first of them, of which so many have been told
+	told      int
 }
 
 // effects are what the caller does after it has left the mutex.
@@ -53,8 +55,9 @@ type effects struct {
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
 	examined []Examined
-	parked   bool    // a sample has begun to wait for its group, and its credit is free
-	over     []*step // steps that have just ended
+	parked   bool     // a sample has begun to wait for its group, and its credit is free
+	over     []*step  // steps that have just ended
+	faults   []string // what must not be
 	breakers []BreakerChange
 }
 

@@ -37,7 +37,7 @@ func (e *entry) HeldBy(worker string) bool {
 func (e *entry) Tried() int { return len(e.avoid) + len(e.holders) }
 
 // Published implements dispatch.Sample.
-func (e *entry) Published() time.Time { return e.published }
+func (e *entry) Published() time.Time { return e.offer.published }
 
 // Claimed implements dispatch.Sample.
 func (e *entry) Claimed() time.Time { return e.holders[len(e.holders)-1].since }
@@ -66,7 +66,7 @@ func (c *core) view(now time.Time, workers []wire.WorkerInfo) dispatch.View {
 		Now: now, Queue: c.queue, Bench: c.bench, Workers: workers, Room: c.room, Unclaimed: c.unclaimed,
 		Aimed: func() (all []dispatch.Decision) {
 			for _, e := range inOrder(maps.Keys(c.aimed)) {
-				all = append(all, dispatch.Decision{Sample: e, Aside: e.slow})
+				all = append(all, dispatch.Decision{Sample: e, Aside: e.offer.slow})
 			}
 			return all
 		},
@@ -82,16 +82,6 @@ func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects)
 	c.noticeGone(now, workers, fx)
 	for _, s := range c.policy.Reconsider(c.view(now, workers)) {
 		c.takeBack(now, entryOf(s), fx)
-	}
-}
-
-// enqueue puts an entry into its run's queue.
-func (c *core) enqueue(e *entry) {
-	c.queue.Add(e)
-	e.state = queued
-	c.alarms.put(&e.alarm, e.lastCall())
-	if _, hopeless := c.hopeless(e.profile); hopeless {
-		c.doomed = append(c.doomed, e)
 	}
 }
 

@@ -9,19 +9,6 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// state is where an accepted sample is on its way. It only moves downwards, but
-// for a failed or lost attempt, which takes it back to queued.
-type state string
-
-const (
-	queued    state = "queued"    // in its run's queue, in the gateway
-	published state = "published" // its ticket is in the engine, unclaimed
-	running   state = "running"   // a worker has claimed it
-	gathered  state = "gathered"  // scored alone, waiting for its group to be scored as a whole
-	held      state = "held"      // scored or failed, waiting for its prompt group
-	final     state = "final"     // answered; no longer in the table
-)
-
 // sampleKey names a sample among all that a gateway holds.
 type sampleKey struct {
 	run   string
@@ -47,23 +34,21 @@ type entry struct {
 	deadline time.Time
 	bytes    int64
 
-	state     state
-	owner     owner // takes the result; another connection may take it over
-	attempt   int   // of the ticket that is out or queued, from 1
-	issued    int   // the highest attempt there was
-	claims    int   // how often a worker was given the payload, not counting the backup's
-	answers   int   // how many of these claims were answered
-	bounces   int   // how many of them tried a worker whose breaker was open, and found it no better
-	holders   []holder
-	spare     spare    // the backup request
-	avoid     []string // workers that failed it
-	errors    []rewards.TermError
-	published time.Time // when the ticket was last given to the engine
-	claimed   time.Time // of the first claim
-	charged   time.Duration
-	alarm     alarm    // the deadline, or an earlier look
-	pool      string   // of a published one: the workers that its ticket is for
-	slow      []string // of a published one: workers that are to leave it to faster ones
+	state   state
+	owner   owner    // takes the result; another connection may take it over
+	attempt int      // of the ticket that is out or queued, from 1
+	issued  int      // the highest attempt there was
+	claims  int      // how often a worker was given the payload, not counting the backup's
+	answers int      // how many of these claims were answered
+	bounces int      // how many of them tried a worker whose breaker was open, and found it no better
+	offer   *holder  // the attempt that nobody has claimed: its first, or its backup beside holders; nil: none
+	holders []holder // attempts that workers have claimed and not answered
+	spare   spare    // the backup request
+	avoid   []string // workers that failed it
+	errors  []rewards.TermError
+	claimed time.Time // of the first claim
+	charged time.Duration
+	alarm   alarm // the deadline, or an earlier look
 
 	result *wire.Result // while held
 
@@ -81,25 +66,27 @@ type entry struct {
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }
 
-// holder is a worker that has claimed the entry and not answered.
+// holder is one attempt at the entry: a ticket, and the worker that has claimed it.
 type holder struct {
-	worker  string
 	attempt int
-	since   time.Time
-	lapsed  bool // another worker has claimed the same ticket since
+	state   attemptState
 	backup  bool // it was asked because another one takes long
+
+	pool      string    // the workers that the ticket is for
+	published time.Time // when the ticket was given to the engine
+	slow      []string  // workers that are to leave it to faster ones
+
+	worker string
+	since  time.Time // when the worker claimed it
 }
 
 // spare is the second request for a sample that runs long. A sample has one.
 type spare struct {
-	attempt   int  // of its ticket; 0: there is none that counts
-	sent      bool // it has had its one
-	out       bool // nobody has claimed it
-	claims    int
-	failed    bool // its worker blamed itself
-	pool      string
-	published time.Time
-	charged   time.Duration
+	attempt int  // of its ticket; 0: there is none that counts
+	sent    bool // it has had its one
+	claims  int
+	failed  bool // its worker blamed itself
+	charged time.Duration
 }
 
 // owner takes the final result of a sample.

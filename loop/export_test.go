@@ -100,17 +100,20 @@ func (m *Manager) Audit(over int64) error {
 		if e.frame != nil {
 			frames += e.bytes
 		}
-		if e.state == published || e.spare.out {
+		if e.offer != nil {
 			unclaimed++
 		}
 		if e.item.Queued() {
 			waiting[e.run]++
 		}
-		if e.item.Queued() != (e.state == queued) {
-			return fmt.Errorf("sample %s is %s and in the queue: %v", e.key.id, e.state, e.item.Queued())
+		if fault := e.fault(); fault != "" {
+			return fmt.Errorf("sample %s is %s, and %s", e.key.id, e.state, fault)
+		}
+		if e.state == published && e.offer == nil || e.state == gathered && e.parked == nil {
+			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not parked", e.key.id, e.state)
 		}
 		for _, h := range e.holders {
-			if !h.lapsed {
+			if h.state == claimed {
 				busy[h.worker]++
 			}
 		}
@@ -119,6 +122,8 @@ func (m *Manager) Audit(over int64) error {
 		}
 	}
 	switch {
+	case len(m.core.faults) > 0:
+		return fmt.Errorf("faults: %q", m.core.faults)
 	case unused != m.budget.unused:
 		return fmt.Errorf("unused credit is booked as %d and comes to %d", m.budget.unused, unused)
 	case frames > m.budget.held:

@@ -8,10 +8,8 @@ import (
 // finalise makes the held or settled result the one final result of the sample.
 func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	res := e.result
-	e.state = final
 	e.owner.expects(-1)
-	delete(c.entries, e.key)
-	c.alarms.clear(&e.alarm)
+	c.move(e, final)
 	e.run.inflight--
 	e.run.counts[string(res.Outcome)]++
 	e.step.inflight--

@@ -81,7 +81,7 @@ func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
 	if !e.holders[i].backup {
 		e.answers++
 	}
-	return c.letGo(e, i), true
+	return c.letGo(e, i, answered), true
 }
 
 // account books what a holder's answer cost, and what it says of its worker.
@@ -126,11 +126,11 @@ func (c *core) tryElsewhere(e *entry, res *wire.Result, fx *effects) {
 // A holder whose lease has lapsed is not waited for: it may be dead.
 func (c *core) again(e *entry, fx *effects) {
 	fx.wake = true
-	if e.elsewhere() {
-		if !e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed }) {
-			c.watch(e)
-			return
-		}
+	switch {
+	case e.busy():
+		c.watch(e)
+		return
+	case e.offer != nil:
 		c.promote(e)
 		return
 	}
@@ -138,5 +138,5 @@ func (c *core) again(e *entry, fx *effects) {
 	e.issued++
 	e.attempt = e.issued
 	e.spare.attempt = 0 // it has had its backup
-	c.enqueue(e)
+	c.move(e, queued)
 }

@@ -54,7 +54,8 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		return
 	}
 	c.recall(now, e, fx)
-	e.state, e.partial, e.gathered = gathered, res, now
+	c.move(e, gathered)
+	e.partial, e.gathered = res, now
 	e.parked = e.owner
 	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
 	fx.parked = true
@@ -85,7 +86,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	g.begun = true
 	c.arrivals++
 	unit := &entry{
-		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, state: queued, attempt: 1, issued: 1,
+		unit: g, owner: nobody{}, order: c.arrivals, profile: g.profile, arrived: now, attempt: 1, issued: 1,
 	}
 	unit.alarm.entry = unit
 	for _, e := range g.waiting {
@@ -102,7 +103,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	c.entries[unit.key] = unit
 	c.alarms.put(&g.alarm, g.deadline)
 	unit.item = dispatch.NewItem(unit.run.share, unit.step, unit.profile, unit.order, unit.arrived)
-	c.enqueue(unit)
+	c.move(unit, queued)
 	fx.wake = true
 }
 
@@ -191,11 +192,10 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	e.claims += max(unit.claims-1, 0) // the group's own pass goes on with the first attempt
 	own.Attempts = e.claims
 	e.result = &own
-	e.state = held
+	c.move(e, held)
 	if e.row != nil {
 		e.row.scored = now
 	}
-	c.alarms.put(&e.alarm, e.deadline)
 	e.group.settle(e.key.id, member{values: own.Values, held: e})
 }
 
@@ -208,9 +208,8 @@ func (c *core) dropUnit(now time.Time, g *group, fx *effects) {
 	g.unit = nil
 	c.units--
 	c.recall(now, unit, fx)
-	unit.state = final
-	c.alarms.clear(&unit.alarm)
-	delete(c.entries, unit.key)
+	c.move(unit, decided)
+	c.move(unit, final)
 }
 
 // ungather takes a member that has ended out of those who wait, and ends a group's entry

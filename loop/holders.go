@@ -12,46 +12,41 @@ import (
 
 // hold notes that a worker has claimed the entry. Of the others that have claimed the
 // same ticket the lease has lapsed: a ticket has one.
-func (c *core) hold(e *entry, h holder) {
+func (c *core) hold(e *entry, attempt int, backup bool, worker string, now time.Time) {
 	for i := range e.holders {
-		if o := &e.holders[i]; o.attempt == h.attempt && !o.lapsed {
-			o.lapsed = true
-			c.bench.Leave(o.worker)
-			c.breakers.holds(o.worker, e.profile, -1)
+		if o := &e.holders[i]; o.attempt == attempt && o.state == claimed {
+			c.turn(e, o, lapsed)
 		}
 	}
-	e.holders = append(e.holders, h)
-	c.bench.Enter(h.worker)
-	c.breakers.holds(h.worker, e.profile, 1)
+	h := holder{attempt: attempt}
+	if e.offer != nil && e.offer.attempt == attempt {
+		h = *e.offer
+	}
+	h.backup, h.worker, h.since = backup, worker, now
+	c.turn(e, &h, claimed)
+	c.move(e, running)
 	if c.backups.On() && e.unit == nil && !e.spare.sent {
 		c.backups.Running(e)
 	}
 }
 
-// letGo takes a holder from the entry's.
-func (c *core) letGo(e *entry, i int) holder {
-	h := e.holders[i]
-	e.holders = slices.Delete(e.holders, i, i+1)
-	if !h.lapsed {
-		c.bench.Leave(h.worker)
-		c.breakers.holds(h.worker, e.profile, -1)
-	}
-	return h
-}
-
 // dismiss takes a worker from the holders and reports whether it was one.
-func (c *core) dismiss(e *entry, worker string) (holder, bool) {
+func (c *core) dismiss(e *entry, worker string) bool {
 	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == worker })
 	if i < 0 {
-		return holder{}, false
+		return false
 	}
-	return c.letGo(e, i), true
+	c.letGo(e, i, revoked)
+	return true
 }
 
-// elsewhere reports whether another worker has the entry, or is about to.
-func (e *entry) elsewhere() bool {
-	return e.spare.out || slices.ContainsFunc(e.holders, func(h holder) bool { return !h.lapsed })
+// busy reports whether a worker has the entry, and its lease has not lapsed.
+func (e *entry) busy() bool {
+	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.state == claimed })
 }
+
+// elsewhere reports whether another worker has the running entry, or is about to.
+func (e *entry) elsewhere() bool { return e.offer != nil || e.busy() }
 
 // chargedFor is what was booked for a holder's ticket.
 func (e *entry) chargedFor(h holder) *time.Duration {
@@ -66,12 +61,12 @@ func (e *entry) chargedFor(h holder) *time.Duration {
 func (c *core) watch(e *entry) {
 	at := e.deadline
 	for _, h := range e.holders {
-		if !h.lapsed {
+		if h.state == claimed {
 			at = earliest(at, h.since.Add(c.cfg.ClaimTimeout))
 		}
 	}
-	if e.spare.out {
-		at = earliest(at, e.spare.published.Add(c.cfg.RepublishAfter))
+	if e.offer != nil {
+		at = earliest(at, e.offer.published.Add(c.cfg.RepublishAfter))
 	}
 	c.alarms.put(&e.alarm, at)
 }
@@ -79,8 +74,8 @@ func (c *core) watch(e *entry) {
 // overdue decides about an entry that a worker has had for too long without an answer:
 // another one is to try. A backup that nobody has claimed for so long is taken back.
 func (c *core) overdue(now time.Time, e *entry, fx *effects) {
-	if e.spare.out && !now.Before(e.spare.published.Add(c.cfg.RepublishAfter)) {
-		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
+	if e.offer != nil && !now.Before(e.offer.published.Add(c.cfg.RepublishAfter)) {
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
 		c.dropSpare(e)
 	}
 	for i := 0; i < len(e.holders); {
@@ -88,7 +83,7 @@ func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 			i++
 			continue
 		}
-		h := c.letGo(e, i)
+		h := c.letGo(e, i, revoked)
 		e.tried(h, now, string(rewards.OutcomeWorkerLost))
 		e.avoid = append(e.avoid, h.worker)
 		fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))

@@ -45,7 +45,7 @@ func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
 				i++
 				continue
 			}
-			h := c.letGo(e, i)
+			h := c.letGo(e, i, revoked)
 			e.tried(h, now, string(rewards.OutcomeWorkerLost))
 			fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
 		}
@@ -62,8 +62,8 @@ func (c *core) reissue(now time.Time, fx *effects) {
 		case e.state == published:
 			c.takeBack(now, e, fx)
 			c.metrics.republished.Inc()
-		case e.state == running && e.spare.out:
-			fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
+		case e.state == running && e.offer != nil:
+			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
 			c.dropSpare(e)
 			c.watch(e)
 		}

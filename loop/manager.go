@@ -215,6 +215,9 @@ func (m *Manager) apply(fx effects) {
 	for _, b := range fx.breakers {
 		m.tell(b)
 	}
+	for _, fault := range fx.faults {
+		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
+	}
 	if m.examine != nil {
 		for _, x := range fx.examined {
 			m.examine(x)

@@ -19,6 +19,7 @@ type metrics struct {
 	forgotten   prometheus.Counter
 
 	breakers prometheus.Counter
+	amiss    prometheus.Counter
 
 	backupsSent   prometheus.Counter
 	backupsWon    prometheus.Counter
@@ -55,6 +56,8 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
 
 		breakers: counter("breakers_opened_total", "Times a worker stopped getting samples of a profile because it failed them."),
+
+		amiss: counter("table_faults_total", "States of samples and attempts that must not be. Above 0, the gateway has a defect; the log has the details."),
 
 		backupsSent:   counter("backups_total", "Second requests for samples that ran long while slots were idle."),
 		backupsWon:    counter("backups_won_total", "Those of them that were answered first."),
@@ -95,7 +98,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		slots("live_slots", "Slots of all live workers.", func(_, live, _ int) int { return live }),
 		slots("busy_slots", "Slots that this gateway's samples have.", func(_, _, busy int) int { return busy }),
 		newRewardGauges(m),
-		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers,
+		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),

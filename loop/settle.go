@@ -32,8 +32,7 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		c.settleClosed(now, e, fx)
 		return
 	}
-	e.state = held
-	c.alarms.put(&e.alarm, e.deadline)
+	c.move(e, held)
 	if g.settle(e.key.id, member{values: res.Values, held: e}) {
 		c.closeGroup(now, g, fx)
 		return

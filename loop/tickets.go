@@ -23,34 +23,31 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 		return c.backup(now, workers)
 	}
 	e := entryOf(d.Sample)
-	c.queue.Serve(e)
+	c.move(e, published)
 	e.charged = e.run.share.Charge()
-	e.state, e.published = published, now
-	c.aim(e, d.Aside)
-	e.pool = c.drawPool(e.profile)
-	c.ticketOut(e.pool, e.profile)
+	h := c.offerTo(e, now, holder{attempt: e.attempt, pool: c.drawPool(e.profile), slow: d.Aside})
+	if len(d.Aside) > 0 {
+		c.aimed[e] = true
+	}
 	c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-	return c.ticket(e, e.attempt, workers), true
+	return c.ticket(e, h, workers), true
 }
 
 // ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
 // others are named only while another one is ready.
-func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Ticket {
+func (c *core) ticket(e *entry, h *holder, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
-		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
-		Pool: e.pool,
-	}
-	if e.spare.out && attempt == e.spare.attempt {
-		t.Pool = e.spare.pool
+		Attempt: h.attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
+		Pool: h.pool,
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
 	for _, h := range e.holders {
 		avoid = append(slices.Clip(avoid), h.worker)
 	}
-	if len(e.slow) > 0 {
-		avoid, t.Aside = append(slices.Clip(avoid), e.slow...), true
+	if len(h.slow) > 0 {
+		avoid, t.Aside = append(slices.Clip(avoid), h.slow...), true
 	}
 	for _, w := range workers {
 		if w.State == wire.WorkerReady && w.Pool == t.Pool && !slices.Contains(avoid, w.ID) {
@@ -62,34 +59,25 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 	return t
 }
 
-// aim notes that an entry is published, and which workers are to leave it to others.
-func (c *core) aim(e *entry, slow []string) {
-	e.slow = slow
-	if len(slow) > 0 {
-		c.aimed[e] = true
-	}
-}
-
-// unaim notes that an entry's ticket is no longer unclaimed.
-func (c *core) unaim(e *entry) {
-	e.slow = nil
-	delete(c.aimed, e)
-}
-
 // unpublish takes a ticket back that the engine did not accept.
 func (c *core) unpublish(t wire.Ticket) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
 	switch {
-	case e == nil:
-	case e.spare.out && e.spare.attempt == t.Attempt && e.state == running:
+	case e == nil || e.offer == nil || e.offer.attempt != t.Attempt:
+	case e.state == running:
 		c.dropSpare(e)
-	case e.state == published && e.attempt == t.Attempt:
-		c.ticketIn(e.pool, e.profile)
-		e.run.share.Refund(&e.charged, 0)
-		c.unaim(e)
+	default:
+		c.rescind(e)
 		c.breakers.unsent(e)
-		c.enqueue(e)
+		c.move(e, queued)
 	}
+}
+
+// rescind ends the offer of a published entry.
+func (c *core) rescind(e *entry) {
+	c.turn(e, e.offer, revoked)
+	e.run.share.Refund(&e.charged, 0)
+	delete(c.aimed, e)
 }
 
 // takeBack returns an entry whose ticket nobody has claimed to its queue.
@@ -97,7 +85,7 @@ func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
 	c.recall(now, e, fx)
 	e.issued++
 	e.attempt = e.issued
-	c.enqueue(e)
+	c.move(e, queued)
 }
 
 // ticketOut notes a ticket in the engine that nobody has claimed, ticketIn that there is

@@ -47,7 +47,6 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 	}
 	if e.state == gathered {
 		c.ungather(now, e, fx)
-		e.state = running // without holders: out of everybody's hands
 	}
 	e.group = nil // nobody waits any more
 	c.settle(now, e, &wire.Result{
@@ -65,9 +64,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 		}
 		c.withdraw(now, e, &fx)
 		e.owner.expects(-1)
-		c.alarms.clear(&e.alarm)
-		delete(c.entries, e.key)
-		e.state = final // nothing that still holds it may go on with it
+		c.move(e, final) // nothing that still holds it may go on with it
 		c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()
 	}
 	for _, g := range r.groups {
@@ -87,7 +84,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 
 // withdraw takes the entry out of wherever it is, and lets its frame go.
 func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
-	if e.state == gathered {
+	if e.parked != nil {
 		c.ungather(now, e, fx)
 	}
 	c.recall(now, e, fx)
@@ -95,32 +92,32 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 		fx.released = append(fx.released, e.frame)
 		e.frame = nil
 	}
+	if e.state != held {
+		c.move(e, decided)
+	}
 }
 
-// recall takes the entry out of the queue, the engine and the workers' hands.
+// recall takes the entry out of the engine and the workers' hands; the caller moves it.
 func (c *core) recall(now time.Time, e *entry, fx *effects) {
-	switch e.state {
-	case queued:
-		c.queue.Remove(e)
-	case published:
-		c.ticketIn(e.pool, e.profile)
-		e.run.share.Refund(&e.charged, 0)
-		c.unaim(e)
+	switch {
+	case e.offer == nil:
+	case e.state == published:
+		c.rescind(e)
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
-	}
-	if e.spare.out && e.state == running {
-		fx.revoked = append(fx.revoked, c.keyOf(e, e.spare.attempt))
+	default:
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
 		c.dropSpare(e)
 	}
 	c.backups.Over(e)
 	own := len(fx.revoked)
 	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
-		h := c.letGo(e, 0)
+		lapsed := e.holders[0].state == lapsed
+		h := c.letGo(e, 0, revoked)
 		e.tried(h, now, string(rewards.OutcomeCancelled))
 		if key := c.keyOf(e, h.attempt); !slices.Contains(fx.revoked[own:], key) {
 			fx.revoked = append(fx.revoked, key)
 		}
-		if h.lapsed {
+		if lapsed {
 			continue
 		}
 		took := now.Sub(h.since)

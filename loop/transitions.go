@@ -1,0 +1,170 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// This file is the only one that moves a sample or an attempt from one state to another.
+//
+// A sample:
+//
+//	                   ┌──────── back for another attempt ────────┐
+//	(new) ──► queued ──┴──► published ──► running ────────────────┘
+//	             └─────────────┴─────────────┤
+//	                                         ├──► gathered: waits to be scored with its group
+//	                                         │        │
+//	                                         └────────┴──► decided ──► held: waits for its group's mean
+//	                                                          └──────────┴──► final
+//
+// An attempt at it:
+//
+//	offered ──► claimed ──► answered
+//	   │           ├──► lapsed ──► answered, or revoked
+//	   └───────────┴──► revoked
+
+// state is where an accepted sample is on its way.
+type state string
+
+const (
+	fresh     state = ""          // not accepted yet
+	queued    state = "queued"    // in its run's queue, in the gateway
+	published state = "published" // its ticket is in the engine, unclaimed
+	running   state = "running"   // a worker has claimed it
+	gathered  state = "gathered"  // scored alone, waiting for its group to be scored as a whole
+	decided   state = "decided"   // out of everybody's hands; the next moment it is held or final
+	held      state = "held"      // scored or failed, waiting for its prompt group
+	final     state = "final"     // answered; no longer in the table
+)
+
+// moves are the states that a sample may have next.
+var moves = map[state][]state{
+	fresh:     {queued},
+	queued:    {published, gathered, decided},
+	published: {queued, running, gathered, decided},
+	running:   {queued, published, running, gathered, decided},
+	gathered:  {decided},
+	decided:   {held, final},
+	held:      {final},
+}
+
+// move puts a sample into another state, with what follows from that: it is in a queue if
+// and only if it is queued.
+func (c *core) move(e *entry, to state) {
+	if !slices.Contains(moves[e.state], to) {
+		c.amiss("sample %s of run %q goes from %q to %q", e.key.id, e.key.run, e.state, to)
+	}
+	switch {
+	case e.state == queued && to == published:
+		c.queue.Serve(e)
+	case e.state == queued:
+		c.queue.Remove(e)
+	}
+	e.state = to
+	switch to {
+	case queued:
+		c.queue.Add(e)
+		c.alarms.put(&e.alarm, e.lastCall())
+		if _, hopeless := c.hopeless(e.profile); hopeless {
+			c.doomed = append(c.doomed, e)
+		}
+	case held:
+		c.alarms.put(&e.alarm, e.deadline)
+	case final:
+		delete(c.entries, e.key)
+		c.alarms.clear(&e.alarm)
+	}
+	if fault := e.fault(); fault != "" {
+		c.amiss("sample %s of run %q is %s, and %s", e.key.id, e.key.run, e.state, fault)
+	}
+}
+
+// fault says what does not go with the sample's state; "": nothing. Some of it is true
+// between two moves only.
+func (e *entry) fault() string {
+	busy := slices.ContainsFunc(e.holders, func(h holder) bool { return h.state == claimed })
+	switch {
+	case e.item.Queued() != (e.state == queued):
+		return fmt.Sprintf("in a queue: %v", e.item.Queued())
+	case e.offer != nil && e.state != published && e.state != running:
+		return "has a ticket that nobody has claimed"
+	case busy && e.state != running:
+		return "a worker is at it"
+	case e.parked != nil && e.state != gathered:
+		return "its bytes are parked"
+	case e.frame == nil && e.unit == nil && (e.state == queued || e.state == published || e.state == running || e.state == gathered):
+		return "has no frame"
+	}
+	return ""
+}
+
+// amiss notes something that must not be: a defect of the gateway. It goes on, for others
+// are waiting; the log and a counter say so.
+func (c *core) amiss(format string, args ...any) {
+	c.metrics.amiss.Inc()
+	if len(c.faults) < 16 {
+		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+// attemptState is where an attempt is.
+type attemptState string
+
+const (
+	offered  attemptState = "offered"  // its ticket is in the engine, unclaimed
+	claimed  attemptState = "claimed"  // a worker has the payload
+	lapsed   attemptState = "lapsed"   // another worker has claimed the same ticket since; its answer may still be the first
+	answered attemptState = "answered" // over
+	revoked  attemptState = "revoked"  // over: nobody wants its answer
+)
+
+// turns are the states that an attempt may have next. A ticket whose lease has lapsed is
+// offered again without the gateway's doing: a claim of it begins an attempt.
+var turns = map[attemptState][]attemptState{
+	"":      {offered, claimed},
+	offered: {claimed, revoked},
+	claimed: {lapsed, answered, revoked},
+	lapsed:  {answered, revoked},
+}
+
+// turn puts an attempt into another state, with what follows from that: tickets are counted
+// while they are offered, a worker's place while it has claimed.
+func (c *core) turn(e *entry, h *holder, to attemptState) {
+	if !slices.Contains(turns[h.state], to) {
+		c.amiss("attempt %d at sample %s of run %q goes from %q to %q", h.attempt, e.key.id, e.key.run, h.state, to)
+	}
+	switch h.state {
+	case offered:
+		c.ticketIn(h.pool, e.profile)
+		e.offer = nil
+	case claimed:
+		c.bench.Leave(h.worker)
+		c.breakers.holds(h.worker, e.profile, -1)
+	}
+	h.state = to
+	switch to {
+	case offered:
+		c.ticketOut(h.pool, e.profile)
+		e.offer = h
+	case claimed:
+		e.holders = append(e.holders, *h)
+		c.bench.Enter(h.worker)
+		c.breakers.holds(h.worker, e.profile, 1)
+	}
+}
+
+// offerTo publishes a ticket for a pool.
+func (c *core) offerTo(e *entry, now time.Time, h holder) *holder {
+	h.published = now
+	c.turn(e, &h, offered)
+	return &h
+}
+
+// letGo ends the attempt of a holder.
+func (c *core) letGo(e *entry, i int, how attemptState) holder {
+	h := e.holders[i]
+	e.holders = slices.Delete(e.holders, i, i+1)
+	c.turn(e, &h, how)
+	return h
+}
