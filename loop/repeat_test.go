@@ -663,11 +663,13 @@ func (h *told) pages() {
 	require.NoError(h.t, err)
 	families, err := h.registry.Gather()
 	require.NoError(h.t, err)
+	kept := families[:0]
 	for _, f := range families {
 		if f.GetName() != "rewardloop_loop_table_faults_total" { // is 0, says Audit
-			h.note("metrics", f)
+			kept = append(kept, f)
 		}
 	}
+	h.note("metrics", kept)
 	for _, run := range []string{"a", "b", "_local"} {
 		for step := range h.step + 1 {
 			d, err := h.m.Step(run, rewards.Train, step)
