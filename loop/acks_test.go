@@ -17,7 +17,7 @@ type lazy struct {
 	waiting []func() []byte
 }
 
-// SendLater implements loop.Conn.
+// SendLater implements stream.Conn.
 func (l *lazy) SendLater(later func() []byte) error {
 	l.waiting = append(l.waiting, later)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -68,7 +69,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			weight = 1
 		}
 		r = &run{
-			name: name, weight: weight, done: newMemory(c.journal), sessions: map[sessionID]*Session{},
+			name: name, weight: weight, done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
 			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
 			pace: newPaces(), lanes: map[*step]*lane{},
 		}

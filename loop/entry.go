@@ -2,7 +2,6 @@ package loop
 
 import (
 	"container/list"
-	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -115,18 +114,6 @@ type owner interface {
 	// parks says that a frame stays although its slot is free, or no longer does. The
 	// caller holds the manager's mutex.
 	parks(more bool, what wire.CreditTotals)
-}
-
-// stored is a final result as it is remembered.
-type stored struct {
-	key  sampleKey
-	sum  wire.Checksum
-	res  *wire.Result
-	size int64
-	at   time.Time
-
-	forgotten atomic.Bool             // confirmed or too old: no longer remembered
-	numbered  atomic.Pointer[Session] // the session that has given it a number
 }
 
 // answer is a final result on its way to an owner.

@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/loop/stream"
+)
 
 // run is one training run: its queue, its share, and what it remembers. All of it
 // is guarded by the manager's mutex.
@@ -21,7 +25,7 @@ type run struct {
 	lanes map[*step]*lane
 
 	inflight int // accepted, not final
-	sessions map[sessionID]*Session
+	sessions map[stream.ID]*stream.Session
 	done     *memory
 	steps    map[stepKey]*step
 	stepLog  []*step // in order of first arrival; bounded

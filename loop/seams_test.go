@@ -235,12 +235,12 @@ func dialled(t *testing.T) (c *wsconn.Conn, heard chan string, ended chan error)
 	served := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(served)
-		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 		if err == nil {
 			_ = m.Serve(r.Context(), c)
 		}
 	}))
-	c, err = wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), wsconn.DialConfig{Subprotocol: loop.Protocol})
+	c, err = wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), wsconn.DialConfig{Subprotocol: wire.Protocol})
 	require.NoError(t, err)
 	heard, ended = make(chan string, 1000), make(chan error, 1)
 	go func() { ended <- c.Run(context.Background(), listener{heard}) }() // ends with the connection
