@@ -285,7 +285,7 @@ func TestTheRulesThemselvesCatchAFault(t *testing.T) {
 		fault string
 	}{
 		"upwards":          {listed{ImportPath: module + "/wire", Imports: []string{module + "/loop"}}, "wire (line 1) imports loop (line 3)"},
-		"sideways":         {listed{ImportPath: module + "/loop", Imports: []string{module + "/workers"}}, "loop (line 3) imports workers (line 3)"},
+		"sideways":         {listed{ImportPath: module + "/loop/stream", Imports: []string{module + "/workers"}}, "loop/stream (line 2) imports workers (line 2)"},
 		"unknown":          {listed{ImportPath: module + "/utils"}, "utils is in no line"},
 		"testkit":          {listed{ImportPath: module + "/loop", Imports: []string{module + "/" + testkit + "memengine"}}, "external test packages only"},
 		"testkit, in-test": {listed{ImportPath: module + "/loop", TestImports: []string{module + "/" + testkit + "memengine"}}, "make it an external test package"},

@@ -17,6 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -151,7 +152,7 @@ func (n *node) listen(ctx context.Context) (net.Addr, error) {
 				n.abroad.server.ServeHTTP(w, r)
 				return
 			}
-			c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+			c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 			if err != nil {
 				return // answered with the reason
 			}

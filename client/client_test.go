@@ -17,8 +17,8 @@ import (
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
-	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -44,7 +44,7 @@ func newNode(t *testing.T, o rig.Options) *node {
 	}
 	n := &node{Rig: rig.New(t, o), conns: map[net.Conn]bool{}}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 		if err != nil {
 			return
 		}

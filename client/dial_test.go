@@ -15,7 +15,6 @@ import (
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
-	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -90,7 +89,7 @@ func TestAServerThatDoesNotWelcomeIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	serve := func(handle func(*wsconn.Conn, *http.Request)) string {
 		return answering(t, func(w http.ResponseWriter, r *http.Request) {
-			conn, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+			conn, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 			if err == nil {
 				handle(conn, r)
 			}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
-	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -66,7 +65,7 @@ func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGatew
 		if g.guard != nil {
 			g.guard(req)
 		}
-		conn, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		conn, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 		if err != nil {
 			return
 		}
@@ -125,7 +124,7 @@ func (c *fakeConn) Text(b []byte) error {
 	switch m := v.(type) {
 	case *wire.Hello:
 		c.say(&wire.Welcome{
-			Session: "s", Epoch: 1, Resumed: m.Resume != nil && !forget, Protocol: loop.Protocol,
+			Session: "s", Epoch: 1, Resumed: m.Resume != nil && !forget, Protocol: wire.Protocol,
 			Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
 		})
 		if drains {

@@ -44,7 +44,7 @@ func (c *rawClient) Text(b []byte) error {
 
 func dialRaw(t *testing.T, url string) *rawClient {
 	t.Helper()
-	conn, err := wsconn.Dial(t.Context(), url+"/v1/stream", wsconn.DialConfig{Subprotocol: loop.Protocol})
+	conn, err := wsconn.Dial(t.Context(), url+"/v1/stream", wsconn.DialConfig{Subprotocol: wire.Protocol})
 	require.NoError(t, err)
 	c := &rawClient{conn: conn, inbox: make(chan any, 4096), ended: make(chan error, 1)}
 	var wg sync.WaitGroup

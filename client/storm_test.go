@@ -248,7 +248,7 @@ type refuser struct {
 // Text implements wsconn.Handler.
 func (r *refuser) Text([]byte) error {
 	return r.say(&wire.Welcome{
-		Session: "s", Epoch: 1, Protocol: loop.Protocol, Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
+		Session: "s", Epoch: 1, Protocol: wire.Protocol, Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
 	})
 }
 
@@ -282,7 +282,7 @@ func (r *refuser) say(v any) error {
 func TestASampleRefusedAsTooMuchIsTriedAgainAlthoughNothingMoreCame(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		c, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{loop.Protocol}})
+		c, err := wsconn.Upgrade(w, req, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
 		if err == nil {
 			_ = c.Run(req.Context(), &refuser{conn: c, seen: map[string]bool{}}) // ends with the client
 		}

@@ -1,11 +1,13 @@
 package loop
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -13,38 +15,58 @@ import (
 // This file is about taking a sample in: what its connection has booked and read becomes
 // an entry, unless it is known already or cannot be accepted.
 
+// Receive implements stream.Gateway.
+func (m gateway) Receive(s *stream.Session, r io.Reader) error {
+	h, err := wire.ReadHeader(r, m.limits())
+	if err != nil {
+		return err
+	}
+	if err := m.spend(s, h); err != nil {
+		return err
+	}
+	size, received := h.Size, time.Now()
+	frame, err := h.ReadBody(r, m.buffers)
+	if err != nil {
+		m.released(s, size)
+		return err
+	}
+	frame.OnRelease(func() { m.released(s, size) })
+	return m.accept(s, frame, received)
+}
+
 // spend books a sample against its session's credit before its body is read.
-func (m *Manager) spend(s *Session, h *wire.Header) error {
+func (m *Manager) spend(s *stream.Session, h *wire.Header) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
 	}
-	if !s.credit.spend(&m.budget, h.Size, m.core.knows(sampleKey{s.run.name, s.epoch, h.Sample.ID})) {
-		u := s.credit.unused()
+	if !m.flow.Spend(s, h.Size, m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID})) {
+		u := s.Unused()
 		return refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
 	}
 	return nil
 }
 
 // accept admits a sample that has arrived whole and acknowledges it.
-func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
+func (m *Manager) accept(s *stream.Session, f *wire.Frame, received time.Time) error {
 	h := f.Header()
 	sample := h.Sample
-	if sample.Run != "" && sample.Run != s.run.name {
+	if sample.Run != "" && sample.Run != s.Run() {
 		f.Release()
-		return refuse(rewards.Malformed, sample.ID, "it names run %q on a connection of run %q", sample.Run, s.run.name)
+		return refuse(rewards.Malformed, sample.ID, "it names run %q on a connection of run %q", sample.Run, s.Run())
 	}
+	reward, own := s.Defaults()
 	if sample.Reward == "" {
-		sample.Reward = s.reward
+		sample.Reward = reward
 	}
 	policy, _ := m.profile(sample.Reward)
 	if !slices.Contains(m.rewards, sample.Reward) {
 		f.Release()
 		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.rewards)
 	}
-	if s.policy != nil {
-		policy = *s.policy
+	if own != nil {
+		policy = *own
 	}
 	timeout := h.Deadline
 	if timeout == 0 {
@@ -52,7 +74,7 @@ func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 	}
 	now := time.Now()
 	a := admission{
-		run: s.run, sample: &sample, frame: f, owner: s, profile: sample.Reward, policy: policy,
+		sample: &sample, frame: f, owner: client{s}, profile: sample.Reward, policy: policy,
 		received: received, arrived: now, deadline: now.Add(min(timeout, m.cfg.MaxSampleTimeout)),
 	}
 	settle, err := m.keep(s, &a)
@@ -68,19 +90,20 @@ func (m *Manager) accept(s *Session, f *wire.Frame, received time.Time) error {
 		f.Release()
 	}
 	if err == nil {
-		s.acknowledge(sample.ID)
+		s.Acknowledge(sample.ID)
 	}
 	m.apply(fx)
 	return err
 }
 
 // admit takes a session's sample into the table. The caller holds the mutex.
-func (m *Manager) admit(now time.Time, s *Session, a admission) (taken bool, fx effects, err error) {
-	if s.epoch != s.run.epoch {
-		return false, fx, refuse(rewards.Malformed, a.sample.ID, "run %q has begun a new epoch on another connection", s.run.name)
+func (m *Manager) admit(now time.Time, s *stream.Session, a admission) (taken bool, fx effects, err error) {
+	r := m.current(s)
+	if r == nil {
+		return false, fx, refuse(rewards.Malformed, a.sample.ID, "run %q has begun a new epoch on another connection", s.Run())
 	}
-	s.run.lastUse = now
-	a.shut = m.draining
+	r.lastUse = now
+	a.run, a.shut = r, m.draining
 	return m.core.admit(now, a)
 }
 

@@ -1,10 +1,15 @@
 package loop
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -12,9 +17,19 @@ import (
 // maxRuns bounds the runs that are remembered at once.
 const maxRuns = 1024
 
-// attach finds or makes the session that a hello asks for, grants its first credit,
-// greets the client, and sends again what it has not confirmed.
-func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
+// Serve speaks the stream protocol on a connection until it ends. It returns nil
+// when the client left in order.
+func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
+	return stream.Serve(ctx, gateway{m}, c)
+}
+
+// gateway is the Manager as its clients' messages ask it.
+type gateway struct{ *Manager }
+
+var _ stream.Gateway = gateway{}
+
+// Hello implements stream.Gateway: it finds or makes the session that a hello asks for.
+func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	if err := checkRun(h.Run); err != nil {
 		return nil, err
 	}
@@ -39,29 +54,50 @@ func (m *Manager) attach(h wire.Hello, c conn) (*Session, error) {
 		m.mu.Unlock()
 		return nil, err
 	}
-	s.reward, s.policy = h.Reward, policy
-	s.credit.reclaim(&m.budget)
-	s.credit.topUp(&m.budget, m.fullWindow())
-	m.join(s)
-	// mu is taken inside the manager's, so that no grant or result can come before
-	// the welcome; nothing below blocks.
-	s.mu.Lock()
-	s.conn, s.acks = c, nil
-	m.greet(s, h, resumed)
-	s.mu.Unlock()
+	hi := stream.Greeting{Reward: h.Reward, Policy: policy, Welcome: m.welcome(), Draining: m.draining}
+	if resumed {
+		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
+	}
+	m.flow.Attach(s, c, hi)
 	m.mu.Unlock()
 	if displaced != nil {
 		m.closing.Go(func() { // the handshake takes as long as the old peer likes, at most seconds
-			_ = displaced.Close(closePolicy, "another connection took this client and lane")
+			_ = displaced.Close(wsconn.ClosePolicy, "another connection took this client and lane")
 		})
 	}
 	m.apply(fx)
 	return s, nil
 }
 
+// checkRun refuses names that would be confused or abused.
+func checkRun(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: hello needs a run", rewards.Malformed)
+	case strings.HasPrefix(name, "_"):
+		return fmt.Errorf("%w: run %q: names that begin with _ are the server's own", rewards.Malformed, name)
+	}
+	return nil
+}
+
+// welcome is what every client is told of this gateway.
+func (m *Manager) welcome() wire.Welcome {
+	info := make([]wire.RewardInfo, len(m.rewards))
+	for i, name := range m.rewards {
+		info[i] = wire.RewardInfo{Name: name}
+	}
+	return wire.Welcome{
+		Rewards: info,
+		Limits: wire.LimitsInfo{
+			MessageBytes: m.cfg.MessageBytes, HeaderBytes: wire.MaxHeaderBytes, ControlBytes: wire.MaxClientControlBytes,
+			InFlight: m.cfg.CreditSamples,
+		},
+	}
+}
+
 // enter decides between a known session, another one of the current epoch, and a
 // new epoch. The caller holds the mutex.
-func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn, resumed bool, fx effects, err error) {
+func (m *Manager) enter(now time.Time, h wire.Hello) (s *stream.Session, displaced stream.Conn, resumed bool, fx effects, err error) {
 	if m.closed || (m.draining && !m.resumable(h)) {
 		return nil, nil, false, fx, fmt.Errorf("%w: the gateway accepts nothing new", rewards.Draining)
 	}
@@ -69,27 +105,23 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *Session, displaced conn
 		return nil, nil, false, fx, fmt.Errorf("%w: %d runs are remembered already; end some", rewards.Unavailable, maxRuns)
 	}
 	r := m.core.runOf(h.Run, now)
-	id := sessionID{h.Client, h.Lane}
+	id := stream.ID{Client: h.Client, Lane: h.Lane}
 	old := r.sessions[id]
 	if h.Epoch != 0 && h.Epoch != r.epoch {
 		return nil, nil, false, fx, fmt.Errorf("%w: run %q is at epoch %d, not %d: its trainer was started again", rewards.Malformed, h.Run, r.epoch, h.Epoch)
 	}
 	if old != nil {
-		displaced = old.take()
-		m.leave(old)
+		displaced = m.flow.Displace(old)
 	}
 	if m.resumable(h) {
 		return old, displaced, true, fx, nil
 	}
-	if old != nil {
-		old.credit.reclaim(&m.budget)
-	}
-	if r.epoch == 0 || (h.Epoch == 0 && h.Resume == nil && !m.live(r)) {
+	if r.epoch == 0 || (h.Epoch == 0 && h.Resume == nil && !r.live()) {
 		m.epochs++
 		fx = m.core.newEpoch(now, r, m.epochs)
 		clear(r.sessions)
 	}
-	s = &Session{m: m, run: r, id: id, token: randomName() + randomName(), epoch: r.epoch}
+	s = stream.NewSession(r.name, id, r.epoch, randomName()+randomName(), m.log)
 	r.sessions[id] = s
 	return s, displaced, false, fx, nil
 }
@@ -101,97 +133,87 @@ func (m *Manager) resumable(h wire.Hello) bool {
 	if r == nil || h.Resume == nil {
 		return false
 	}
-	s := r.sessions[sessionID{h.Client, h.Lane}]
-	return s != nil && s.token == h.Resume.Session && s.epoch == r.epoch
+	s := r.sessions[stream.ID{Client: h.Client, Lane: h.Lane}]
+	return s != nil && s.Token() == h.Resume.Session && s.Epoch() == r.epoch
 }
 
-// live reports whether any client of the run is connected. The caller holds the mutex.
-func (m *Manager) live(r *run) bool {
+// live reports whether any client of the run is connected.
+func (r *run) live() bool {
 	for _, s := range r.sessions {
-		if s.live {
+		if s.Live() {
 			return true
 		}
 	}
 	return false
 }
 
-// join counts a session among those with a connection, leave no longer. The caller holds the
-// mutex.
-func (m *Manager) join(s *Session) {
-	s.live = true
-	m.sessions = append(m.sessions, s)
+// current is the session's run, or nil if that has begun a new epoch since. The caller
+// holds the mutex.
+func (m *Manager) current(s *stream.Session) *run {
+	r := m.core.runs[s.Run()]
+	if r == nil || r.epoch != s.Epoch() {
+		return nil
+	}
+	return r
 }
 
-func (m *Manager) leave(s *Session) {
-	s.live = false
-	m.sessions = slices.DeleteFunc(m.sessions, func(o *Session) bool { return o == s })
-}
-
-// take removes and returns the session's connection.
-func (s *Session) take() conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.conn
-	s.conn = nil
-	return c
-}
-
-// greet sends the welcome and every result above what the client has. The caller
-// holds both mutexes.
-func (m *Manager) greet(s *Session, h wire.Hello, resumed bool) {
-	s.told = wire.Credit(s.credit.granted)
-	names := m.rewards
-	info := make([]wire.RewardInfo, len(names))
-	for i, name := range names {
-		info[i] = wire.RewardInfo{Name: name}
-	}
-	w := wire.Welcome{
-		Session: s.token, Epoch: s.epoch, Resumed: resumed, Protocol: Protocol, Credit: s.credit.granted, Rewards: info,
-		Limits: wire.LimitsInfo{
-			MessageBytes: m.cfg.MessageBytes, HeaderBytes: wire.MaxHeaderBytes, ControlBytes: wire.MaxClientControlBytes,
-			InFlight: m.cfg.CreditSamples,
-		},
-	}
-	b, err := wire.EncodeControl(&w)
-	if err != nil {
-		m.log.Error("welcome could not be encoded", "error", err)
-		return
-	}
-	s.write(b)
-	if !resumed {
-		return
-	}
-	if m.draining {
-		if b, err := wire.EncodeControl(&wire.Draining{}); err == nil {
-			s.write(b)
-		}
-	}
-	for _, d := range s.results {
-		if d.seq > h.Resume.Got {
-			s.sendResult(d)
-		}
-	}
-}
-
-// detach notes that a session's connection has ended. What it has in flight goes
-// on: the client may resume.
-func (m *Manager) detach(s *Session, c conn) {
+// Left implements stream.Gateway. What the session has in flight goes on: the client may
+// resume.
+func (m gateway) Left(s *stream.Session, c stream.Conn) {
+	now := time.Now()
 	m.mu.Lock()
-	s.mu.Lock()
-	mine := s.conn == c || s.conn == nil
-	if s.conn == c {
-		s.conn = nil
+	grants, left := m.flow.Detach(s, c, now)
+	if r := m.current(s); left && r != nil {
+		r.lastUse = now
 	}
-	s.mu.Unlock()
-	if !mine || !s.live {
-		m.mu.Unlock()
-		return // another connection has taken the session over
-	}
-	m.leave(s)
-	s.credit.reclaim(&m.budget)
-	s.detached = time.Now()
-	s.run.lastUse = s.detached
-	grants := m.topUp() // what it had not used is free for others
 	m.mu.Unlock()
-	send(grants)
+	grants.Send()
 }
+
+// Confirmed implements stream.Gateway: the run forgets what the client has.
+func (m gateway) Confirmed(s *stream.Session, seq uint64) {
+	answers := s.Confirm(seq)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.current(s)
+	if r == nil {
+		return // it has forgotten all of them
+	}
+	for _, a := range answers {
+		r.done.confirmed(sampleKey{r.name, r.epoch, a.Result.ID}, a)
+	}
+}
+
+// Declare implements stream.Gateway.
+func (m gateway) Declare(s *stream.Session, msg *wire.Step) error { return m.declare(s, msg) }
+
+// EndStep implements stream.Gateway.
+func (m gateway) EndStep(s *stream.Session, msg *wire.EndOfStep) error { return m.endStep(s, msg) }
+
+// Rewards implements stream.Gateway.
+func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+	res, err := m.Manager.Rewards(ctx, s.Run(), s.Epoch(), *t)
+	if errors.Is(err, ErrStopped) {
+		return nil, nil // Stop ends the connection, and the next gateway says what became of the step
+	}
+	return res, err
+}
+
+// Refused implements stream.Gateway.
+func (m gateway) Refused(class rewards.Class, sample bool) {
+	m.metrics.refused.WithLabelValues(string(class)).Inc()
+	if sample {
+		m.metrics.outcomes.WithLabelValues(string(rewards.Rejected)).Inc()
+	}
+}
+
+// client owns the samples that a session has sent.
+type client struct{ *stream.Session }
+
+func (client) remembers() bool { return true }
+
+func (c client) deliver(s *stored) { c.Deliver(&s.Answer) }
+
+func (c client) expects(by int64) { c.Expects(by) }
+
+func (c client) parks(more bool, what wire.CreditTotals) { c.Parks(more, what) }

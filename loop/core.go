@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -84,7 +85,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			weight = 1
 		}
 		r = &run{
-			name: name, share: dispatch.NewRun(name, weight), done: newMemory(c.journal), sessions: map[sessionID]*Session{},
+			name: name, share: dispatch.NewRun(name, weight), done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
 			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
 		}
 		c.runs[name] = r

@@ -3,7 +3,6 @@ package loop_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -54,58 +53,6 @@ func frameSize(t *testing.T, n int) int64 {
 	msg, err := wire.Encode(rig.Sample("x0", n), wire.Options{})
 	require.NoError(t, err)
 	return msg.Size()
-}
-
-func TestCreditIsCumulativeAndNeverFalls(t *testing.T) {
-	t.Parallel()
-	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2}, Loop: loop.Config{CreditSamples: 4}, Profiles: profiles(t, term(hashing(time.Second))),
-	}, func(t *testing.T, s *stage) {
-		t.Helper()
-		p := s.connect(t, wire.Hello{Run: "run"})
-		defer p.drop()
-		total := p.welcome().Credit
-		for i := range 40 {
-			for credits := got[*wire.Credit](p); int64(i) >= total.Samples; credits = got[*wire.Credit](p) {
-				time.Sleep(100 * time.Millisecond)
-				for _, c := range credits {
-					require.GreaterOrEqual(t, c.Samples, p.welcome().Credit.Samples)
-					total = wire.CreditTotals(*c)
-				}
-			}
-			require.LessOrEqual(t, total.Samples, int64(i+4), "no more than the window is ever open")
-			p.send(t, rig.Sample(fmt.Sprint("x", i), 3))
-		}
-		last := wire.Credit(p.welcome().Credit)
-		for _, c := range got[*wire.Credit](p) {
-			require.GreaterOrEqual(t, c.Samples, last.Samples)
-			require.GreaterOrEqual(t, c.Bytes, last.Bytes)
-			last = *c
-		}
-		for i := range 40 {
-			require.Equal(t, rewards.Scored, p.result(t, fmt.Sprint("x", i)).Outcome)
-		}
-	})
-}
-
-// With nothing in flight a client may send one sample whatever the credit: a message
-// larger than the window would otherwise never go.
-func TestWithNothingInFlightOneSampleMayAlwaysBeSent(t *testing.T) {
-	t.Parallel()
-	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 8}, Loop: loop.Config{CreditBytes: 1000, MessageBytes: 1 << 20}, Profiles: profiles(t, term(hashing(time.Second))),
-	}, func(t *testing.T, s *stage) {
-		t.Helper()
-		p := s.connect(t, wire.Hello{Run: "run"})
-		defer p.drop()
-		for i := range 3 {
-			id := fmt.Sprint("big", i)
-			p.send(t, rig.Sample(id, 30_000))
-			p.send(t, rig.Sample("second"+id, 30_000))
-			require.Equal(t, rewards.OverCredit, p.result(t, "second"+id).Errors[0].Class)
-			require.Equal(t, rewards.Scored, p.result(t, id).Outcome)
-		}
-	})
 }
 
 // Scorers that overrun hold the frames of samples that are answered long since. To

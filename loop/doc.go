@@ -5,7 +5,7 @@
 //
 //  1. The client owns it until the gateway says ack, and keeps its bytes until the
 //     result: if the gateway dies, the client sends it again to the next one.
-//  2. stream.Binary reads the header, books the bytes against the connection's
+//  2. gateway.Receive reads the header, books the bytes against the connection's
 //     credit, reads the body into one buffer, and core.admit makes an entry of it. A
 //     durable gateway has written it to its spool before (durable.go).
 //     From here the entry owns the frame: one reference to a counted buffer.
@@ -28,7 +28,7 @@
 //  6. A settled entry whose reward waits for its prompt group is held until the
 //     group closes: by its size, or at the deadline of its first member.
 //  7. core.finalise makes the result final, exactly once, and hands it to the
-//     owner: a Session, which numbers it and keeps it until the client confirms it,
+//     owner: a client's stream.Session, which numbers it and keeps it until the client confirms it,
 //     or a Future. The frame's reference is given back when the entry settles; the
 //     buffer is free when the last worker's goroutine has given back its own, and
 //     only then does the client get new credit for it.
@@ -41,7 +41,7 @@
 // clock (core.tick), with an outcome that says so. Nobody waits for ever.
 //
 // core is the state machine, without goroutines, clocks or I/O; Manager gives it a
-// mutex, a dispatcher and a clock; Session and stream give it websockets. The
+// mutex, a dispatcher and a clock; package loop/stream gives it websockets. The
 // simulation tests run the same core under testing/synctest with an engine in
 // memory.
 //
@@ -50,9 +50,9 @@
 //
 //	config, engine, errors      what it is told, what it needs, what its errors wrap
 //	manager, dispatcher         start, drain, stop; the one goroutine; clock: what is due when
-//	attach, stream, session     a client: hello and resume, its messages, its results
+//	attach                      what a client's messages ask for; its session and its epoch
 //	submit                      a sample from inside the process
-//	credit                      what a client may send, and the memory for it
+//	flow                        memory that is free again, and memory that is stuck
 //	core, run, entry            the state machine, a run, a sample
 //	admit                       taking samples in
 //	dispatch, backup, pools     what package dispatch is asked, and what workers serve

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -97,7 +98,7 @@ func (j *journal) answered(s *stored) {
 	j.later(spool.Record{
 		Kind: spool.Result, Run: s.key.run, Epoch: s.key.epoch, ID: s.key.id,
 		Fill: func() []byte {
-			b, _ := encodeResult(s.res, 0) // of one that cannot be encoded nothing is there later
+			b, _ := stream.EncodeResult(s.Result, 0) // of one that cannot be encoded nothing is there later
 			return b
 		},
 	}, keptResult{s.sum.Len, s.sum.CRC32C, s.at.UnixNano()})
@@ -151,16 +152,16 @@ func (j *journal) gone(r *run) {
 // keep writes a sample that is not known to the spool, before it is admitted, and holds
 // its id meanwhile: a second connection that sends it waits, and finds it known. settle
 // must be called under the mutex with what admit said.
-func (m *Manager) keep(s *Session, a *admission) (settle func(taken bool), err error) {
+func (m *Manager) keep(s *stream.Session, a *admission) (settle func(taken bool), err error) {
 	nothing := func(bool) {}
 	if m.spool == nil {
 		return nothing, nil
 	}
-	key := sampleKey{s.run.name, s.epoch, a.sample.ID}
+	key := sampleKey{s.Run(), s.Epoch(), a.sample.ID}
 	mine := make(chan struct{})
 	for {
 		m.mu.Lock()
-		if m.draining || s.epoch != s.run.epoch || m.core.knows(key) {
+		if m.draining || m.current(s) == nil || m.core.knows(key) {
 			m.mu.Unlock()
 			return nothing, nil // admit says so
 		}
@@ -300,10 +301,7 @@ func (m *Manager) restoreResult(r *run, k *spool.Kept) error {
 	if !ok {
 		return fmt.Errorf("%T is no result", v)
 	}
-	r.done.add(&stored{
-		key: sampleKey{k.Run, k.Epoch, k.ID}, sum: wire.Checksum{Len: meta.Len, CRC32C: meta.CRC32C},
-		res: res, size: sizeOf(res), at: time.Unix(0, meta.At),
-	})
+	r.done.add(newStored(sampleKey{k.Run, k.Epoch, k.ID}, wire.Checksum{Len: meta.Len, CRC32C: meta.CRC32C}, res, time.Unix(0, meta.At)))
 	return nil
 }
 
@@ -328,7 +326,7 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 		return spool.ErrDamaged
 	}
 	size := f.Size()
-	m.budget.held += size
+	m.flow.Hold(size)
 	f.OnRelease(func() { m.released(nil, size) })
 	sample := h.Sample
 	sample.Reward = meta.Reward
@@ -338,7 +336,7 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 	})
 	if !taken {
 		f.OnRelease(nil) // it would take the mutex
-		m.budget.held -= size
+		m.flow.Release(nil, size)
 		f.Release()
 	}
 	return err

@@ -172,7 +172,7 @@ func TestWhatWasAcknowledgedIsScoredInTheNextLifeAlthoughNobodyComes(t *testing.
 			acked += len(a.IDs)
 		}
 		require.Equal(t, 6, acked)
-		p.session.Confirm(p.result(t, "x0").Seq)
+		p.m.Confirm(p.session, p.result(t, "x0").Seq)
 		p.result(t, "x1")
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
@@ -199,7 +199,7 @@ func TestWhatWasAcknowledgedIsScoredInTheNextLifeAlthoughNobodyComes(t *testing.
 			require.EqualValues(t, i, res.Seq)
 		}
 		assert.EqualValues(t, 4, after.Load(), "all of them were answered from memory")
-		q.session.Confirm(5)
+		q.m.Confirm(q.session, 5)
 		require.NoError(t, second.spool.Flush())
 		assert.Equal(t, 1, second.spool.Stats().Records, "the run; what is confirmed is forgotten")
 		assert.EqualValues(t, 2, before.Load())
@@ -346,7 +346,7 @@ func TestAGroupFormsAgainWithTheMembersThatWereAnswered(t *testing.T) {
 			p.send(t, member(i))
 		}
 		for _, i := range []int{0, 1, 2, 4, 5, 6} {
-			p.session.Confirm(p.result(t, fmt.Sprint("m", i)).Seq)
+			p.m.Confirm(p.session, p.result(t, fmt.Sprint("m", i)).Seq)
 		}
 		time.Sleep(time.Second)
 		require.Len(t, got[*wire.Result](p), 6, "m3 waits for m7")
@@ -367,7 +367,7 @@ func TestAGroupFormsAgainWithTheMembersThatWereAnswered(t *testing.T) {
 		require.InDelta(t, 100+0.5*25.0/7, *res.RewardScore, 1e-9) // the mean of 0, 1, 2, 4, 5, 6, 7
 		require.Equal(t, 8, res.Group.Scored)
 		require.Equal(t, rewards.Scored, q.result(t, "m7").Outcome)
-		q.session.Confirm(2)
+		q.m.Confirm(q.session, 2)
 		require.NoError(t, second.spool.Flush())
 		require.Equal(t, 1, second.spool.Stats().Records, "the run; the group has closed")
 	})
@@ -395,7 +395,7 @@ func TestAGroupThatIsScoredAsAWholeIsScoredInTheNextLife(t *testing.T) {
 			p.send(t, sample(i))
 		}
 		require.Equal(t, rewards.Failed, p.result(t, "m0").Outcome)
-		p.session.Confirm(1)
+		p.m.Confirm(p.session, 1)
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, c.calls())
@@ -429,7 +429,7 @@ func TestAnOpenGroupOfAnsweredMembersEndsAtItsDeadline(t *testing.T) {
 		first := l.begin(o)
 		p := first.connect(t, wire.Hello{Run: "run"})
 		p.send(t, member(1))
-		p.session.Confirm(p.result(t, "m1").Seq)
+		p.m.Confirm(p.session, p.result(t, "m1").Seq)
 		synctest.Wait()
 		l.kill(first)
 		second := l.begin(o)
@@ -466,7 +466,7 @@ func TestAFullSpoolRefusesASampleAndTheStreamGoesOn(t *testing.T) {
 		require.Equal(t, 3, v.Manager.InFlight())
 		for i, id := range ids("x", 3) {
 			require.Equal(t, rewards.Scored, p.result(t, id).Outcome)
-			p.session.Confirm(uint64(i + 1)) //nolint:gosec // small
+			p.m.Confirm(p.session, uint64(i+1)) //nolint:gosec // small
 		}
 		p.send(t, rig.Sample("y", 30_000))
 		require.Equal(t, rewards.Scored, p.result(t, "y").Outcome)
@@ -683,7 +683,7 @@ func killedHistory(t *testing.T, seed uint64) {
 				}
 			}
 		case rng.IntN(4) == 0:
-			p.session.Confirm(seq)
+			p.m.Confirm(p.session, seq)
 		case sent < total:
 			p.send(t, sample(sent))
 			sent++

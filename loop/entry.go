@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
@@ -100,18 +99,6 @@ type owner interface {
 	// parks says that a frame stays although its slot is free, or no longer does. The
 	// caller holds the manager's mutex.
 	parks(more bool, what wire.CreditTotals)
-}
-
-// stored is a final result as it is remembered.
-type stored struct {
-	key  sampleKey
-	sum  wire.Checksum
-	res  *wire.Result
-	size int64
-	at   time.Time
-
-	forgotten atomic.Bool             // confirmed or too old: no longer remembered
-	numbered  atomic.Pointer[Session] // the session that has given it a number
 }
 
 // answer is a final result on its way to an owner.

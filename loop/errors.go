@@ -28,6 +28,9 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("sample %q refused: %s: %s", e.id, e.class, e.text)
 }
 
+// SampleID is the sample that was not accepted.
+func (e *refusal) SampleID() string { return e.id }
+
 func (e *refusal) Unwrap() []error { return []error{ErrRefused, e.class} }
 
 // refuse makes an error of a class for one sample.

@@ -5,31 +5,73 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Conn is what a session needs of a connection.
-type Conn = conn
-
 // Attach opens or resumes a session on a connection of the test's own.
-func (m *Manager) Attach(h wire.Hello, c Conn) (*Session, error) { return m.attach(h, c) }
+func (m *Manager) Attach(h wire.Hello, c stream.Conn) (*stream.Session, error) {
+	return gateway{m}.Hello(h, c)
+}
 
 // Detach ends a session's connection.
-func (m *Manager) Detach(s *Session, c Conn) { m.detach(s, c) }
+func (m *Manager) Detach(s *stream.Session, c stream.Conn) { gateway{m}.Left(s, c) }
+
+// said is a gateway on which the client of a session has said hello.
+type said struct {
+	gateway
+
+	session *stream.Session
+	fault   error          // what there is to say of its sample
+	asked   sync.WaitGroup // those who wait for rewards
+}
+
+func (g *said) Hello(wire.Hello, stream.Conn) (*stream.Session, error) { return g.session, nil }
+
+func (g *said) Left(*stream.Session, stream.Conn) {}
+
+func (g *said) Receive(*stream.Session, io.Reader) error { return g.fault }
+
+func (g *said) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+	g.asked.Add(1)
+	defer g.asked.Done()
+	return g.gateway.Rewards(ctx, s, t)
+}
+
+// socket is a connection that says hello, and then what its script does.
+type socket struct {
+	stream.Conn
+
+	script func(h wsconn.Handler) error
+}
+
+func (s socket) Run(_ context.Context, h wsconn.Handler) error {
+	if err := h.Text([]byte(`{"type":"hello","run":"run"}`)); err != nil {
+		return err
+	}
+	return s.script(h)
+}
 
 // Receive takes one frame as it comes over the session's socket.
-func (m *Manager) Receive(s *Session, r io.Reader) error {
-	st := &stream{m: m, session: s}
-	return st.Binary(r)
+func (m *Manager) Receive(s *stream.Session, r io.Reader) error {
+	err := gateway{m}.Receive(s, r)
+	if err == nil {
+		return nil
+	}
+	g := &said{gateway: gateway{m}, session: s, fault: err}
+	return stream.Serve(context.Background(), g, socket{script: func(h wsconn.Handler) error { return h.Binary(r) }})
 }
 
 // Declare declares how many samples a step will have; with 0 it has all.
-func (m *Manager) Declare(s *Session, msg wire.Step) {
+func (m *Manager) Declare(s *stream.Session, msg wire.Step) {
 	if msg.Expected == 0 {
 		_ = m.endStep(s, &wire.EndOfStep{Split: msg.Split, Step: msg.Step})
 		return
@@ -38,10 +80,10 @@ func (m *Manager) Declare(s *Session, msg wire.Step) {
 }
 
 // TryDeclare declares a step as a client's message does.
-func (m *Manager) TryDeclare(s *Session, msg wire.Step) error { return m.declare(s, &msg) }
+func (m *Manager) TryDeclare(s *stream.Session, msg wire.Step) error { return m.declare(s, &msg) }
 
 // TryEndStep ends a step as a client's message does.
-func (m *Manager) TryEndStep(s *Session, msg wire.EndOfStep) error { return m.endStep(s, &msg) }
+func (m *Manager) TryEndStep(s *stream.Session, msg wire.EndOfStep) error { return m.endStep(s, &msg) }
 
 // Lanes is how many steps of a run have a queue of their own.
 func (m *Manager) Lanes(run string) int {
@@ -51,16 +93,17 @@ func (m *Manager) Lanes(run string) int {
 }
 
 // Cancel takes samples back for their client.
-func (m *Manager) Cancel(s *Session, ids ...string) { m.cancel(s, ids) }
+func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{m}.Cancel(s, ids) }
 
 // Confirm confirms results.
-func (s *Session) Confirm(seq uint64) { s.confirm(seq) }
+func (m *Manager) Confirm(s *stream.Session, seq uint64) { gateway{m}.Confirmed(s, seq) }
 
-// CreditState shows a session's window.
-func (s *Session) CreditState() string {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return fmt.Sprintf("live %v window %+v budget %+v", s.live, s.credit, s.m.budget)
+// CreditState shows a session's credit.
+func (m *Manager) CreditState(s *stream.Session) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held, granted := m.flow.Bytes()
+	return fmt.Sprintf("live %v unused %+v open %d; of all: held %d granted %d", s.Live(), s.Unused(), s.Open(), held, granted)
 }
 
 // Peek returns the result if it is there.
@@ -73,22 +116,16 @@ func (f *Future) Peek() *wire.Result {
 	}
 }
 
-// Unconfirmed returns how many results a session keeps.
-func (s *Session) Unconfirmed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.results)
-}
-
 // Audit recounts what the manager keeps count of. The one message that a connection
 // may send beyond its credit is not bounded by max_bytes: over is what those come to.
 func (m *Manager) Audit(over int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var unused, frames int64
-	for _, s := range m.sessions {
-		unused += s.credit.unused().Bytes
+	for _, s := range m.flow.Sessions() {
+		unused += s.Unused().Bytes
 	}
+	taken, granted := m.flow.Bytes()
 	unclaimed := 0
 	busy := map[string]int{}
 	inflight, open, waiting := map[*run]int{}, map[owner]int64{}, map[*run]int{}
@@ -124,12 +161,12 @@ func (m *Manager) Audit(over int64) error {
 	switch {
 	case len(m.core.faults) > 0:
 		return fmt.Errorf("faults: %q", m.core.faults)
-	case unused != m.budget.unused:
-		return fmt.Errorf("unused credit is booked as %d and comes to %d", m.budget.unused, unused)
-	case frames > m.budget.held:
-		return fmt.Errorf("frames of entries come to %d bytes, held are %d", frames, m.budget.held)
-	case m.budget.held+m.budget.unused > m.budget.max+over:
-		return fmt.Errorf("%d bytes held and %d granted exceed max_bytes = %d", m.budget.held, m.budget.unused, m.budget.max)
+	case unused != granted:
+		return fmt.Errorf("unused credit is booked as %d and comes to %d", granted, unused)
+	case frames > taken:
+		return fmt.Errorf("frames of entries come to %d bytes, held are %d", frames, taken)
+	case taken+granted > m.cfg.MaxBytes+over:
+		return fmt.Errorf("%d bytes held and %d granted exceed max_bytes = %d", taken, granted, m.cfg.MaxBytes)
 	case unclaimed != m.core.unclaimed:
 		return fmt.Errorf("%d tickets are unclaimed, booked are %d", unclaimed, m.core.unclaimed)
 	}
@@ -144,8 +181,8 @@ func (m *Manager) Audit(over int64) error {
 			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)
 		}
 		for _, s := range r.sessions {
-			if s.credit.open != open[s] {
-				return fmt.Errorf("client %s waits for %d samples, booked are %d", s.id.client, open[s], s.credit.open)
+			if s.Open() != open[client{s}] {
+				return fmt.Errorf("client %s waits for %d samples, booked are %d", s.ID().Client, open[client{s}], s.Open())
 			}
 		}
 	}
@@ -154,9 +191,30 @@ func (m *Manager) Audit(over int64) error {
 
 // Asks lets a test ask as a client does over its socket; wait returns when nothing of it
 // runs any more.
-func (m *Manager) Asks(ctx context.Context, s *Session, c Conn) (ask func(wire.Take), wait func()) {
-	st := &stream{m: m, session: s, ctx: ctx, conn: c}
-	return func(t wire.Take) { _ = st.take(&t) }, st.takes.Wait
+func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Take), wait func()) {
+	g := &said{gateway: gateway{m}, session: s}
+	handler, over, served := make(chan wsconn.Handler), make(chan struct{}), make(chan struct{})
+	go func() { // ends with wait
+		defer close(served)
+		_ = stream.Serve(ctx, g, socket{c, func(h wsconn.Handler) error {
+			handler <- h
+			<-over
+			return nil
+		}})
+	}()
+	h := <-handler
+	ask = func(t wire.Take) {
+		if b, err := wire.EncodeControl(&t); err == nil {
+			_ = h.Text(b)
+		}
+	}
+	return ask, func() {
+		synctest.Wait() // each has begun
+		g.asked.Wait()
+		synctest.Wait() // each has sent its answer
+		close(over)
+		<-served
+	}
 }
 
 // StepBytes is what is kept of steps.

@@ -30,7 +30,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	res.ExtraInfo["rewardloop/attempts"] = int64(e.claims)
 	res.ExtraInfo["rewardloop/queue_ms"] = millis(queue)
 	res.ExtraInfo["rewardloop/latency_ms"] = millis(total)
-	s := &stored{key: e.key, sum: e.sum, res: res, size: sizeOf(res), at: now}
+	s := newStored(e.key, e.sum, res, now)
 	if e.owner.remembers() {
 		e.run.done.add(s)
 		c.journal.joined(e) // first: a group that lacks an answered member would wait for it

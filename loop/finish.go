@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -24,13 +25,13 @@ func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) err
 	own := *res // a worker in this process still reads its own while the group finishes ours
 	now := time.Now()
 	fx := m.core.finish(now, &own)
-	var grants []grant
+	var grants stream.Grants
 	if fx.parked {
 		grants = m.relieve(now, &fx)
 	}
 	m.mu.Unlock()
 	m.apply(fx)
-	send(grants)
+	grants.Send()
 	return nil
 }
 

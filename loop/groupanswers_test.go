@@ -298,7 +298,7 @@ func TestAMemberThatComesTwiceCountsOnce(t *testing.T) {
 		t.Helper()
 		p.send(t, ofGroup("u", 0, 2))
 		a.answer(t, a.claim(t), 1)
-		p.session.Confirm(p.result(t, "u-0").Seq)
+		p.m.Confirm(p.session, p.result(t, "u-0").Seq)
 		p.send(t, ofGroup("u", 0, 2))
 		a.answer(t, a.claim(t), 3)
 		synctest.Wait()

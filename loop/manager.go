@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -44,8 +46,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	core     *core         // guarded by mu
-	budget   budget        // guarded by mu
-	sessions []*Session    // with a live connection, in the order in which these came; guarded by mu
+	flow     *stream.Flow  // guarded by mu
 	draining bool          // guarded by mu
 	drained  chan struct{} // closed when draining and nothing is in flight; guarded by mu
 	closed   bool          // guarded by mu
@@ -88,7 +89,8 @@ func New(o Options) (*Manager, error) {
 		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
 		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
-		budget: budget{max: cfg.MaxBytes}, writing: map[sampleKey]chan struct{}{},
+		writing: map[sampleKey]chan struct{}{},
+		flow:    stream.NewFlow(cfg.MaxBytes, wire.CreditTotals{Samples: cfg.CreditSamples, Bytes: cfg.CreditBytes}),
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
 	}
@@ -128,10 +130,10 @@ func (m *Manager) Drain(ctx context.Context) error {
 		m.draining = true
 		m.noteDrained()
 	}
-	live := m.liveSessions()
+	live := m.flow.Sessions()
 	m.mu.Unlock()
 	for _, s := range live {
-		s.send(&wire.Draining{})
+		s.Send(&wire.Draining{})
 	}
 	select {
 	case <-m.drained:
@@ -169,11 +171,11 @@ func (m *Manager) Stop() {
 		m.core.abort(now, e, "the gateway stopped", &fx)
 	}
 	m.noteDrained()
-	for _, s := range m.liveSessions() {
+	for _, s := range m.flow.Sessions() {
 		// Taken away before the results go out: to a client its samples are not
 		// cancelled, it sends them to the next gateway.
-		if c := s.take(); c != nil {
-			m.closing.Go(func() { _ = c.Close(closeGoingAway, "the gateway stopped") }) // it is going away either way
+		if c := s.Cut(); c != nil {
+			m.closing.Go(func() { _ = c.Close(wsconn.CloseGoingAway, "the gateway stopped") }) // it is going away either way
 		}
 	}
 	m.mu.Unlock()
@@ -185,10 +187,6 @@ func (m *Manager) Stop() {
 	}
 	m.stop()
 	<-m.stopped
-}
-
-func (m *Manager) liveSessions() []*Session {
-	return slices.Clone(m.sessions)
 }
 
 // apply does what the core asked for, without the mutex.
@@ -255,7 +253,7 @@ func (m *Manager) InFlight() int {
 func (m *Manager) Bytes() (held, granted int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.budget.held, m.budget.unused
+	return m.flow.Bytes()
 }
 
 func (m *Manager) limits() wire.Limits {
@@ -273,10 +271,7 @@ func (m *Manager) sweep(now time.Time) {
 			m.metrics.forgotten.Add(float64(n))
 		}
 		for id, s := range r.sessions {
-			s.mu.Lock()
-			s.prune()
-			s.mu.Unlock()
-			if !s.live && now.Sub(s.detached) > m.cfg.KeepFor {
+			if s.Sweep(now, m.cfg.KeepFor) {
 				delete(r.sessions, id)
 			}
 		}

@@ -3,8 +3,24 @@ package loop
 import (
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/wire"
 )
+
+// stored is a final result as it is remembered.
+type stored struct {
+	stream.Answer
+
+	key  sampleKey
+	sum  wire.Checksum
+	size int64
+	at   time.Time
+}
+
+// newStored is a result to remember since at.
+func newStored(key sampleKey, sum wire.Checksum, res *wire.Result, at time.Time) *stored {
+	return &stored{Answer: stream.Answer{Result: res}, key: key, sum: sum, size: sizeOf(res), at: at}
+}
 
 // memory is what a run remembers of answered samples, so that a sample sent again
 // after a lost connection is answered and not scored twice. It is bounded in
@@ -26,14 +42,19 @@ func (m *memory) add(s *stored) {
 
 func (m *memory) get(key sampleKey) *stored { return m.byKey[key] }
 
-// forget drops a result that the client has confirmed.
-func (m *memory) forget(s *stored) {
-	s.forgotten.Store(true)
-	if m.byKey[s.key] == s {
-		delete(m.byKey, s.key)
-		m.bytes -= s.size
-		m.log.forgot(s.key)
+// confirmed forgets an answer that its client has, if it is the one that is remembered.
+func (m *memory) confirmed(key sampleKey, a *stream.Answer) {
+	if s := m.byKey[key]; s != nil && &s.Answer == a {
+		m.forget(s)
 	}
+}
+
+// forget drops a remembered result.
+func (m *memory) forget(s *stored) {
+	s.Forget()
+	delete(m.byKey, s.key)
+	m.bytes -= s.size
+	m.log.forgot(s.key)
 }
 
 // trim enforces the bounds and returns how many unconfirmed results it dropped.

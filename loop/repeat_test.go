@@ -26,6 +26,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -119,7 +120,7 @@ type toldJob struct {
 type toldClient struct {
 	h       *told
 	hello   wire.Hello
-	session *loop.Session
+	session *stream.Session
 	link    *toldLink
 	welcome *wire.Welcome
 	seq     uint64
@@ -350,7 +351,7 @@ func (h *told) happen() {
 	case n < 86 && len(c.sent) > 0:
 		h.m.Cancel(c.session, c.sent[h.rng.IntN(len(c.sent))].ID)
 	case n < 89:
-		c.session.Confirm(c.seq)
+		h.m.Confirm(c.session, c.seq)
 	case n < 92:
 		c.reconnect()
 	case n < 94:

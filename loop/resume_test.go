@@ -211,7 +211,7 @@ func TestWhatIsConfirmedIsForgotten(t *testing.T) {
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
 		p.send(t, rig.Sample("x", 3))
-		p.session.Confirm(p.result(t, "x").Seq)
+		p.m.Confirm(p.session, p.result(t, "x").Seq)
 		p.drop()
 		again := s.resume(t, p, h, 0)
 		defer again.drop()

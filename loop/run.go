@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 )
 
 // run is one training run: its queue, its share, and what it remembers. All of it
@@ -14,7 +15,7 @@ type run struct {
 	share *dispatch.Run // of the workers' time
 
 	inflight int // accepted, not final
-	sessions map[sessionID]*Session
+	sessions map[stream.ID]*stream.Session
 	done     *memory
 	steps    map[stepKey]*step
 	stepLog  []*step // in order of first arrival; bounded

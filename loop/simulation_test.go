@@ -20,6 +20,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -335,7 +336,7 @@ type simClient struct {
 	began time.Time
 
 	mu      sync.Mutex
-	session *loop.Session
+	session *stream.Session
 	link    *simConn
 	welcome wire.Welcome
 	credit  wire.Credit
@@ -447,7 +448,7 @@ func (c *simClient) play(n int) {
 	c.mu.Lock()
 	s, link, seq := c.session, c.link, c.seq
 	c.mu.Unlock()
-	s.Confirm(seq)
+	c.m.Confirm(s, seq)
 	c.m.Detach(s, link)
 }
 
@@ -479,7 +480,7 @@ func (c *simClient) reconnect(sent []*rewards.Sample) {
 		c.mu.Lock()
 		seq := c.seq
 		c.mu.Unlock()
-		s.Confirm(seq)
+		c.m.Confirm(s, seq)
 	}
 }
 
@@ -512,7 +513,7 @@ const giveUp = 10 * time.Minute
 func (c *simClient) wait(d time.Duration) {
 	if time.Since(c.began) > giveUp {
 		p, _ := c.m.Pending(5)
-		panic(fmt.Sprintf("client %s waits for ever: sent %+v of credit %+v, pending %+v; server: %s", c.hello.Client, c.sent, c.credit, p, c.session.CreditState()))
+		panic(fmt.Sprintf("client %s waits for ever: sent %+v of credit %+v, pending %+v; server: %s", c.hello.Client, c.sent, c.credit, p, c.m.CreditState(c.session)))
 	}
 	select {
 	case <-c.changed:

@@ -15,6 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -123,14 +124,14 @@ func hanging(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 // peer is a client's connection in memory: everything sent arrives at once.
 type peer struct {
 	m       *loop.Manager
-	session *loop.Session
+	session *stream.Session
 
 	mu     sync.Mutex
 	inbox  []any
 	closed int // code
 }
 
-// Send implements loop.Conn.
+// Send implements stream.Conn.
 func (p *peer) Send(b []byte) error {
 	v, err := wire.DecodeControl(b)
 	if err != nil {
@@ -142,7 +143,7 @@ func (p *peer) Send(b []byte) error {
 	return nil
 }
 
-// SendLater implements loop.Conn.
+// SendLater implements stream.Conn.
 func (p *peer) SendLater(later func() []byte) error {
 	if b := later(); b != nil {
 		return p.Send(b)
@@ -150,7 +151,7 @@ func (p *peer) SendLater(later func() []byte) error {
 	return nil
 }
 
-// Close implements loop.Conn.
+// Close implements stream.Conn.
 func (p *peer) Close(code int, _ string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

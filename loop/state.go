@@ -195,7 +195,7 @@ func (m *Manager) runs(groups int) []RunState {
 			MeanMS: millis(r.share.Mean()), Outcomes: maps.Clone(r.counts),
 		}
 		for _, s := range r.sessions {
-			if s.live {
+			if s.Live() {
 				st.Clients++
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -36,7 +37,7 @@ type step struct {
 	last     time.Time // arrival of the latest sample
 	finished time.Time // latest final result
 	expected int       // declared; 0: unknown
-	declared map[sessionID]int
+	declared map[stream.ID]int
 	ended    bool // a client said that it sends no more
 	arrived  int
 	inflight int
@@ -100,26 +101,28 @@ func (c *core) stepOf(r *run, key stepKey, now time.Time) *step {
 }
 
 // declare takes a client's word about a step.
-func (m *Manager) declare(s *Session, msg *wire.Step) error {
+func (m *Manager) declare(s *stream.Session, msg *wire.Step) error {
 	m.mu.Lock()
-	if s.epoch != s.run.epoch {
+	r := m.current(s)
+	if r == nil {
 		m.mu.Unlock()
-		return errEpoch(s.run.name)
+		return errEpoch(s.Run())
 	}
-	fx, err := m.core.declare(time.Now(), s.run, s.id, msg)
+	fx, err := m.core.declare(time.Now(), r, s.ID(), msg)
 	m.mu.Unlock()
 	m.apply(fx)
 	return err
 }
 
 // endStep takes a client's word that it sends no more of a step.
-func (m *Manager) endStep(s *Session, msg *wire.EndOfStep) error {
+func (m *Manager) endStep(s *stream.Session, msg *wire.EndOfStep) error {
 	m.mu.Lock()
-	if s.epoch != s.run.epoch {
+	r := m.current(s)
+	if r == nil {
 		m.mu.Unlock()
-		return errEpoch(s.run.name)
+		return errEpoch(s.Run())
 	}
-	fx := m.core.endStep(time.Now(), s.run, msg)
+	fx := m.core.endStep(time.Now(), r, msg)
 	m.mu.Unlock()
 	m.apply(fx)
 	return nil
@@ -135,7 +138,7 @@ const maxNames = 1 << 17
 
 // declare takes a client's word about a step: how many samples of it there are, their
 // names, and when it ends.
-func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (effects, error) {
+func (c *core) declare(now time.Time, r *run, from stream.ID, msg *wire.Step) (effects, error) {
 	st := c.stepOf(r, keyOfStep(msg.Split, msg.Step), now)
 	if st.closed {
 		return effects{}, fmt.Errorf("%w: step %d (%s) ended at its deadline", rewards.Expired, st.key.step, st.key.split)
@@ -147,7 +150,7 @@ func (c *core) declare(now time.Time, r *run, from sessionID, msg *wire.Step) (e
 		st.expected, st.declared = int(msg.Expected), nil
 	} else {
 		if st.declared == nil {
-			st.declared = map[sessionID]int{}
+			st.declared = map[stream.ID]int{}
 		}
 		st.declared[from] = int(msg.Expected)
 		st.expected = 0

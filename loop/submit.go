@@ -61,7 +61,7 @@ func (f *Future) Cancel(reason string) {
 
 func (f *Future) deliver(s *stored) {
 	f.once.Do(func() {
-		f.res = s.res
+		f.res = s.Result
 		close(f.ready)
 	})
 }
@@ -128,11 +128,11 @@ func (m *Manager) reserve(id string, size int64) error {
 	if m.draining {
 		return refuse(rewards.Draining, id, "the gateway is draining")
 	}
-	if size > m.budget.free() {
+	if !m.flow.Reserve(size) {
+		held, granted := m.flow.Bytes()
 		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held and %d granted to streams; try again in a moment",
-			m.budget.held, m.budget.max, m.budget.unused)
+			held, m.cfg.MaxBytes, granted)
 	}
-	m.budget.held += size
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (tr trial) play(t *testing.T) outcome {
 		}
 		end := p.wait(t)
 		out = outcome{end: end.Sub(start).Seconds(), bound: lowerBound(g, service, tr.speed()), unit: unit, scored: p.scored}
-		session.Confirm(p.seq)
+		r.Manager.Confirm(session, p.seq)
 	}
 	out.sent, out.won, out.wasted = r.Manager.Backups()
 	r.Manager.Detach(session, p)
@@ -220,7 +220,7 @@ type clock struct {
 
 func (c *clock) Close(int, string) error { return nil }
 
-// SendLater implements loop.Conn.
+// SendLater implements stream.Conn.
 func (c *clock) SendLater(later func() []byte) error {
 	if b := later(); b != nil {
 		return c.Send(b)
@@ -228,7 +228,7 @@ func (c *clock) SendLater(later func() []byte) error {
 	return nil
 }
 
-// Send implements loop.Conn.
+// Send implements stream.Conn.
 func (c *clock) Send(b []byte) error {
 	v, err := wire.DecodeControl(b)
 	if err != nil {

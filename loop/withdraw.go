@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -12,12 +13,12 @@ import (
 // their trainer starts anew, or the gateway stops; and about getting an entry back from
 // wherever it is, which every end needs.
 
-// cancel takes samples back for their client.
-func (m *Manager) cancel(s *Session, ids []string) {
+// Cancel implements stream.Gateway.
+func (m gateway) Cancel(s *stream.Session, ids []string) {
 	m.mu.Lock()
 	var fx effects
-	if s.epoch == s.run.epoch {
-		fx = m.core.cancel(time.Now(), s.run, ids, "the client took it back")
+	if r := m.current(s); r != nil {
+		fx = m.core.cancel(time.Now(), r, ids, "the client took it back")
 	}
 	m.mu.Unlock()
 	m.apply(fx)

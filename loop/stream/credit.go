@@ -1,14 +1,10 @@
-package loop
+package stream
 
-import (
-	"time"
-
-	"github.com/rewardloop/rewardloop/wire"
-)
+import "github.com/rewardloop/rewardloop/wire"
 
 // budget is the gateway's memory for frames: what is held plus what clients may
 // still send never exceeds max, but for the one message that a connection may
-// always send (see spend). Guarded by the manager's mutex.
+// always send (see spend). Guarded by the gateway's mutex.
 type budget struct {
 	max    int64
 	held   int64 // bytes of frames alive
@@ -23,7 +19,7 @@ func (b *budget) free() int64 { return b.max - b.held - b.unused }
 func (b *budget) grantable() int64 { return b.free() - b.max/4 }
 
 // window is one connection's credit: cumulative totals since its welcome.
-// Guarded by the manager's mutex.
+// Guarded by the gateway's mutex.
 type window struct {
 	granted, sent wire.CreditTotals
 	held          wire.CreditTotals // of frames alive that came over this session
@@ -121,62 +117,4 @@ func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
 func (w *window) reclaim(b *budget) {
 	b.unused -= w.unused().Bytes
 	w.granted, w.sent = wire.CreditTotals{}, wire.CreditTotals{}
-}
-
-// released is called when the last reference to a frame has gone.
-func (m *Manager) released(s *Session, size int64) {
-	m.mu.Lock()
-	if s != nil {
-		s.credit.release(&m.budget, size)
-	} else {
-		m.budget.held -= size
-	}
-	grants := m.topUp()
-	m.mu.Unlock()
-	send(grants)
-}
-
-// topUp gives the bytes that are free to whoever is low. The caller holds the mutex
-// and sends the grants after it.
-func (m *Manager) topUp() []grant {
-	var grants []grant
-	for _, s := range m.sessions {
-		if s.credit.topUp(&m.budget, m.fullWindow()) {
-			s.mu.Lock()
-			grants = append(grants, grant{s, s.conn, s.credit.granted})
-			s.mu.Unlock()
-		}
-	}
-	return grants
-}
-
-// relieve gives clients more credit, now that samples which wait for their groups do
-// not count against it. Where memory is full of such samples, so that those they wait
-// for can never come, the oldest group ends. The caller holds the mutex.
-func (m *Manager) relieve(now time.Time, fx *effects) []grant {
-	grants := m.topUp()
-	for _, s := range m.sessions {
-		if s.credit.stuck(&m.budget) {
-			m.core.evict(now, s.run, fx)
-		}
-	}
-	return grants
-}
-
-type grant struct {
-	session *Session
-	conn    conn
-	total   wire.CreditTotals
-}
-
-// send tells the clients. A grant is for one connection: the totals begin anew with
-// each welcome.
-func send(grants []grant) {
-	for _, g := range grants {
-		g.session.tell(g.conn, wire.Credit(g.total))
-	}
-}
-
-func (m *Manager) fullWindow() wire.CreditTotals {
-	return wire.CreditTotals{Samples: m.cfg.CreditSamples, Bytes: m.cfg.CreditBytes}
 }

@@ -1,0 +1,29 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/loop/stream"
+)
+
+// This file is about memory that frees itself, and credit that clients get for it.
+
+// released is called when the last reference to a frame has gone; without a session it
+// came from inside the process.
+func (m *Manager) released(s *stream.Session, size int64) {
+	m.mu.Lock()
+	grants := m.flow.Release(s, size)
+	m.mu.Unlock()
+	grants.Send()
+}
+
+// relieve gives clients more credit, now that samples which wait for their groups do
+// not count against it. Where memory is full of such samples, so that those they wait
+// for can never come, the oldest group ends. The caller holds the mutex.
+func (m *Manager) relieve(now time.Time, fx *effects) stream.Grants {
+	grants := m.flow.TopUp()
+	for s := range m.flow.Stuck() {
+		m.core.evict(now, m.core.runs[s.Run()], fx)
+	}
+	return grants
+}

@@ -1,0 +1,191 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Gateway is whom the messages of clients ask. Its methods are called by the connections'
+// goroutines, without any mutex. Their errors wrap the rewards.Class that the client is told.
+type Gateway interface {
+	// Hello opens the session that a client asks for, or resumes it, and puts it on the
+	// connection (Flow.Attach).
+	Hello(h wire.Hello, c Conn) (*Session, error)
+	// Left says that a connection on which Hello has succeeded has ended (Flow.Detach).
+	Left(s *Session, c Conn)
+	// Receive reads one sample, books it against the session's credit (Flow.Spend), and
+	// accepts it. An error that names the sample, a *wire.FrameError or one with the method
+	// SampleID() string, rejects that sample; one of no class is the socket's own.
+	Receive(s *Session, r io.Reader) error
+	// Confirmed says that the client has its results up to seq (Session.Confirm).
+	Confirmed(s *Session, seq uint64)
+	// Cancel takes samples back.
+	Cancel(s *Session, ids []string)
+	// Declare says what is to come of a step, EndStep that no more comes.
+	Declare(s *Session, step *wire.Step) error
+	EndStep(s *Session, step *wire.EndOfStep) error
+	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
+	// that the gateway has stopped: it ends the connection, and the next one answers.
+	Rewards(ctx context.Context, s *Session, t *wire.Take) (*wire.Rewards, error)
+	// Refused counts what was answered with an error: a sample, or another message.
+	Refused(class rewards.Class, sample bool)
+}
+
+// Socket is a connection that hands its messages to a handler until it ends.
+type Socket interface {
+	Conn
+	Run(ctx context.Context, h wsconn.Handler) error
+}
+
+var _ Socket = (*wsconn.Conn)(nil)
+
+// helloTimeout bounds the wait for a client's first message.
+const helloTimeout = 10 * time.Second
+
+// handler takes the messages of one connection; its methods are called by the connection's
+// one reader goroutine.
+type handler struct {
+	gateway Gateway
+	conn    Conn
+	session *Session // nil until hello
+	greeted chan struct{}
+	takes   takes
+}
+
+// Serve speaks the stream protocol on a connection until it ends. It returns nil
+// when the client left in order.
+func Serve(ctx context.Context, g Gateway, c Socket) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := &handler{gateway: g, conn: c, greeted: make(chan struct{}), takes: takes{gateway: g, conn: c, ctx: ctx}}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer h.takes.running.Wait()
+	wg.Go(func() { // closes a connection that never says hello
+		t := time.NewTimer(helloTimeout)
+		defer t.Stop()
+		select {
+		case <-h.greeted:
+		case <-ctx.Done():
+		case <-t.C:
+			_ = c.Close(wsconn.ClosePolicy, "no hello within 10 s") // the reader sees it
+		}
+	})
+	defer cancel()
+	err := c.Run(ctx, h)
+	if h.session != nil {
+		g.Left(h.session, c)
+	}
+	return err
+}
+
+// Text handles a control message.
+func (h *handler) Text(msg []byte) error {
+	v, err := wire.DecodeControl(msg)
+	if err != nil {
+		return h.complain(err)
+	}
+	if hello, ok := v.(*wire.Hello); ok {
+		return h.hello(*hello)
+	}
+	if h.session == nil {
+		return h.complain(fmt.Errorf("%w: the first message must be hello, not %T", rewards.Malformed, v))
+	}
+	switch msg := v.(type) {
+	case *wire.Got:
+		h.gateway.Confirmed(h.session, msg.Seq)
+	case *wire.Cancel:
+		h.gateway.Cancel(h.session, msg.IDs)
+	case *wire.Step:
+		if err := h.gateway.Declare(h.session, msg); err != nil {
+			return h.complain(err)
+		}
+	case *wire.EndOfStep:
+		if err := h.gateway.EndStep(h.session, msg); err != nil {
+			return h.complain(err)
+		}
+	case *wire.Take:
+		return h.takes.take(h.session, msg)
+	default:
+		return h.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
+	}
+	return nil
+}
+
+// complain answers a bad message on its own; the connection lives.
+func (h *handler) complain(err error) error {
+	h.gateway.Refused(rewards.ClassOf(err), false)
+	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: err.Error()})
+	if encErr != nil {
+		return encErr
+	}
+	return h.conn.Send(b)
+}
+
+// hello opens or resumes a session.
+func (h *handler) hello(msg wire.Hello) error {
+	if h.session != nil {
+		return h.complain(fmt.Errorf("%w: hello was said before on this connection", rewards.Malformed))
+	}
+	s, err := h.gateway.Hello(msg, h.conn)
+	if err != nil {
+		if lost := h.complain(err); lost != nil {
+			return lost
+		}
+		return &wsconn.CloseError{Code: wsconn.ClosePolicy, Reason: "hello refused: " + string(rewards.ClassOf(err))}
+	}
+	h.session = s
+	close(h.greeted)
+	return nil
+}
+
+// Binary takes one sample from the socket.
+func (h *handler) Binary(r io.Reader) error {
+	if h.session == nil {
+		return h.complain(fmt.Errorf("%w: a sample before hello", rewards.Malformed))
+	}
+	if err := h.gateway.Receive(h.session, r); err != nil {
+		return h.reject(err)
+	}
+	return nil
+}
+
+// reject answers a bad sample by its id, or the message if the id is unknown. An
+// error of the socket itself ends the connection.
+func (h *handler) reject(err error) error {
+	class := rewards.ClassOf(err)
+	if class == rewards.Internal || class == rewards.Timeout || class == rewards.Cancelled {
+		return err
+	}
+	id := sampleOf(err)
+	if id == "" {
+		return h.complain(err)
+	}
+	h.gateway.Refused(class, true)
+	h.session.Send(&wire.Result{
+		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
+		Errors: []rewards.TermError{{Class: class, Message: err.Error()}},
+	})
+	return nil
+}
+
+// sampleOf is the id of the sample that an error is about, if it names one.
+func sampleOf(err error) string {
+	var frame *wire.FrameError
+	if errors.As(err, &frame) {
+		return frame.ID
+	}
+	var named interface{ SampleID() string }
+	if errors.As(err, &named) {
+		return named.SampleID()
+	}
+	return ""
+}

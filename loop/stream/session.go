@@ -1,0 +1,338 @@
+package stream
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Conn is what a session needs of its connection.
+type Conn interface {
+	// Send queues a text message; it does not block.
+	Send(text []byte) error
+	// SendLater sends what later returns when its turn to be written comes; nil: nothing.
+	SendLater(later func() []byte) error
+	// Close ends the connection with a handshake, which takes seconds at most.
+	Close(code int, reason string) error
+}
+
+// ID names a client's connection within a run.
+type ID struct {
+	Client string
+	Lane   int
+}
+
+// Answer is a final result as its session keeps it, until the client confirms it or the
+// gateway forgets it.
+type Answer struct {
+	Result *wire.Result // immutable
+
+	forgotten atomic.Bool             // confirmed or too old: no longer remembered
+	numbered  atomic.Pointer[Session] // the session that has given it a number
+}
+
+// Forget says that the gateway remembers the answer no longer: its session drops it with
+// the next one.
+func (a *Answer) Forget() { a.forgotten.Store(true) }
+
+// delivered is an answer with its place in the session's order.
+type delivered struct {
+	seq    uint64
+	answer *Answer
+}
+
+// Session is one client's side of a run. It outlives its connection: results wait
+// in it until the client comes back and confirms them.
+type Session struct {
+	// Immutable.
+	run   string
+	id    ID
+	epoch uint64
+	token string
+	log   *slog.Logger
+
+	// Guarded by the gateway's mutex.
+	credit   window
+	live     bool // it has a connection
+	detached time.Time
+
+	// mu is taken after the gateway's mutex, never before it.
+	mu      sync.Mutex
+	conn    Conn                  // nil without a live connection; guarded by mu
+	reward  string                // of samples that name none; guarded by mu
+	policy  *rewards.SamplePolicy // nil: the profile's own; guarded by mu
+	seq     uint64                // of the latest result; guarded by mu
+	results []*delivered          // not confirmed, in order of seq; guarded by mu
+	told    wire.Credit           // the latest totals sent over conn; guarded by mu
+	acks    []string              // ids that conn's writer will tell of; guarded by mu
+}
+
+// NewSession makes a session of a run's epoch. A client resumes it by its token.
+func NewSession(run string, id ID, epoch uint64, token string, log *slog.Logger) *Session {
+	return &Session{run: run, id: id, epoch: epoch, token: token, log: log}
+}
+
+// Run is the name of the session's run.
+func (s *Session) Run() string { return s.run }
+
+// ID names the session within its run.
+func (s *Session) ID() ID { return s.id }
+
+// Epoch is the run's as the session began.
+func (s *Session) Epoch() uint64 { return s.epoch }
+
+// Token is what a client resumes the session by.
+func (s *Session) Token() string { return s.token }
+
+// Defaults are the reward and the policy of samples that name none, as the latest hello
+// has said; a nil policy is the profile's own.
+func (s *Session) Defaults() (reward string, policy *rewards.SamplePolicy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reward, s.policy
+}
+
+// Live reports whether the session has a connection. The caller holds the gateway's mutex.
+func (s *Session) Live() bool { return s.live }
+
+// Expects counts the samples that were accepted and not answered. The caller holds the
+// gateway's mutex.
+func (s *Session) Expects(by int64) { s.credit.open += by }
+
+// Open is how many samples were accepted and not answered. The caller holds the gateway's
+// mutex.
+func (s *Session) Open() int64 { return s.credit.open }
+
+// Parks books a frame that stays although nobody works on it, or no longer does: it does not
+// count against the credit. The caller holds the gateway's mutex.
+func (s *Session) Parks(more bool, what wire.CreditTotals) { s.credit.park(more, what) }
+
+// Unused is the credit that is left. The caller holds the gateway's mutex.
+func (s *Session) Unused() wire.CreditTotals { return s.credit.unused() }
+
+// Sweep drops what is remembered no longer, and reports whether the client has been away
+// for longer than keep. The caller holds the gateway's mutex.
+func (s *Session) Sweep(now time.Time, keep time.Duration) (gone bool) {
+	s.mu.Lock()
+	s.prune()
+	s.mu.Unlock()
+	return !s.live && now.Sub(s.detached) > keep
+}
+
+// greet begins the session on a connection: the welcome, and every result above what the
+// client has.
+func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn, s.acks = c, nil
+	s.reward, s.policy = g.Reward, g.Policy
+	s.told = wire.Credit(credit)
+	w := g.Welcome
+	w.Session, w.Epoch, w.Protocol, w.Credit = s.token, s.epoch, wire.Protocol, credit
+	b, err := wire.EncodeControl(&w)
+	if err != nil {
+		s.log.Error("welcome could not be encoded", "error", err)
+		return
+	}
+	s.write(b)
+	if !w.Resumed {
+		return
+	}
+	if g.Draining {
+		if b, err := wire.EncodeControl(&wire.Draining{}); err == nil {
+			s.write(b)
+		}
+	}
+	for _, d := range s.results {
+		if d.seq > g.Got {
+			s.sendResult(d)
+		}
+	}
+}
+
+// Cut takes the session's connection away, and returns it for the caller to close: nothing
+// more is sent over it. nil: there was none.
+func (s *Session) Cut() Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conn
+	s.conn = nil
+	return c
+}
+
+// lost notes that a connection has ended, and reports whether the session is on no other.
+func (s *Session) lost(c Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == c {
+		s.conn = nil
+	}
+	return s.conn == nil
+}
+
+func (s *Session) connection() Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn
+}
+
+// Deliver gives the answer the next number and sends it if the client is there. The
+// answer to a sample that was sent again keeps its number.
+func (s *Session) Deliver(a *Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prune()
+	if a.numbered.Swap(s) == s {
+		if i := slices.IndexFunc(s.results, func(d *delivered) bool { return d.answer == a }); i >= 0 {
+			s.sendResult(s.results[i])
+		}
+		return
+	}
+	s.seq++
+	d := &delivered{s.seq, a}
+	s.results = append(s.results, d)
+	s.sendResult(d)
+}
+
+// prune drops results that the gateway no longer remembers: a client that never
+// confirms must not make it keep its history. The caller holds mu.
+func (s *Session) prune() {
+	n := 0
+	for n < len(s.results) && s.results[n].answer.forgotten.Load() {
+		s.results[n] = nil
+		n++
+	}
+	s.results = s.results[n:]
+}
+
+// Unconfirmed is how many answers wait for the client to confirm them.
+func (s *Session) Unconfirmed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.results)
+}
+
+// Confirm drops every answer up to seq, which the client has, and returns them.
+func (s *Session) Confirm(seq uint64) []*Answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.results) && s.results[n].seq <= seq {
+		n++
+	}
+	gone := make([]*Answer, n)
+	for i, d := range s.results[:n] {
+		gone[i] = d.answer
+		d.answer.Forget()
+	}
+	s.results = slices.Clone(s.results[n:])
+	return gone
+}
+
+// sendResult sends a numbered copy. The caller holds mu.
+func (s *Session) sendResult(d *delivered) {
+	if s.conn == nil {
+		return
+	}
+	b, err := EncodeResult(d.answer.Result, d.seq)
+	if err != nil {
+		s.log.Error("result could not be encoded", "sample_id", d.answer.Result.ID, "run", s.run, "error", err)
+		return
+	}
+	s.write(b)
+}
+
+// EncodeResult encodes a copy of a result under a number. Details that JSON cannot express
+// are left out: they are for people, and the score still counts.
+func EncodeResult(of *wire.Result, seq uint64) ([]byte, error) {
+	res := *of
+	res.Seq = seq
+	b, err := wire.EncodeControl(&res)
+	if err != nil {
+		res.Details = map[string]any{"error": "details could not be encoded: " + err.Error()}
+		b, err = wire.EncodeControl(&res)
+	}
+	return b, err
+}
+
+// write puts a message into the connection's outbox. The caller holds mu. An
+// outbox that is full has closed the connection: the client will come back.
+func (s *Session) write(b []byte) {
+	if err := s.conn.Send(b); err != nil {
+		s.log.Info("message not sent; the client has to resume", "run", s.run, "client", s.id.Client, "error", err)
+	}
+}
+
+// Send encodes and sends a control message if the client is there.
+func (s *Session) Send(v any) {
+	b, err := wire.EncodeControl(v)
+	if err != nil {
+		s.log.Error("message could not be encoded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.write(b)
+	}
+}
+
+// Acknowledge says that the gateway answers for a sample. Those that come while the
+// writer is busy are told in one message.
+func (s *Session) Acknowledge(id string) {
+	s.mu.Lock()
+	c := s.conn
+	s.acks = append(s.acks, id)
+	first := len(s.acks) == 1
+	s.mu.Unlock()
+	if c == nil || !first {
+		return // or somebody has asked the writer already
+	}
+	if err := c.SendLater(func() []byte { return s.takeAcks(c) }); err != nil {
+		s.log.Info("ack not sent; the client has to resume", "run", s.run, "client", s.id.Client, "error", err)
+	}
+}
+
+// takeAcks encodes what is to be acknowledged over a connection; nil: nothing. A client
+// that came back over another one has sent again what it has no result for.
+func (s *Session) takeAcks(c Conn) []byte {
+	s.mu.Lock()
+	ids := s.acks
+	if s.conn != c {
+		ids = nil
+	} else {
+		s.acks = nil
+	}
+	s.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	b, err := wire.EncodeControl(&wire.Ack{IDs: ids})
+	if err != nil {
+		s.log.Error("ack could not be encoded", "error", err)
+		return nil
+	}
+	return b
+}
+
+// tell sends new credit totals over the connection they were granted for. Grants are
+// told by whoever made them; totals that were overtaken on the way are not told.
+func (s *Session) tell(c Conn, total wire.Credit) {
+	b, err := wire.EncodeControl(&total)
+	if err != nil {
+		s.log.Error("credit could not be encoded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil || s.conn != c || (total.Samples <= s.told.Samples && total.Bytes <= s.told.Bytes) {
+		return
+	}
+	s.told = total
+	s.write(b)
+}
