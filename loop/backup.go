@@ -39,7 +39,7 @@ func (c *core) backup(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bo
 	for _, r := range c.runs {
 		patience := r.patience(c.cfg.Dispatch.BackupAfter)
 		for _, l := range r.lanes {
-			if patience == 0 || !l.step.whole() || l.backups >= l.mayHave(c.cfg.Dispatch.BackupShare) {
+			if patience == 0 || !l.step.Whole() || l.backups >= l.mayHave(c.cfg.Dispatch.BackupShare) {
 				continue
 			}
 			if e, due := c.oldest(now, l, patience); e != nil && (best == nil || due.Before(bestDue) || due.Equal(bestDue) && e.order < best.order) {
@@ -63,7 +63,7 @@ func (r *run) patience(after float64) time.Duration {
 
 // mayHave is how many backups a step may have.
 func (l *lane) mayHave(share float64) int {
-	return max(1, int(math.Floor(share*float64(max(l.step.expected, l.step.arrived)))))
+	return max(1, int(math.Floor(share*float64(max(l.step.Expected(), l.step.Arrived())))))
 }
 
 // overlooked bounds the overdue samples that are looked at for one whose worker is not

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -27,9 +30,13 @@ type core struct {
 	metrics   *metrics
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
-	columns   map[string]map[string]any
-	pools     pools // as of the last look
-	stepBytes int64 // of all rows that are kept
+	columns map[string]map[string]any
+	pools   pools // as of the last look
+	// Of steps (steps.go): deadlines are the alarms of those that have one.
+	book      *step.Book
+	stats     *stats.Stats
+	reports   *trace.Reports
+	deadlines map[*step.Step]*alarm
 	bench     bench // the workers as the dispatcher sees them
 	breakers  breakers
 	doomed    []*entry // queued for a profile that no worker can ever score
@@ -44,8 +51,8 @@ type effects struct {
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
 	examined []Examined
-	parked   bool    // a sample has begun to wait for its group, and its credit is free
-	over     []*step // steps that have just ended
+	parked   bool         // a sample has begun to wait for its group, and its credit is free
+	over     []*step.Step // steps that have just ended
 	breakers []BreakerChange
 }
 
@@ -54,7 +61,12 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
 		pools:    pools{out: map[string]int{}, outOf: map[poolProfile]int{}},
 		breakers: newBreakers(cfg.Breaker),
+		book: step.NewBook(step.Limits{
+			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
+		}),
+		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
 	}
+	c.stats = stats.New(c.progress)
 	c.bench = newBench(cfg.Gateway, &c.breakers)
 	return c
 }
@@ -69,8 +81,8 @@ func (c *core) runOf(name string, now time.Time) *run {
 		}
 		r = &run{
 			name: name, weight: weight, done: newMemory(c.journal), sessions: map[sessionID]*Session{},
-			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
-			pace: newPaces(), lanes: map[*step]*lane{},
+			groups: map[groupKey]*group{}, counts: map[string]uint64{},
+			pace: newPaces(), lanes: map[*step.Step]*lane{},
 		}
 		c.runs[name] = r
 	}
@@ -91,4 +103,11 @@ func inOrder(some iter.Seq[*entry]) []*entry {
 
 func (c *core) keyOf(e *entry, attempt int) wire.AttemptKey {
 	return wire.AttemptKey{Gateway: c.cfg.Gateway, Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
+}
+
+// byUse are the runs, the most recently used first.
+func (c *core) byUse() []*run {
+	return slices.SortedFunc(maps.Values(c.runs), func(a, b *run) int {
+		return cmp.Or(b.lastUse.Compare(a.lastUse), cmp.Compare(a.name, b.name))
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/rewardloop/rewardloop/loop/step"
 )
 
 // This file is about samples that wait for a ticket. Each step has a lane, in which they
@@ -14,7 +16,7 @@ import (
 
 // lane is a step's samples on their way: those in the queue, and those that workers have.
 type lane struct {
-	step  *step
+	step  *step.Step
 	first time.Time // when the first one was queued
 	// queues are those that wait, by profile, so that samples which no live worker can
 	// score do not stand before others: in the order in which their profiles came, hardly
@@ -39,15 +41,15 @@ func (byArrival) before(a, b *entry) bool { return a.order < b.order }
 func (byArrival) place(e *entry) *int     { return &e.place }
 
 // maxLanes bounds the lanes of a run whose steps never end.
-const maxLanes = 2 * keptSteps
+const maxLanes = 2 * step.Kept
 
 // laneOf returns the lane of a step, making it on first sight.
-func (r *run) laneOf(st *step) *lane {
+func (r *run) laneOf(st *step.Step) *lane {
 	l := r.lanes[st]
 	if l == nil {
 		if len(r.lanes) >= maxLanes {
 			for old := range r.lanes {
-				if old.inflight == 0 {
+				if old.InFlight() == 0 {
 					delete(r.lanes, old)
 				}
 			}
@@ -121,12 +123,12 @@ func (c *core) unrank(e *entry) {
 // the last of them is here, at the rate so far.
 func (l *lane) toCome(now time.Time) (n int, last time.Duration) {
 	st := l.step
-	n = st.expected - st.arrived
-	if st.whole() || n <= 0 || st.arrived < 2 {
+	n = st.Expected() - st.Arrived()
+	if st.Whole() || n <= 0 || st.Arrived() < 2 {
 		return 0, 0
 	}
-	each := st.last.Sub(l.first) / time.Duration(st.arrived-1)
-	return n, max(time.Duration(n)*each-now.Sub(st.last), 0)
+	each := st.Last().Sub(l.first) / time.Duration(st.Arrived()-1)
+	return n, max(time.Duration(n)*each-now.Sub(st.Last()), 0)
 }
 
 // next is the run's sample that is served next, of those with a profile that may go; nil:
@@ -146,7 +148,7 @@ func (r *run) next(may func(profile string) bool) *entry {
 }
 
 func (e *entry) compare(o *entry) int {
-	return cmp.Or(e.step.closes.Compare(o.step.closes), cmp.Compare(e.order, o.order))
+	return cmp.Or(e.step.Closes().Compare(o.step.Closes()), cmp.Compare(e.order, o.order))
 }
 
 // waitingLanes are those with samples in the queue, in the order in which they are served.

@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/loop/step"
+)
 
 // run is one training run: its queue, its share, and what it remembers. All of it
 // is guarded by the manager's mutex.
@@ -18,32 +22,21 @@ type run struct {
 	mean time.Duration
 	pace *paces
 	// lanes are the steps with samples on their way: the queue (queue.go).
-	lanes map[*step]*lane
+	lanes map[*step.Step]*lane
 
 	inflight int // accepted, not final
 	sessions map[sessionID]*Session
 	done     *memory
-	steps    map[stepKey]*step
-	stepLog  []*step // in order of first arrival; bounded
 	groups   map[groupKey]*group
 	groupLog []*group // in order of first arrival; bounded
 
 	counts  map[string]uint64 // final results by outcome
 	lastUse time.Time
-	news    chan struct{} // closed when a step has got further; nil: nobody waits
 }
 
 // precedes reports whether r is served before o.
 func (r *run) precedes(o *run) bool {
 	return r.vtime < o.vtime || r.vtime == o.vtime && r.name < o.name
-}
-
-// progress tells whoever waits for rewards that there may be more.
-func (r *run) progress() {
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
-	}
 }
 
 // defaultService is what a run's first tickets are charged before it has a mean.

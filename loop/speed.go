@@ -122,12 +122,12 @@ func (f *field) tooSlow(now time.Time, c *core, l *lane, e *entry) []string {
 	var out []string
 	unit, limit := f.run.pace.level.value, clearly
 	coming, last := l.toCome(now)
-	if l.step.expected == 0 {
+	if l.step.Expected() == 0 {
 		limit = undeclared
 	}
 	ahead := c.unclaimed + coming
 	for _, o := range f.run.lanes {
-		if o == l || o.queued > 0 && o.step.closes.Before(l.step.closes) {
+		if o == l || o.queued > 0 && o.step.Closes().Before(l.step.Closes()) {
 			ahead += o.queued
 		}
 	}

@@ -65,7 +65,7 @@ func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
 // others are named only while another one is ready.
 func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
-		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
+		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.Key().Step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
 		Pool: e.pool,
 	}
