@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -158,19 +159,20 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		return false, fx, refuse(rewards.TooLarge, key.id, "the %d members of group %q, %d bytes each, do not fit into three quarters of loop.max_bytes = %d, "+
 			"where all of them wait for the last", g, a.sample.UID, a.frame.Size(), c.cfg.MaxBytes)
 	}
-	if st := a.run.steps[stepKeyOf(a.sample)]; st != nil && st.closed {
-		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before it came", st.key.step, st.key.split, now.Sub(st.closes).Round(time.Millisecond))
+	if st := c.book.Step(step.KeyOf(a.run.name, a.sample.Split, a.sample.Step)); st != nil && st.Closed() {
+		k := st.Key()
+		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before it came", k.Step, k.Split, now.Sub(st.Closes()).Round(time.Millisecond))
 	}
 	if a.shut { // since its bytes were booked
 		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
 	}
-	c.insert(now, key, sum, a)
+	c.insert(now, key, sum, a, &fx)
 	fx.wake = true
-	fx.whole = c.entries[key].step.whole()
+	fx.whole = c.entries[key].step.Whole()
 	return true, fx, nil
 }
 
-func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission) {
+func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission, fx *effects) {
 	s := a.sample
 	c.arrivals++
 	arrived := a.arrived
@@ -183,13 +185,18 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		attempt: 1, issued: 1,
 	}
 	e.alarm.entry = e
-	e.step = c.stepOf(a.run, stepKeyOf(s), now)
-	e.step.arrived++
-	c.assemble(e, s, a.received)
-	e.step.inflight++
-	e.step.last = now
+	here := step.Arrival{ID: key.id, Index: s.Index, Received: a.received, Arrived: arrived}
 	if s.HasGroup() {
-		g, fresh := a.run.groupOf(groupKey{e.step.key, s.UID, key.epoch}, s.GroupSize, now)
+		here.UID, here.Size = s.UID, s.GroupSize
+	}
+	if e.owner.remembers() {
+		here.Flight = e
+	}
+	var ev step.Events
+	e.step, e.row, ev = c.book.Arrived(now, step.KeyOf(a.run.name, s.Split, s.Step), here)
+	c.heed(ev, fx)
+	if s.HasGroup() {
+		g, fresh := a.run.groupOf(groupKey{e.step.Key(), s.UID, key.epoch}, s.GroupSize, now)
 		if fresh {
 			g.step, g.deadline = e.step, e.deadline
 			c.alarms.put(&g.alarm, e.deadline)

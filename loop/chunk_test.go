@@ -13,6 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -124,9 +125,9 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 		for _, i := range []int{0, 1, 2, 3, 4, 6} {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: loop.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		first := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: step.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		early := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: loop.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		early := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: step.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.False(t, early.Ready)
 		assert.EqualValues(t, 1, early.Chunk, "the number of the chunk that is not there yet")
 		d, err := s.Manager.Step("run", "", 1)

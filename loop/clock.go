@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/ranking"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -149,9 +150,9 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 
 // lateness begins the message of a sample whose time has passed.
 func (e *entry) lateness() string {
-	if e.step.closed {
+	if e.step.Closed() {
 		return fmt.Sprintf("step %d (%s) ended at its deadline, %v after the sample had come; ",
-			e.step.key.step, e.step.key.split, e.deadline.Sub(e.arrived).Round(time.Millisecond))
+			e.step.Key().Step, e.step.Key().Split, e.deadline.Sub(e.arrived).Round(time.Millisecond))
 	}
 	return fmt.Sprintf("no result within %v; ", e.deadline.Sub(e.arrived))
 }
@@ -192,7 +193,7 @@ type alarm struct {
 	at    time.Time
 	entry *entry // or
 	group *group // or
-	step  *step
+	step  *step.Step
 	place int // among all, from 1; 0: it is not set
 	first int // tells alarms of the same moment apart: the one that was set first comes first
 }

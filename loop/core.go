@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -30,9 +33,13 @@ type core struct {
 	metrics   *metrics
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
-	columns   map[string]map[string]any
-	pools     pools // as of the last look
-	stepBytes int64 // of all rows that are kept
+	columns map[string]map[string]any
+	pools   pools // as of the last look
+	// Of steps (steps.go): deadlines are the alarms of those that have one.
+	book      *step.Book
+	stats     *stats.Stats
+	reports   *trace.Reports
+	deadlines map[*step.Step]*alarm
 	queue     *dispatch.Queue
 	bench     *dispatch.Bench // the workers as the dispatcher sees them
 	policy    dispatch.Policy
@@ -56,9 +63,9 @@ type effects struct {
 	wake     bool // the dispatcher has something to look at
 	whole    bool // the last sample of a step has arrived
 	examined []Examined
-	parked   bool     // a sample has begun to wait for its group, and its credit is free
-	over     []*step  // steps that have just ended
-	faults   []string // what must not be
+	parked   bool         // a sample has begun to wait for its group, and its credit is free
+	over     []*step.Step // steps that have just ended
+	faults   []string     // what must not be
 	breakers []BreakerChange
 }
 
@@ -67,8 +74,13 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
 		pools:    pools{out: map[string]int{}, outOf: map[poolProfile]int{}},
 		breakers: newBreakers(cfg.Breaker), queue: dispatch.NewQueue(), policy: dispatch.New(cfg.Dispatch.Policy), backups: dispatch.NewBackup(cfg.Dispatch),
+		book: step.NewBook(step.Limits{
+			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
+		}),
+		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
 		aimed: map[*entry]bool{}, known: map[string]bool{},
 	}
+	c.stats = stats.New(c.progress)
 	c.bench = dispatch.NewBench(c.breakers.takes)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(cfg.Gateway))         // never fails
@@ -86,7 +98,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 		}
 		r = &run{
 			name: name, share: dispatch.NewRun(name, weight), done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
-			steps: map[stepKey]*step{}, groups: map[groupKey]*group{}, counts: map[string]uint64{},
+			groups: map[groupKey]*group{}, counts: map[string]uint64{},
 		}
 		c.runs[name] = r
 	}
@@ -107,4 +119,11 @@ func inOrder(some iter.Seq[*entry]) []*entry {
 
 func (c *core) keyOf(e *entry, attempt int) wire.AttemptKey {
 	return wire.AttemptKey{Gateway: c.cfg.Gateway, Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id, Attempt: attempt}
+}
+
+// byUse are the runs, the most recently used first.
+func (c *core) byUse() []*run {
+	return slices.SortedFunc(maps.Values(c.runs), func(a, b *run) int {
+		return cmp.Or(b.lastUse.Compare(a.lastUse), cmp.Compare(a.name, b.name))
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -13,7 +14,7 @@ import (
 
 var (
 	_ dispatch.Sample = (*entry)(nil)
-	_ dispatch.Step   = (*step)(nil)
+	_ dispatch.Step   = (*step.Step)(nil)
 )
 
 // entryOf is the entry behind a sample.
@@ -41,24 +42,6 @@ func (e *entry) Published() time.Time { return e.offer.published }
 
 // Claimed implements dispatch.Sample.
 func (e *entry) Claimed() time.Time { return e.holders[len(e.holders)-1].since }
-
-// Closes implements dispatch.Step.
-func (st *step) Closes() time.Time { return st.closes }
-
-// Whole implements dispatch.Step.
-func (st *step) Whole() bool { return st.whole() }
-
-// Expected implements dispatch.Step.
-func (st *step) Expected() int { return st.expected }
-
-// Arrived implements dispatch.Step.
-func (st *step) Arrived() int { return st.arrived }
-
-// Last implements dispatch.Step.
-func (st *step) Last() time.Time { return st.last }
-
-// InFlight implements dispatch.Step.
-func (st *step) InFlight() int { return st.inflight }
 
 // view is what a policy sees.
 func (c *core) view(now time.Time, workers []wire.WorkerInfo) dispatch.View {

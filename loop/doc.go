@@ -62,9 +62,11 @@
 //	finish, settle, finalise    an answer, the end of the scoring, the one final result
 //	withdraw, loss              taken back by a client, a restart or a stop; what was lost
 //	groups, gather              prompt groups: their statistics, those scored as a whole
-//	steps, assembly, row        a step, and its samples as its trainer will read them
-//	handout, missing, forget    chunks of rewards, who is awaited, what is kept how long
+//	steps                       what clients say and ask of steps, what these mean to the rest
 //	memory, durable             remembered results; what outlives the process
-//	state, stats, trace         what can be seen of it: API, rewards over time, spans;
-//	examine, metrics, gauges    samples for people, Prometheus
+//	state, examine, metrics     what can be seen of it: API, samples for people, Prometheus
+//
+// Packages below it are passive: a Manager calls them under its mutex, and does what they
+// return. step is the book of steps, stats are rewards over time, trace is a step's spans
+// and report.
 package loop

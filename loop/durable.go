@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -116,7 +117,7 @@ func (j *journal) joined(e *entry) {
 	}
 	m.kept = true
 	j.later(spool.Record{Kind: spool.Member, Run: e.key.run, Epoch: e.key.epoch, ID: e.key.id}, keptMember{
-		Split: g.key.step.split, Step: g.key.step.step, UID: g.key.uid, Size: g.size, Deadline: g.deadline.UnixNano(),
+		Split: g.key.step.Split, Step: g.key.step.Step, UID: g.key.uid, Size: g.size, Deadline: g.deadline.UnixNano(),
 		Scored: m.scored, Reward: m.reward, Values: m.values,
 	})
 }
@@ -135,7 +136,7 @@ func (g *group) kept() (ids []string) {
 // left drops the members of a group that has closed.
 func (j *journal) left(g *group, kept []string) {
 	for _, id := range kept {
-		j.drop(spool.Member, sampleKey{g.step.run.name, g.key.epoch, id})
+		j.drop(spool.Member, sampleKey{g.key.step.Run, g.key.epoch, id})
 	}
 }
 
@@ -345,10 +346,13 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 // rejoin takes an answered member into its group, which was open when the gateway died,
 // so that the group is complete when the others have come.
 func (c *core) rejoin(now time.Time, r *run, id string, meta *keptMember) {
-	key := stepKey{meta.Split, meta.Step}
+	key := step.Key{Run: r.name, Split: meta.Split, Step: meta.Step}
 	g, fresh := r.groupOf(groupKey{key, meta.UID, r.epoch}, meta.Size, now)
 	if fresh {
-		g.step, g.deadline = c.stepOf(r, key, now), time.Unix(0, meta.Deadline)
+		var ev step.Events
+		g.step, ev = c.book.Open(now, key)
+		c.heed(ev, &effects{}) // nothing is over, and nobody is there yet
+		g.deadline = time.Unix(0, meta.Deadline)
 		c.alarms.put(&g.alarm, g.deadline)
 	}
 	g.join(id)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -22,7 +23,7 @@ type entry struct {
 	frame    *wire.Frame // one reference, released when the entry is final
 	sum      wire.Checksum
 	run      *run
-	step     *step
+	step     *step.Step
 	group    *group // nil without one
 	order    uint64 // of arrival, over all runs
 	item     dispatch.Item
@@ -59,8 +60,7 @@ type entry struct {
 
 	unit *group // of a group's own entry; nil for a sample
 
-	row     *row      // nil where nobody reads the step's rewards as a whole
-	handout *rowGroup // of the row
+	row *step.Row // nil where nobody reads the step's rewards as a whole
 
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }

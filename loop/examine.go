@@ -17,10 +17,9 @@ type Examined struct {
 // examine keeps what a sample was, before its frame goes, if it is one of the first of
 // its step.
 func (c *core) examine(e *entry, res *wire.Result) {
-	if e.frame == nil || e.step.examined >= c.cfg.NumExamine || res.Outcome == rewards.OutcomeCancelled {
+	if e.frame == nil || res.Outcome == rewards.OutcomeCancelled || !c.book.Examine(e.step) {
 		return
 	}
-	e.step.examined++
 	s := e.frame.Sample()
 	s.Run = e.key.run
 	s.GroundTruth, s.ExtraInfo = slices.Clone(s.GroundTruth), slices.Clone(s.ExtraInfo)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"sync"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -241,37 +243,8 @@ func counted(c prometheus.Counter) float64 {
 	return all[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// StatsOf describes a column that was given these values, after and before a look.
-func StatsOf(values ...float64) ColumnStats {
-	var s stepStats
-	c := s.column(stepKey{"train", 1}, rewardColumn)
-	for _, v := range values {
-		c.add(v, false)
-		if c.all.n == 3000 { // to look changes nothing
-			early := c.describe(rewardColumn, nil)
-			early.finish()
-		}
-	}
-	d := c.describe(rewardColumn, nil)
-	d.finish()
-	return d
-}
-
-// KeptValues returns how many values the steps of a run keep, by step.
-func (m *Manager) KeptValues(run string) map[int64]int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	kept := map[int64]int{}
-	for _, st := range m.core.runs[run].stepLog {
-		for _, c := range st.stats.columns {
-			kept[st.key.step] += cap(c.values)
-		}
-	}
-	return kept
-}
-
 // RewardGauges are those that a manager registers.
-func RewardGauges(m *Manager) prometheus.Collector { return newRewardGauges(m) }
+func RewardGauges(m *Manager) prometheus.Collector { return stats.NewGauges(m.latestStats) }
 
 // OpenGroup is the mean of a group's rewards while it is open, and their spread when it
 // is about to close.
@@ -282,5 +255,9 @@ func OpenGroup(rewards ...float64) (mean, std float64) {
 		g.join(id)
 		g.settle(id, member{scored: true, reward: r, values: map[string]float64{"x": r}})
 	}
-	return *g.meanNow(), g.spreads()["x"].std()
+	known := stats.New(func(string) iter.Seq[stats.Progress] { return func(func(stats.Progress) bool) {} })
+	known.Note(stats.Key{}, &wire.Result{ExtraInfo: map[string]any{"reward/x": 1.0, "reward/x/imputed": false}})
+	known.NoteGroup(stats.Key{}, &wire.GroupStats{}, g.spread())
+	columns, _ := known.Columns(stats.Key{})
+	return *g.meanNow(), *columns[1].MeanGroupStd
 }

@@ -12,11 +12,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	c.move(e, final)
 	e.run.inflight--
 	e.run.counts[string(res.Outcome)]++
-	e.step.inflight--
-	e.step.counts[res.Outcome]++
-	e.step.finished = now
-	e.run.noteResult(e.step, res)
-	c.assembled(now, e, res, fx)
+	c.noteResult(now, e, res, fx)
 	queue := now.Sub(e.arrived)
 	if !e.claimed.IsZero() {
 		queue = e.claimed.Sub(e.arrived)

@@ -92,7 +92,7 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 		outcome = string(gathered) // its own terms are scored; the group's answer counts
 	}
 	e.tried(h, now, outcome)
-	e.counted(h, now)
+	e.row.Counted(h.worker, h.since, now)
 	if res.Outcome == rewards.OutcomeCancelled {
 		return
 	}

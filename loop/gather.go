@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -97,8 +98,8 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 			unit.deadline = e.deadline
 		}
 	}
-	unit.key.id = unitMark + string(g.key.step.split) + fmt.Sprintf("\x00%d\x00", g.key.step.step) + g.key.uid
-	g.unit, g.lastMeanStd = unit, unit.run.lastMeanStd(g.key.step)
+	unit.key.id = unitMark + string(g.key.step.Split) + fmt.Sprintf("\x00%d\x00", g.key.step.Step) + g.key.uid
+	g.unit, g.lastMeanStd = unit, c.stats.LastMeanStd(stats.Key(g.key.step))
 	c.units++
 	c.entries[unit.key] = unit
 	c.alarms.put(&g.alarm, g.deadline)
@@ -193,9 +194,7 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	own.Attempts = e.claims
 	e.result = &own
 	c.move(e, held)
-	if e.row != nil {
-		e.row.scored = now
-	}
+	e.row.Scored(now)
 	e.group.settle(e.key.id, member{values: own.Values, held: e})
 }
 

@@ -8,23 +8,28 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
 // groupKey names a prompt group within a run and epoch.
 type groupKey struct {
-	step  stepKey
+	step  step.Key
 	uid   string
 	epoch uint64
 }
+
+// keptGroups bounds the groups that a run remembers for the status page.
+const keptGroups = 4096
 
 // group is a prompt group: it closes when group_size members have settled, or at
 // the deadline of its first member. Members that wait for its means are held
 // until then. Guarded by the manager's mutex.
 type group struct {
 	key    groupKey
-	step   *step
+	step   *step.Step
 	size   int
 	opened time.Time
 	// deadline is that of the first member.
@@ -44,7 +49,7 @@ type group struct {
 	profile string
 	begun   bool
 	unit    *entry // in the queue or with a worker
-	// lastMeanStd is run.lastMeanStd when it began: every attempt sees the same.
+	// lastMeanStd is stats.LastMeanStd when it began: every attempt sees the same.
 	lastMeanStd *float64
 }
 
@@ -114,13 +119,15 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 		return
 	}
 	c.alarms.clear(&g.alarm)
-	spreads := g.spreads()
+	spread := g.spread()
 	kept := g.kept()
 	for _, e := range g.close() {
 		c.finalise(now, e, fx)
 	}
 	c.journal.left(g, kept) // last: who is still to be answered needs them
-	g.step.stats.noteGroup(&g.stats, spreads)
+	if c.book.Has(g.step) { // else the step of that name is another one by now
+		c.stats.NoteGroup(stats.Key(g.key.step), &g.stats, spread)
+	}
 }
 
 // close computes the means by term over the members that have a value, finishes
@@ -159,6 +166,18 @@ func (g *group) ordered() []*member {
 		all = append(all, g.members[id])
 	}
 	return all
+}
+
+// spread is that of each component's own values over the members of a group that is about
+// to close.
+func (g *group) spread() stats.Spread {
+	s := stats.Spread{}
+	for _, m := range g.ordered() {
+		for component, v := range m.values {
+			s.Add(component, v)
+		}
+	}
+	return s
 }
 
 func (g *group) termMeans() map[string]float64 {

@@ -162,9 +162,7 @@ func (m *Manager) Stop() {
 	}
 	m.closed, m.draining = true, true
 	m.core.journal.spool = nil // what is cut off here goes on in the next life
-	for _, r := range m.core.runs {
-		r.progress() // whoever waits for rewards sees that there will be none
-	}
+	m.core.book.Wake()         // whoever waits for rewards sees that there will be none
 	var fx effects
 	now := time.Now()
 	for _, e := range m.core.all() {
@@ -266,7 +264,7 @@ func (m *Manager) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.core.runs {
-		m.core.ageSteps(now, r)
+		m.core.heed(m.core.book.Age(now, name), &effects{}) // nothing ends by its age
 		if n := r.done.trim(&m.cfg, now); n > 0 {
 			m.metrics.forgotten.Add(float64(n))
 		}
@@ -276,9 +274,7 @@ func (m *Manager) sweep(now time.Time) {
 			}
 		}
 		if r.inflight == 0 && len(r.sessions) == 0 && len(r.done.byKey) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
-			for _, st := range r.stepLog {
-				m.core.forgetStep(st, "nobody has used the run for too long")
-			}
+			m.core.heed(m.core.book.Drop(name), &effects{}) // nothing of it is in flight
 			m.core.journal.gone(r)
 			delete(m.core.runs, name)
 		}

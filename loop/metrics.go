@@ -3,6 +3,7 @@ package loop
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -97,7 +98,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 			func(wanted, _, _ int) int { return wanted }),
 		slots("live_slots", "Slots of all live workers.", func(_, live, _ int) int { return live }),
 		slots("busy_slots", "Slots that this gateway's samples have.", func(_, _, busy int) int { return busy }),
-		newRewardGauges(m),
+		stats.NewGauges(m.latestStats),
 		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
@@ -132,5 +133,5 @@ func (m *Manager) slotCounts() (wanted, live, busy int) {
 func (m *Manager) stepBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.core.stepBytes
+	return m.core.book.Bytes()
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -647,7 +648,7 @@ func (h *told) take(c *toldClient) {
 		q.Order = wire.ByIndex
 	}
 	if h.rng.IntN(2) == 0 {
-		q.Chunk = loop.NextChunk
+		q.Chunk = step.NextChunk
 	}
 	res, err := h.m.Rewards(h.t.Context(), c.hello.Run, 0, q)
 	h.note("rewards", res)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -45,71 +47,20 @@ type RunState struct {
 
 // StepState is what has become of one step's samples.
 type StepState struct {
-	Split    rewards.Split           `json:"split"`
-	Step     int64                   `json:"step"`
-	Expected int                     `json:"expected,omitempty"`
-	Ended    bool                    `json:"ended,omitempty"`
-	Arrived  int                     `json:"arrived"`
-	InFlight int                     `json:"in_flight"`
-	Outcomes map[rewards.Outcome]int `json:"outcomes"`
-	// ArrivalMS is from the first sample's arrival to the last one's, ExposedMS from
-	// there to the latest result: what a trainer would wait after its rollout.
-	ArrivalMS float64 `json:"arrival_ms"`
-	ExposedMS float64 `json:"exposed_ms"`
+	step.Summary
+
 	// Stats describe the values, column by column, the reward itself first; MoreColumns
 	// says that there are columns beyond the 16 that are kept.
-	Stats       []ColumnStats `json:"stats,omitempty"`
-	MoreColumns bool          `json:"more_columns,omitempty"`
+	Stats       []stats.ColumnStats `json:"stats,omitempty"`
+	MoreColumns bool                `json:"more_columns,omitempty"`
 }
 
 // StepDetail is one step, and who it waits for.
 type StepDetail struct {
-	StepState
+	step.Detail
 
-	Run string `json:"run"`
-	// State is open, complete or short; Forgotten says why the rows are gone.
-	State     string `json:"state"`
-	Forgotten string `json:"forgotten,omitempty"`
-	// Deadline is when a declared step ends, and OnDeadline what its rewards are then.
-	Deadline   *time.Time `json:"deadline,omitempty"`
-	OnDeadline string     `json:"on_deadline"`
-	Missing    int        `json:"missing"`
-	// Without names samples without a result, those longest here first.
-	Without []wire.Missing `json:"without"`
-	// GroupsReady are complete and not handed out; Chunks were.
-	GroupsReady int `json:"groups_ready"`
-	Chunks      int `json:"chunks"`
-	// RowsBytes is what is kept of it.
-	RowsBytes int64 `json:"rows_bytes"`
 	// Report holds the step against what was possible, once it is over.
 	Report *sim.Report `json:"report,omitempty"`
-}
-
-// Step returns one step in full. The error wraps ErrUnknown.
-func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, error) {
-	now := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	st, err := m.known(run, split, n)
-	if err != nil && st == nil {
-		return StepDetail{}, err
-	}
-	d := StepDetail{
-		StepState: st.state(), Run: run, State: st.assemblyState(), Forgotten: st.forgotten, OnDeadline: st.policy,
-		Missing: max(st.expected-st.arrived, 0), Without: st.without(now), Report: st.report,
-	}
-	if st.expected > 0 {
-		d.Deadline = &st.closes
-	}
-	if a := st.assembly; a != nil {
-		for _, g := range a.ready {
-			if !g.given {
-				d.GroupsReady++
-			}
-		}
-		d.Chunks, d.RowsBytes = len(a.chunks), a.bytes
-	}
-	return d, nil
 }
 
 // GroupState is one prompt group, open or closed.
@@ -136,7 +87,7 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 	unserved := map[string]string{} // by profile
 	for _, e := range all[:min(limit, len(all))] {
 		p := PendingSample{
-			ID: e.key.id, Run: e.key.run, Step: e.step.key.step, Stage: string(e.state), Attempt: e.attempt,
+			ID: e.key.id, Run: e.key.run, Step: e.step.Key().Step, Stage: string(e.state), Attempt: e.attempt,
 			Bytes: e.bytes, AgeMS: millis(now.Sub(e.arrived)), Deadline: e.deadline,
 		}
 		if e.group != nil {
@@ -175,7 +126,7 @@ func (m *Manager) Runs(groups int) []RunState {
 	for _, r := range runs {
 		for _, st := range r.Steps {
 			for i := range st.Stats {
-				st.Stats[i].finish()
+				st.Stats[i].Finish()
 			}
 		}
 	}
@@ -199,9 +150,9 @@ func (m *Manager) runs(groups int) []RunState {
 				st.Clients++
 			}
 		}
-		for _, s := range slices.Backward(r.stepLog) {
-			state := s.state()
-			state.Stats, state.MoreColumns = r.rewardStats(s), s.stats.more
+		for s := range m.core.book.Newest(name) {
+			state := StepState{Summary: s.Summary()}
+			state.Stats, state.MoreColumns = m.core.stats.Columns(stats.Key(s.Key()))
 			st.Steps = append(st.Steps, state)
 		}
 		for _, g := range slices.Backward(r.groupLog) {
@@ -215,25 +166,14 @@ func (m *Manager) runs(groups int) []RunState {
 	return out
 }
 
-func (s *step) state() StepState {
-	st := StepState{
-		Split: s.key.split, Step: s.key.step, Expected: s.expected, Ended: s.ended, Arrived: s.arrived,
-		InFlight: s.inflight, Outcomes: maps.Clone(s.counts), ArrivalMS: millis(s.last.Sub(s.first)),
-	}
-	if s.finished.After(s.last) {
-		st.ExposedMS = millis(s.finished.Sub(s.last))
-	}
-	return st
-}
-
 func (g *group) state() GroupState {
 	st := GroupState{
-		Split: g.key.step.split, Step: g.key.step.step, UID: g.key.uid, Size: g.size, Arrived: g.arrived,
+		Split: g.key.step.Split, Step: g.key.step.Step, UID: g.key.uid, Size: g.size, Arrived: g.arrived,
 		Settled: g.settled, Closed: g.closed,
 	}
 	if g.closed {
-		stats := g.stats
-		st.Stats = &stats
+		closed := g.stats
+		st.Stats = &closed
 	}
 	return st
 }

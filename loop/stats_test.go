@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -69,7 +69,7 @@ func (tr *trainer) whole(split rewards.Split, step int64) {
 }
 
 // stats returns the columns of a step by name, having checked their form.
-func (tr *trainer) stats(t *testing.T, split rewards.Split, step int64) map[string]loop.ColumnStats {
+func (tr *trainer) stats(t *testing.T, split rewards.Split, step int64) map[string]stats.ColumnStats {
 	t.Helper()
 	for _, st := range tr.s.Manager.Runs(0)[0].Steps {
 		if st.Split != split || st.Step != step {
@@ -77,7 +77,7 @@ func (tr *trainer) stats(t *testing.T, split rewards.Split, step int64) map[stri
 		}
 		_, err := json.Marshal(st) // refuses NaN and Inf
 		require.NoError(t, err)
-		by := map[string]loop.ColumnStats{}
+		by := map[string]stats.ColumnStats{}
 		for i, c := range st.Stats {
 			by[c.Column] = c
 			require.Equal(t, i == 0, c.Column == "reward_score", "the reward comes first")
@@ -295,101 +295,6 @@ func TestAGroupIsToldHowMuchTheGroupsOfTheLastStepDiffered(t *testing.T) {
 		assert.Equal(t, 3, tr.stats(t, rewards.Train, 2)["reward/place"].ZeroStdGroups)
 		is(t, 0, tr.stats(t, rewards.Train, 2)["reward/place"].MeanGroupStd, "all members got 0")
 	})
-}
-
-func TestValuesAreDroppedOnceALaterStepHasEnded(t *testing.T) {
-	t.Parallel()
-	terms := []rewards.Term{term(said)}
-	for i := range 20 {
-		more := term(said)
-		more.Key = fmt.Sprintf("t%02d", i)
-		terms = append(terms, more)
-	}
-	onTrainer(t, profiles(t, terms...), func(t *testing.T, tr *trainer) {
-		t.Helper()
-		tr.says(t, "", 1, "", 0, "1", "2", "3")
-		tr.whole("", 1)
-		require.NotZero(t, tr.s.Manager.KeptValues("run")[1], "the latest one may get more")
-		before := tr.stats(t, rewards.Train, 1)
-		assert.Len(t, before, 16)
-		assert.True(t, tr.s.Manager.Runs(0)[0].Steps[0].MoreColumns)
-		tr.says(t, rewards.Val, 7, "", 0, "5")
-		tr.whole(rewards.Val, 7)
-		require.NotZero(t, tr.s.Manager.KeptValues("run")[1], "another split's")
-
-		tr.says(t, "", 2, "", 0, "5")
-		tr.says(t, "", 3, "", 0, "5") // nobody says how many, but step 3 has begun
-		kept := tr.s.Manager.KeptValues("run")
-		assert.Zero(t, kept[1])
-		assert.NotZero(t, kept[3])
-		assert.Equal(t, before, tr.stats(t, rewards.Train, 1), "what they said stays")
-
-		tr.says(t, "", 1, "", 0, "10") // a straggler
-		c := tr.stats(t, rewards.Train, 1)["reward_score"]
-		assert.EqualValues(t, 4, c.Count)
-		is(t, 21*16/4.0, c.Mean, "the mean goes on; 21 terms say the same")
-		is(t, 210, c.Max, "as do the ends")
-		is(t, 42, c.P50, "quantiles stay")
-		assert.True(t, c.Sampled)
-		assert.Zero(t, tr.s.Manager.KeptValues("run")[1])
-	})
-}
-
-func TestStatsOfMoreValuesThanAreKept(t *testing.T) {
-	t.Parallel()
-	values := make([]float64, 4096)
-	for i := range values {
-		values[i] = float64(i)
-	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
-	exact := loop.StatsOf(values...)
-	assert.False(t, exact.Sampled)
-	is(t, 409.5, exact.P10, "of 0 … 4095")
-	is(t, 2047.5, exact.P50, "of 0 … 4095")
-	is(t, 3685.5, exact.P90, "of 0 … 4095")
-
-	many := make([]float64, 100_000) // rising: a window of the latest would show
-	for i := range many {
-		many[i] = float64(i) / 100_000
-	}
-	drawn := loop.StatsOf(many...)
-	assert.True(t, drawn.Sampled)
-	assert.EqualValues(t, 100_000, drawn.Count)
-	is(t, 0.499995, drawn.Mean, "over all")
-	// The standard error of a median of 4,096 is 0.0078, of the others 0.0047.
-	assert.InDelta(t, 0.1, *drawn.P10, 0.02)
-	assert.InDelta(t, 0.5, *drawn.P50, 0.03)
-	assert.InDelta(t, 0.9, *drawn.P90, 0.02)
-	assert.Equal(t, drawn, loop.StatsOf(many...), "the draw is seeded")
-}
-
-func TestNoStatIsEverNaN(t *testing.T) {
-	t.Parallel()
-	const most = math.MaxFloat64
-	for name, values := range map[string][]float64{
-		"none": {}, "one": {0.1}, "the same": slices.Repeat([]float64{0.1}, 1000), "largest": {most, most, most},
-		"both ends": {most, -most, most, -most}, "tiny": {math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64},
-		"far away": {1e15 + 1, 1e15 + 2, 1e15 + 3}, "ends and one": {-most, most, 1},
-	} {
-		s := loop.StatsOf(values...)
-		_, err := json.Marshal(s)
-		require.NoError(t, err, name)
-		if len(values) == 0 {
-			require.Nil(t, s.Mean, name)
-			continue
-		}
-		require.NotNil(t, s.Mean, name)
-		require.NotNil(t, s.P50, name)
-		assert.LessOrEqual(t, *s.Min, *s.Mean, name)
-		assert.LessOrEqual(t, *s.Mean, *s.Max, name)
-		if *s.Min == *s.Max {
-			require.NotNil(t, s.Std, name)
-			assert.Zero(t, *s.Std, name)
-		}
-		if name == "far away" {
-			is(t, math.Sqrt(2.0/3), s.Std, name)
-		}
-	}
 }
 
 func TestRewardGaugesAreOfTheLatestStepThatHasEnded(t *testing.T) {

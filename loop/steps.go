@@ -1,104 +1,23 @@
 package loop
 
 import (
+	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// stepKey names a step within a run.
-type stepKey struct {
-	split rewards.Split
-	step  int64
-}
-
-// stepKeyOf is the step of a sample; a sample without a split is one of the training.
-func stepKeyOf(s *rewards.Sample) stepKey { return keyOfStep(s.Split, s.Step) }
-
-func keyOfStep(split rewards.Split, n int64) stepKey {
-	if split == "" {
-		split = rewards.Train
-	}
-	return stepKey{split, n}
-}
-
-// step is what has become of one step's samples. Guarded by the manager's mutex.
-type step struct {
-	key      stepKey
-	run      *run
-	closes   time.Time // orders the queue; the deadline, once somebody has declared the step
-	first    time.Time
-	last     time.Time // arrival of the latest sample
-	finished time.Time // latest final result
-	expected int       // declared; 0: unknown
-	declared map[stream.ID]int
-	ended    bool // a client said that it sends no more
-	arrived  int
-	inflight int
-	examined int // samples that people look at
-	counts   map[rewards.Outcome]int
-	stats    stepStats
-
-	// Of the rewards as a whole (assembly.go).
-	assembly  *assembly      // nil until the first sample of a websocket, and once forgotten
-	forgotten string         // why the rows are gone; empty: they are not
-	names     map[string]int // declared ids, and their place
-	alarm     alarm          // the deadline
-	policy    string         // at the deadline
-	closed    bool           // the deadline has ended it
-	absent    []*row         // rows of samples that had not come by then
-	told      bool           // its end was reported
-	slots     int            // the most live ones while its samples were scored
-	report    *sim.Report    // once it is over
-}
-
-// whole reports whether all that is to come of the step has arrived.
-func (st *step) whole() bool {
-	return st.closed || st.ended || st.expected > 0 && st.arrived >= st.expected
-}
-
-// concluded reports whether nothing of the step is open any more.
-func (st *step) concluded() bool { return st.whole() && st.inflight == 0 }
-
-// short reports whether the deadline left samples without a result of their own.
-func (st *step) short() bool {
-	if !st.closed {
-		return false
-	}
-	return len(st.absent) > 0 || st.expected > st.arrived || st.assembly != nil && slices.ContainsFunc(st.assembly.rows, func(r *row) bool { return r.atDeadline })
-}
-
-// stepOf returns a run's record of a step, making it on the first sample, and
-// forgets the oldest steps that nothing is in flight for.
-func (c *core) stepOf(r *run, key stepKey, now time.Time) *step {
-	if st := r.steps[key]; st != nil {
-		return st
-	}
-	st := &step{
-		key: key, run: r, first: now, closes: now.Add(c.cfg.StepTimeout), counts: map[rewards.Outcome]int{},
-		policy: c.cfg.OnStepDeadline,
-	}
-	st.alarm.step = st
-	r.steps[key] = st
-	r.stepLog = append(r.stepLog, st)
-	if len(r.stepLog) > keptSteps {
-		for i, old := range r.stepLog {
-			if old.inflight == 0 && old != st {
-				c.forgetStep(old, fmt.Sprintf("%d later steps have begun", keptSteps))
-				delete(r.steps, old.key)
-				r.stepLog = append(r.stepLog[:i], r.stepLog[i+1:]...)
-				break
-			}
-		}
-	}
-	return st
-}
+// This file is where the gateway meets the book of steps (package step), their statistics
+// (package stats) and their reports (package trace): what clients say and ask of a step, and
+// what the book's events mean to the rest of the gateway.
 
 // declare takes a client's word about a step.
 func (m *Manager) declare(s *stream.Session, msg *wire.Step) error {
@@ -108,7 +27,9 @@ func (m *Manager) declare(s *stream.Session, msg *wire.Step) error {
 		m.mu.Unlock()
 		return errEpoch(s.Run())
 	}
-	fx, err := m.core.declare(time.Now(), r, s.ID(), msg)
+	ev, err := m.core.book.Declare(time.Now(), r.name, step.Client{Name: s.ID().Client, Lane: s.ID().Lane}, msg)
+	fx := effects{wake: err == nil}
+	m.core.heed(ev, &fx)
 	m.mu.Unlock()
 	m.apply(fx)
 	return err
@@ -122,7 +43,8 @@ func (m *Manager) endStep(s *stream.Session, msg *wire.EndOfStep) error {
 		m.mu.Unlock()
 		return errEpoch(s.Run())
 	}
-	fx := m.core.endStep(time.Now(), r, msg)
+	fx := effects{wake: true}
+	m.core.heed(m.core.book.EndStep(time.Now(), r.name, msg), &fx)
 	m.mu.Unlock()
 	m.apply(fx)
 	return nil
@@ -132,124 +54,234 @@ func errEpoch(run string) error {
 	return fmt.Errorf("%w: run %q has begun a new epoch on another connection", rewards.Malformed, run)
 }
 
-// maxNames bounds the ids that a step may be told of, and the rows that are made at its
-// deadline for samples without one.
-const maxNames = 1 << 17
-
-// declare takes a client's word about a step: how many samples of it there are, their
-// names, and when it ends.
-func (c *core) declare(now time.Time, r *run, from stream.ID, msg *wire.Step) (effects, error) {
-	st := c.stepOf(r, keyOfStep(msg.Split, msg.Step), now)
-	if st.closed {
-		return effects{}, fmt.Errorf("%w: step %d (%s) ended at its deadline", rewards.Expired, st.key.step, st.key.split)
+// heed does what the book's events ask for.
+func (c *core) heed(ev step.Events, fx *effects) {
+	for _, a := range ev.Alarms {
+		c.setAlarm(a)
 	}
-	if err := c.name(st, msg.IDs); err != nil {
-		return effects{}, err
+	for _, st := range ev.Over {
+		c.reports.Expect(st)
 	}
-	if msg.Total {
-		st.expected, st.declared = int(msg.Expected), nil
-	} else {
-		if st.declared == nil {
-			st.declared = map[stream.ID]int{}
-		}
-		st.declared[from] = int(msg.Expected)
-		st.expected = 0
-		for _, n := range st.declared {
-			st.expected += n
+	for _, st := range ev.Dropped {
+		c.stats.Forget(stats.Key(st.Key()))
+		c.reports.Forget(st)
+		if a := c.deadlines[st]; a != nil && a.place == 0 {
+			delete(c.deadlines, st)
 		}
 	}
-	if msg.OnDeadline != "" {
-		st.policy = msg.OnDeadline
+	if ev.Forgotten > 0 {
+		c.metrics.stepsForgotten.Add(float64(ev.Forgotten))
 	}
-	if msg.DeadlineMS > 0 {
-		st.closes = now.Add(time.Duration(msg.DeadlineMS) * time.Millisecond)
-	}
-	if st.expected > 0 {
-		c.alarms.put(&st.alarm, st.closes)
-	}
-	return c.heard(st), nil
+	fx.over = append(fx.over, ev.Over...)
+	fx.whole = fx.whole || ev.Whole
 }
 
-// name notes the ids of samples that are to come, and their places: whoever comes back
-// says again what was said before.
-func (c *core) name(st *step, ids []string) error {
-	fresh := make(map[string]int, len(ids))
-	var size int64
-	for _, id := range ids {
-		_, known := st.names[id]
-		if _, again := fresh[id]; !known && !again {
-			fresh[id] = len(st.names) + len(fresh)
-			size += nameBytes(id)
+// setAlarm sets or clears the alarm of a step's deadline. A step keeps its alarm while it
+// is in the book: of those that ring at the same moment the one that was first set comes
+// first.
+func (c *core) setAlarm(s step.Alarm) {
+	a := c.deadlines[s.Step]
+	switch {
+	case !s.At.IsZero():
+		if a == nil {
+			a = &alarm{step: s.Step}
+			c.deadlines[s.Step] = a
+		}
+		c.alarms.put(a, s.At)
+	case a != nil:
+		c.alarms.clear(a)
+		if !c.book.Has(s.Step) {
+			delete(c.deadlines, s.Step)
 		}
 	}
-	if len(st.names)+len(fresh) > maxNames {
-		return fmt.Errorf("%w: more than %d ids for step %d (%s)", rewards.TooLarge, maxNames, st.key.step, st.key.split)
-	}
-	c.stepBytes += size
-	c.trimSteps()
-	if c.stepBytes > c.cfg.StepBytes {
-		c.stepBytes -= size
-		return fmt.Errorf("%w: the ids of step %d (%s) do not fit beside those of other steps into loop.step_bytes = %d: declare it without ids, or raise that",
-			rewards.TooLarge, st.key.step, st.key.split, c.cfg.StepBytes)
-	}
-	if st.names == nil && len(fresh) > 0 {
-		st.names = make(map[string]int, len(fresh))
-	}
-	maps.Copy(st.names, fresh)
-	return nil
-}
-
-// nameBytes is what a declared id costs.
-func nameBytes(id string) int64 { return int64(len(id)) + 64 }
-
-// endStep takes a client's word that it sends no more.
-func (c *core) endStep(now time.Time, r *run, msg *wire.EndOfStep) effects {
-	st := c.stepOf(r, keyOfStep(msg.Split, msg.Step), now)
-	st.ended = true
-	if st.inflight > 0 {
-		c.alarms.put(&st.alarm, st.closes)
-	}
-	return c.heard(st)
-}
-
-// heard says what is to be done after a word about a step.
-func (c *core) heard(st *step) effects {
-	fx := effects{whole: st.arrived > 0 && st.whole(), wake: true}
-	c.noteOver(st, &fx)
-	st.run.progress()
-	return fx
 }
 
 // closeStep ends a step at its deadline: whatever is in flight expires now, and nothing
 // more is taken in.
-func (c *core) closeStep(now time.Time, st *step, fx *effects) {
-	c.alarms.clear(&st.alarm)
-	if st.concluded() {
+func (c *core) closeStep(now time.Time, st *step.Step, fx *effects) {
+	ends, ev := c.book.Due(st)
+	c.heed(ev, fx)
+	if !ends {
 		return
 	}
-	st.closed = true
 	for _, e := range c.all() {
 		if e.step == st && e.state != final {
 			e.deadline = now
 			c.look(now, e, nil, fx)
 		}
 	}
-	c.findAbsent(now, st)
 	c.metrics.stepsShort.Inc()
-	c.noteOver(st, fx)
-	c.trimSteps()
-	st.run.progress()
+	c.heed(c.book.Short(now, st), fx)
 }
 
-// noteOver reports the end of a step, once.
-func (c *core) noteOver(st *step, fx *effects) {
-	if st.told || !st.concluded() || st.arrived == 0 && !st.closed {
-		return
+// noteResult takes a final result into the book and the statistics of its step.
+func (c *core) noteResult(now time.Time, e *entry, res *wire.Result, fx *effects) {
+	own := *res
+	own.Details = nil
+	c.heed(c.book.Finished(now, e.step, e.row, res, sizeOf(&own), c.pools.slots), fx)
+	key := stats.Key(e.step.Key())
+	c.stats.Note(key, res)
+	if e.step.InFlight() == 0 {
+		c.stats.Pack(key.Run, key.Split)
 	}
-	st.told = true
-	c.alarms.clear(&st.alarm)
-	st.run.progress()
-	if st.assembly != nil {
-		fx.over = append(fx.over, st)
+}
+
+// progress tells the statistics how far the steps of a run have come.
+func (c *core) progress(run string) iter.Seq[stats.Progress] {
+	return func(yield func(stats.Progress) bool) {
+		for st := range c.book.Steps(run) {
+			p := stats.Progress{
+				Key: stats.Key(st.Key()), Expected: st.Expected(), Arrived: st.Arrived(), InFlight: st.InFlight(), Whole: st.Whole(),
+			}
+			if !yield(p) {
+				return
+			}
+		}
 	}
+}
+
+// Whereabouts implements step.Flight.
+func (e *entry) Whereabouts() (stage string, arrived time.Time, worker string) {
+	if n := len(e.holders); n > 0 {
+		worker = e.holders[n-1].worker
+	}
+	return string(e.state), e.arrived, worker
+}
+
+// tried notes that a holder of the entry has ended its attempt.
+func (e *entry) tried(h holder, now time.Time, outcome string) {
+	e.row.Tried(step.Attempt{Worker: h.worker, Began: h.since, Ended: now, Backup: h.backup, Outcome: outcome})
+}
+
+// Rewards waits for the next chunk of a step's rewards, or gives one again that was
+// handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
+// with Ready false where the chunk is not there yet, and earlier if ctx ends.
+//
+// The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
+// chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
+func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error) {
+	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxTakeWaitMS)) * time.Millisecond)
+	defer timer.Stop()
+	for last := t.WaitMS <= 0; ; {
+		res, news, err := m.take(run, epoch, t, last)
+		if res != nil || err != nil {
+			return res, err
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			last = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func unknownRun(run string) error {
+	return fmt.Errorf("%w: %w: run %q", rewards.Malformed, ErrUnknown, run)
+}
+
+// take is one look. Without an answer it returns what to wait for.
+func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, nil, ErrStopped
+	}
+	r := m.core.runs[run]
+	switch {
+	case r == nil:
+		return nil, nil, unknownRun(run)
+	case epoch != 0 && epoch != r.epoch:
+		return nil, nil, errEpoch(run)
+	}
+	res, err := m.core.book.Fetch(now, run, t)
+	switch {
+	case res != nil || err != nil:
+		return res, nil, err
+	case last:
+		return m.core.book.Unready(now, run, t), nil, nil
+	}
+	return nil, m.core.book.News(run), nil
+}
+
+// Step returns one step in full. The error wraps ErrUnknown.
+func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, error) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, err := m.known(run, split, n)
+	if err != nil && st == nil {
+		return StepDetail{}, err
+	}
+	return StepDetail{Detail: st.Detail(now), Report: m.core.reports.Of(st)}, nil
+}
+
+// Trace returns what was recorded of a step: when every sample arrived, began to be
+// scored, was scored and answered, by whom and at which attempt. Seconds count from the
+// step's first word or sample. The error is that of Rewards.
+func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, err := m.known(run, split, n)
+	if err != nil {
+		return sim.Trace{}, err
+	}
+	return trace.Of(st), nil
+}
+
+// known finds a step; one whose rows were dropped comes with an error. The caller holds
+// the mutex.
+func (m *Manager) known(run string, split rewards.Split, n int64) (*step.Step, error) {
+	if m.core.runs[run] == nil {
+		return nil, unknownRun(run)
+	}
+	key := step.KeyOf(run, split, n)
+	st := m.core.book.Step(key)
+	switch {
+	case st == nil:
+		return nil, fmt.Errorf("%w: %w: step %d (%s) of run %q", rewards.Malformed, ErrUnknown, n, key.Split, run)
+	case st.Forgotten() != "":
+		return st, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, n, key.Split, st.Forgotten())
+	}
+	return st, nil
+}
+
+// report measures a step that is over, for the metrics and for whoever looks.
+func (m *Manager) report(st *step.Step) {
+	m.mu.Lock()
+	t := trace.Of(st)
+	m.mu.Unlock()
+	rep, err := sim.Measure(t) // milliseconds for thousands of samples
+	if err != nil {
+		return // not one sample was scored: there is nothing to measure
+	}
+	m.metrics.stepExposed.Observe(rep.Exposed)
+	if rep.OverIdeal != nil {
+		m.metrics.stepRatio.Observe(*rep.OverIdeal)
+	}
+	if rep.Efficiency != nil {
+		m.metrics.stepOverlap.Observe(*rep.Efficiency)
+	}
+	m.mu.Lock()
+	m.core.reports.Put(st, &rep)
+	m.mu.Unlock()
+}
+
+// latestStats is what the reward gauges show: of each run, the most recently used first,
+// and each split the latest step that has ended, or the latest where none has.
+func (m *Manager) latestStats() []stats.Latest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	runs := m.core.byUse()
+	var all []stats.Latest
+	for _, r := range runs[:min(len(runs), stats.GaugeRuns)] {
+		for _, split := range []rewards.Split{rewards.Train, rewards.Val} {
+			if l, ok := m.core.stats.Latest(r.name, split); ok {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
 }

@@ -37,7 +37,7 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 // others are named only while another one is ready.
 func (c *core) ticket(e *entry, h *holder, workers []wire.WorkerInfo) wire.Ticket {
 	t := wire.Ticket{
-		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
+		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.Key().Step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: h.attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
 		Pool: h.pool,
 	}

@@ -73,11 +73,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	}
 	r.epoch, r.inflight, r.done = epoch, 0, newMemory(c.journal)
 	c.journal.begins(r)
-	for _, st := range r.stepLog {
-		c.forgetStep(st, "the run began anew")
-	}
-	r.steps, r.stepLog = map[stepKey]*step{}, nil
-	r.progress()
+	c.heed(c.book.Drop(r.name), &fx)
 	r.groups, r.groupLog = map[groupKey]*group{}, nil
 	r.share.Clear()
 	return fx

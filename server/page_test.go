@@ -15,6 +15,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
@@ -67,9 +68,9 @@ func busyPicture() (*picture, crew) {
 			Run: "sd3-ocr", Epoch: 2, Clients: 8, Queued: 93, InFlight: 136, MeanMS: 842,
 			Outcomes: map[string]uint64{"scored": 18_204, "failed": 3, "expired": 1},
 			Steps: []loop.StepState{
-				{Split: "train", Step: 12, Expected: 512, Arrived: 377, InFlight: 136, Outcomes: map[rewards.Outcome]int{"scored": 240, "failed": 1}, ArrivalMS: 61_000},
-				{Split: "train", Step: 11, Expected: 512, Arrived: 512, Outcomes: map[rewards.Outcome]int{"scored": 512}, ArrivalMS: 93_400, ExposedMS: 1_380},
-				{Split: "val", Step: 10, Arrived: 64, Outcomes: map[rewards.Outcome]int{"scored": 63, "expired": 1}, ArrivalMS: 12_400, ExposedMS: 900_000},
+				{Summary: step.Summary{Split: "train", Step: 12, Expected: 512, Arrived: 377, InFlight: 136, Outcomes: map[rewards.Outcome]int{"scored": 240, "failed": 1}, ArrivalMS: 61_000}},
+				{Summary: step.Summary{Split: "train", Step: 11, Expected: 512, Arrived: 512, Outcomes: map[rewards.Outcome]int{"scored": 512}, ArrivalMS: 93_400, ExposedMS: 1_380}},
+				{Summary: step.Summary{Split: "val", Step: 10, Arrived: 64, Outcomes: map[rewards.Outcome]int{"scored": 63, "expired": 1}, ArrivalMS: 12_400, ExposedMS: 900_000}},
 			},
 			Groups: []loop.GroupState{
 				{Split: "train", Step: 12, UID: "prompt-0093", Size: 16, Arrived: 9, Settled: 4},

@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -69,7 +70,7 @@ func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
 	if !ok {
 		return t, false
 	}
-	chunk, ok := s.bounded(c, "chunk", loop.NextChunk, math.MaxInt32)
+	chunk, ok := s.bounded(c, "chunk", step.NextChunk, math.MaxInt32)
 	if !ok {
 		return t, false
 	}

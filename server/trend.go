@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/stats"
 )
 
 // pageRun is one run on the page.
@@ -21,7 +22,7 @@ type pageRun struct {
 // trend is one column of a run and split on the page: its latest step, and how its mean
 // has moved over those before.
 type trend struct {
-	loop.ColumnStats
+	stats.ColumnStats
 
 	Split string
 	Step  int64
@@ -120,7 +121,7 @@ func coordinate(share float64, side int) string {
 }
 
 // rewardOf is what a step's table says of its reward; nil: nothing yet.
-func rewardOf(st loop.StepState) *loop.ColumnStats {
+func rewardOf(st loop.StepState) *stats.ColumnStats {
 	if len(st.Stats) == 0 || st.Stats[0].Count == 0 {
 		return nil
 	}

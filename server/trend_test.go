@@ -13,13 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/stats"
+	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 )
 
 // column is one of a step with a mean, or without a value.
-func column(name string, mean ...float64) loop.ColumnStats {
-	c := loop.ColumnStats{Column: name, Count: uint64(len(mean))}
+func column(name string, mean ...float64) stats.ColumnStats {
+	c := stats.ColumnStats{Column: name, Count: uint64(len(mean))}
 	if len(mean) > 0 {
 		std := 0.25
 		c.Mean, c.Std, c.Min, c.Max, c.P10, c.P50, c.P90 = &mean[0], &std, &mean[0], &mean[0], &mean[0], &mean[0], &mean[0]
@@ -27,8 +29,8 @@ func column(name string, mean ...float64) loop.ColumnStats {
 	return c
 }
 
-func stepOf(split rewards.Split, step int64, inflight int, stats ...loop.ColumnStats) loop.StepState {
-	return loop.StepState{Split: split, Step: step, InFlight: inflight, Stats: stats}
+func stepOf(split rewards.Split, n int64, inflight int, columns ...stats.ColumnStats) loop.StepState {
+	return loop.StepState{Summary: step.Summary{Split: split, Step: n, InFlight: inflight}, Stats: columns}
 }
 
 // pageOf is the page of a server with these steps, the newest first.

@@ -1,6 +1,7 @@
-package loop
+package step
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 const maxWithout = 256
 
 // without names the samples that have no result of their own.
-func (st *step) without(now time.Time) []wire.Missing {
+func (st *Step) without(now time.Time) []wire.Missing {
 	var out []wire.Missing
 	known := 0
 	for _, r := range st.absent {
@@ -23,7 +24,7 @@ func (st *step) without(now time.Time) []wire.Missing {
 	}
 	if a := st.assembly; a != nil {
 		for _, r := range a.rows {
-			if e := r.entry; e != nil || r.atDeadline {
+			if r.flight != nil || r.atDeadline {
 				out = append(out, r.missing(now))
 			}
 		}
@@ -39,24 +40,25 @@ func (st *step) without(now time.Time) []wire.Missing {
 const stageAbsent = "not arrived"
 
 // missing describes a sample in flight, or one that the step's deadline ended.
-func (r *row) missing(now time.Time) wire.Missing {
+func (r *Row) missing(now time.Time) wire.Missing {
 	m := wire.Missing{ID: r.id, Index: r.index, UID: r.uid, Worker: r.worker}
-	if e := r.entry; e != nil {
-		m.Stage, m.AgeMS = string(e.state), millis(now.Sub(e.arrived))
-		if n := len(e.holders); n > 0 {
-			m.Worker = e.holders[n-1].worker
+	if r.flight != nil {
+		stage, arrived, worker := r.flight.Whereabouts()
+		m.Stage, m.AgeMS = stage, millis(now.Sub(arrived))
+		if worker != "" {
+			m.Worker = worker
 		}
 		return m
 	}
 	m.Stage, m.AgeMS = "expired", millis(r.returned.Sub(r.queued))
 	if n := len(r.attempts); n > 0 {
-		m.Worker = r.attempts[n-1].worker
+		m.Worker = r.attempts[n-1].Worker
 	}
 	return m
 }
 
 // notCome names the declared ids of an open step that have not come.
-func (st *step) notCome() []wire.Missing {
+func (st *Step) notCome() []wire.Missing {
 	var ids []string
 	for id := range st.names {
 		if st.assembly.byID[id] == nil {
@@ -82,3 +84,5 @@ func (a *assembly) incomplete() []wire.Missing {
 	slices.SortFunc(out, func(x, y wire.Missing) int { return strings.Compare(x.UID, y.UID) })
 	return out
 }
+
+func millis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }

@@ -1,8 +1,7 @@
-package loop
+package step
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -20,69 +19,20 @@ import (
 // for what was lost on the way; a client counts.
 const NextChunk = -1
 
-// Rewards waits for the next chunk of a step's rewards, or gives one again that was
-// handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
-// with Ready false where the chunk is not there yet, and earlier if ctx ends.
-//
-// The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
-// chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
-func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error) {
-	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxTakeWaitMS)) * time.Millisecond)
-	defer timer.Stop()
-	for last := t.WaitMS <= 0; ; {
-		res, news, err := m.take(run, epoch, t, last)
-		if res != nil || err != nil {
-			return res, err
-		}
-		select {
-		case <-news:
-		case <-timer.C:
-			last = true
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// Fetch answers a Take, or returns nothing while the groups are not there. The error wraps
+// rewards.Malformed for a chunk too far ahead, and rewards.Expired where the step's rows
+// were forgotten.
+func (b *Book) Fetch(now time.Time, run string, t wire.Take) (*wire.Rewards, error) {
+	if st := b.Step(KeyOf(run, t.Split, t.Step)); st != nil {
+		return st.handOut(now, t)
 	}
-}
-
-func unknownRun(run string) error {
-	return fmt.Errorf("%w: %w: run %q", rewards.Malformed, ErrUnknown, run)
-}
-
-// take is one look. Without an answer it returns what to wait for.
-func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
-	now := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, nil, ErrStopped
-	}
-	r := m.core.runs[run]
-	switch {
-	case r == nil:
-		return nil, nil, unknownRun(run)
-	case epoch != 0 && epoch != r.epoch:
-		return nil, nil, errEpoch(run)
-	}
-	st := r.steps[keyOfStep(t.Split, t.Step)]
-	if st != nil {
-		res, err := st.handOut(now, t)
-		if res != nil || err != nil {
-			return res, nil, err
-		}
-	}
-	if last {
-		return unready(now, st, t), nil, nil
-	}
-	if r.news == nil {
-		r.news = make(chan struct{})
-	}
-	return nil, r.news, nil
+	return nil, nil
 }
 
 // handOut answers a Take, or returns nothing while the groups are not there.
-func (st *step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
+func (st *Step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 	if st.forgotten != "" {
-		return nil, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, st.key.step, st.key.split, st.forgotten)
+		return nil, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, st.key.Step, st.key.Split, st.forgotten)
 	}
 	a := st.assembly
 	if a == nil {
@@ -98,7 +48,7 @@ func (st *step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 		at = len(a.chunks)
 	}
 	if at > len(a.chunks) {
-		return nil, fmt.Errorf("%w: chunk %d of step %d (%s): the next one is %d", rewards.Malformed, at, st.key.step, st.key.split, len(a.chunks))
+		return nil, fmt.Errorf("%w: chunk %d of step %d (%s): the next one is %d", rewards.Malformed, at, st.key.Step, st.key.Split, len(a.chunks))
 	}
 	if st.closed && st.policy == wire.DeadlineFail && st.short() {
 		res := st.answer(t, at)
@@ -120,7 +70,7 @@ func (st *step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 }
 
 // makeChunk appends the next chunk, if its groups are there.
-func (st *step) makeChunk(n int, order string) bool {
+func (st *Step) makeChunk(n int, order string) bool {
 	a := st.assembly
 	over := st.concluded()
 	groups, ok := a.take(n, order, over)
@@ -145,8 +95,8 @@ func (st *step) makeChunk(n int, order string) bool {
 }
 
 // byRow orders rows as the trainer's batch has them.
-func byRow(a, b *row) int {
-	place := func(r *row) int64 {
+func byRow(a, b *Row) int {
+	place := func(r *Row) int64 {
 		if r.index == nil {
 			return math.MaxInt64
 		}
@@ -248,20 +198,21 @@ func (a *assembly) inOrder(n int) []*rowGroup {
 }
 
 // answer says how the step is.
-func (st *step) answer(t wire.Take, at int) *wire.Rewards {
+func (st *Step) answer(t wire.Take, at int) *wire.Rewards {
 	c := st.tally()
 	return &wire.Rewards{
-		Req: t.Req, Split: st.key.split, Step: st.key.step, State: st.assemblyState(), Chunk: int64(at),
+		Req: t.Req, Split: st.key.Split, Step: st.key.Step, State: st.state(), Chunk: int64(at),
 		Expected: int64(st.expected), Arrived: int64(st.arrived), Scored: c.scored, Failed: c.failed,
 		Pending: int64(st.inflight), Missing: int64(max(st.expected-st.arrived, 0)),
 	}
 }
 
-// unready answers a Take whose wait is over.
-func unready(now time.Time, st *step, t wire.Take) *wire.Rewards {
+// Unready answers a Take whose wait is over.
+func (b *Book) Unready(now time.Time, run string, t wire.Take) *wire.Rewards {
+	key := KeyOf(run, t.Split, t.Step)
+	st := b.Step(key)
 	if st == nil {
-		key := keyOfStep(t.Split, t.Step)
-		return &wire.Rewards{Req: t.Req, Split: key.split, Step: key.step, State: wire.StepOpen, Chunk: max(t.Chunk, 0)}
+		return &wire.Rewards{Req: t.Req, Split: key.Split, Step: key.Step, State: wire.StepOpen, Chunk: max(t.Chunk, 0)}
 	}
 	at := int(t.Chunk)
 	if t.Chunk == NextChunk && st.assembly != nil {
@@ -272,8 +223,8 @@ func unready(now time.Time, st *step, t wire.Take) *wire.Rewards {
 	return res
 }
 
-// assemblyState is open, complete or short.
-func (st *step) assemblyState() string {
+// state is open, complete or short.
+func (st *Step) state() string {
 	switch {
 	case st.short():
 		return wire.StepShort
@@ -286,7 +237,7 @@ func (st *step) assemblyState() string {
 type tally struct{ scored, failed int64 }
 
 // tally counts the results by whether there is a score.
-func (st *step) tally() (t tally) {
+func (st *Step) tally() (t tally) {
 	for outcome, n := range st.counts {
 		if outcome == rewards.Scored {
 			t.scored += int64(n)
@@ -298,7 +249,7 @@ func (st *step) tally() (t tally) {
 }
 
 // fill writes the columns.
-func fill(res *wire.Rewards, rows []*row) {
+func fill(res *wire.Rewards, rows []*Row) {
 	n := len(rows)
 	res.IDs, res.Indices, res.UIDs = make([]string, n), make([]*int64, n), make([]string, n)
 	res.Scores, res.Valid, res.Outcomes = make([]*float64, n), make([]bool, n), make([]rewards.Outcome, n)

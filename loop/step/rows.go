@@ -1,4 +1,4 @@
-package loop
+package step
 
 import (
 	"math"
@@ -6,24 +6,12 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/wire"
 )
 
-// This file is about a step's rewards on their way to its trainer. Every sample that
-// came over a websocket has a row; the rows of a prompt group make a unit that is handed
-// out whole, once: when the trainer asks for the next chunk and enough groups are
-// complete, or when the step is over and there will be no more. A chunk keeps its rows,
-// so that a trainer whose connection broke asks for it again.
-//
-// The life of a step: open, while samples come and are scored; over, once everything
-// that was declared has come and has its result, or at the step's deadline, which ends
-// whatever is still in flight; forgotten, when its rows are too old or too many, after
-// which a trainer that asks is told so.
-
-// assembly is one step's rows. Guarded by the manager's mutex.
+// assembly is one step's rows.
 type assembly struct {
-	rows    []*row // in order of arrival
-	byID    map[string]*row
+	rows    []*Row // in order of arrival
+	byID    map[string]*Row
 	groups  map[string]*rowGroup // by uid; the latest of that name
 	byIndex map[int64]*rowGroup
 	left    []*rowGroup // not handed out, in order of arrival
@@ -39,7 +27,7 @@ type assembly struct {
 type rowGroup struct {
 	uid      string
 	size     int // members that are to come, as far as is known
-	rows     []*row
+	rows     []*Row
 	final    int
 	complete bool
 	given    bool
@@ -58,43 +46,56 @@ func (g *rowGroup) lowest() int64 {
 
 // chunk is what was handed out under one number.
 type chunk struct {
-	rows   []*row
+	rows   []*Row
 	groups int
 	done   bool
 }
 
 func newAssembly() *assembly {
-	return &assembly{byID: map[string]*row{}, groups: map[string]*rowGroup{}, byIndex: map[int64]*rowGroup{}, given: map[int64]bool{}}
+	return &assembly{byID: map[string]*Row{}, groups: map[string]*rowGroup{}, byIndex: map[int64]*rowGroup{}, given: map[int64]bool{}}
+}
+
+// Arrival is a sample that has come.
+type Arrival struct {
+	ID       string
+	Index    *int64    // its place in the trainer's batch; nil: it has none
+	UID      string    // of its prompt group; "": it has none
+	Size     int       // of the group
+	Received time.Time // when its first byte came
+	Arrived  time.Time // when it was here whole
+	// Flight tells of the sample until it has its result; nil: nobody may ask for the step as
+	// a whole, because the sample did not come over a websocket.
+	Flight Flight
 }
 
 // assemble makes the row of a sample that has arrived, where somebody may ask for the
-// step as a whole: over a websocket.
-func (c *core) assemble(e *entry, s *rewards.Sample, received time.Time) {
-	st := e.step
-	if !e.owner.remembers() || st.forgotten != "" {
-		return
+// step as a whole.
+func (b *Book) assemble(st *Step, a Arrival) *Row {
+	if a.Flight == nil || st.forgotten != "" {
+		return nil
 	}
 	if st.assembly == nil {
 		st.assembly = newAssembly()
 	}
-	if received.Before(st.first) {
-		st.first = received
+	if a.Received.Before(st.first) {
+		st.first = a.Received
 	}
 	before := st.assembly.bytes
-	e.row = st.assembly.add(e, s, received)
-	c.stepBytes += st.assembly.bytes - before
+	r := st.assembly.add(a)
+	b.bytes += st.assembly.bytes - before
+	return r
 }
 
 // rowBytes is what a row costs beside its names and its columns.
 const rowBytes = 512
 
 // add makes the row of a sample that has arrived.
-func (a *assembly) add(e *entry, s *rewards.Sample, received time.Time) *row {
-	r := &row{id: e.key.id, index: s.Index, entry: e, received: received, queued: e.arrived}
+func (a *assembly) add(s Arrival) *Row {
+	r := &Row{id: s.ID, index: s.Index, flight: s.Flight, received: s.Received, queued: s.Arrived}
 	size := 1
 	name := "\x00" + r.id // a uid holds no NUL from a client that means well; one that does not hurts itself
-	if s.HasGroup() {
-		r.uid, size, name = s.UID, s.GroupSize, s.UID
+	if s.UID != "" {
+		r.uid, size, name = s.UID, s.Size, s.UID
 	}
 	g := a.groups[name]
 	if g == nil || g.complete { // a latecomer is a group of its own
@@ -112,32 +113,16 @@ func (a *assembly) add(e *entry, s *rewards.Sample, received time.Time) *row {
 	if r.index != nil {
 		a.byIndex[*r.index] = g
 	}
-	e.handout = g
+	r.group = g
 	a.bytes += rowBytes + int64(2*len(r.id)+len(r.uid))
-	a.touched = e.arrived
+	a.touched = s.Arrived
 	return r
 }
 
-// assembled takes a final result into its step.
-func (c *core) assembled(now time.Time, e *entry, res *wire.Result, fx *effects) {
-	st := e.step
-	st.slots = max(st.slots, c.pools.slots)
-	if e.row != nil && st.assembly != nil && st.forgotten == "" {
-		before := st.assembly.bytes
-		if st.assembly.finish(now, e, res) {
-			st.run.progress()
-		}
-		c.stepBytes += st.assembly.bytes - before
-		c.trimSteps()
-	}
-	c.noteOver(st, fx)
-}
-
-// finish makes an entry's row final and reports whether that completed its group.
-func (a *assembly) finish(now time.Time, e *entry, res *wire.Result) bool {
-	a.bytes += e.row.settle(now, res)
+// finish takes in that a row is final, and reports whether that completed its group.
+func (a *assembly) finish(now time.Time, r *Row) bool {
 	a.touched = now
-	g := e.handout
+	g := r.group
 	if g.final++; g.final < len(g.rows) || g.final < g.size || g.complete {
 		return false
 	}
@@ -151,7 +136,7 @@ func (a *assembly) finish(now time.Time, e *entry, res *wire.Result) bool {
 // findAbsent makes rows of the samples that never came, as far as they are known: by
 // their declared ids, else by the rows that nobody has filled, where these are no more
 // than maxNames.
-func (c *core) findAbsent(now time.Time, st *step) {
+func (b *Book) findAbsent(now time.Time, st *Step) {
 	missing := st.expected - st.arrived
 	if missing <= 0 || st.forgotten != "" {
 		return
@@ -173,7 +158,7 @@ func (c *core) findAbsent(now time.Time, st *step) {
 			if a.byID[id] != nil {
 				continue
 			}
-			r := &row{id: id, outcome: rewards.OutcomeExpired, atDeadline: true}
+			r := &Row{id: id, outcome: rewards.OutcomeExpired, atDeadline: true}
 			if placed {
 				r.index = new(int64(at))
 			}
@@ -182,12 +167,12 @@ func (c *core) findAbsent(now time.Time, st *step) {
 	} else if len(a.byIndex) == len(a.rows) && st.expected <= maxNames {
 		for i := range int64(st.expected) {
 			if a.byIndex[i] == nil && len(st.absent) < missing {
-				st.absent = append(st.absent, &row{index: new(i), outcome: rewards.OutcomeExpired, atDeadline: true})
+				st.absent = append(st.absent, &Row{index: new(i), outcome: rewards.OutcomeExpired, atDeadline: true})
 			}
 		}
 	}
 	slices.SortFunc(st.absent, byRow)
 	size := int64(len(st.absent)) * rowBytes
 	a.bytes += size
-	c.stepBytes += size
+	b.bytes += size
 }

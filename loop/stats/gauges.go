@@ -1,29 +1,27 @@
-package loop
+package stats
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// gaugeRuns bounds the runs that have reward gauges, the most recently used first:
-// names of runs are the clients', and each makes up to 2 × 16 × 14 series.
-const gaugeRuns = 32
+// GaugeRuns bounds the runs that should have reward gauges: names of runs are the clients',
+// and each makes up to 2 × 16 × 14 series.
+const GaugeRuns = 32
 
-// rewardGauges shows what Manager.Runs says of the latest step of each run and split
-// that has ended, or of the latest one where none has: of a step that has only begun,
-// the spread says nothing. A number that does not exist has no sample.
-type rewardGauges struct {
-	m       *Manager
+// Latest is what the gauges show of one run and split: the columns of one step.
+type Latest struct {
+	Key     Key
+	Columns []ColumnStats
+}
+
+// gauges shows what latest returns. A number that does not exist has no sample.
+type gauges struct {
+	latest  func() []Latest
 	columns []columnGauge
 	step    *prometheus.Desc
 }
 
-var _ prometheus.Collector = (*rewardGauges)(nil)
+var _ prometheus.Collector = (*gauges)(nil)
 
 // columnGauge is one number of a column.
 type columnGauge struct {
@@ -32,7 +30,9 @@ type columnGauge struct {
 	extra []string // values of labels after run, split and column
 }
 
-func newRewardGauges(m *Manager) *rewardGauges {
+// NewGauges returns a collector of gauges; latest is called at each scrape, from any
+// goroutine, and what it returns is the collector's.
+func NewGauges(latest func() []Latest) prometheus.Collector {
 	const ns, sub = "rewardloop", "reward"
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(ns, sub, name), help, labels, nil)
@@ -42,7 +42,7 @@ func newRewardGauges(m *Manager) *rewardGauges {
 		return columnGauge{desc: desc(name, help, column...), value: value}
 	}
 	count := func(n uint64) *float64 { f := float64(n); return &f }
-	g := &rewardGauges{m: m, step: desc("step", "Step that the reward gauges of the run and split are of.", "run", "split")}
+	g := &gauges{latest: latest, step: desc("step", "Step that the reward gauges of the run and split are of.", "run", "split")}
 	g.columns = []columnGauge{
 		of("values", "Samples that have a value in the column.", func(s *ColumnStats) *float64 { return count(s.Count) }),
 		of("failed", "Samples without a value because the term, or the sample, failed.", func(s *ColumnStats) *float64 { return count(s.Failed) }),
@@ -65,7 +65,7 @@ func newRewardGauges(m *Manager) *rewardGauges {
 }
 
 // Describe is for prometheus.Collector.
-func (g *rewardGauges) Describe(ch chan<- *prometheus.Desc) {
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.step
 	for _, c := range g.columns {
 		if c.extra == nil || c.extra[0] == "0.5" { // the quantiles are one metric
@@ -75,63 +75,23 @@ func (g *rewardGauges) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is for prometheus.Collector.
-func (g *rewardGauges) Collect(ch chan<- prometheus.Metric) {
-	for _, l := range g.m.latestStats() {
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	for _, l := range g.latest() {
 		send := func(desc *prometheus.Desc, v float64, labels ...string) {
 			if m, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, v, labels...); err == nil {
 				ch <- m
 			}
 		}
-		send(g.step, float64(l.key.step), l.run, string(l.key.split))
-		for i := range l.stats {
-			s := &l.stats[i]
-			s.finish()
+		run, split := l.Key.Run, string(l.Key.Split)
+		send(g.step, float64(l.Key.Step), run, split)
+		for i := range l.Columns {
+			s := &l.Columns[i]
+			s.Finish()
 			for _, c := range g.columns {
 				if v := c.value(s); v != nil {
-					send(c.desc, *v, append([]string{l.run, string(l.key.split), s.Column}, c.extra...)...)
+					send(c.desc, *v, append([]string{run, split, s.Column}, c.extra...)...)
 				}
 			}
 		}
 	}
-}
-
-// latestStats is what the gauges show of one run and split.
-type latestStats struct {
-	run   string
-	key   stepKey
-	stats []ColumnStats
-}
-
-func (m *Manager) latestStats() []latestStats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	runs := slices.SortedFunc(maps.Values(m.core.runs), func(a, b *run) int {
-		return cmp.Or(b.lastUse.Compare(a.lastUse), cmp.Compare(a.name, b.name))
-	})
-	var all []latestStats
-	for _, r := range runs[:min(len(runs), gaugeRuns)] {
-		for _, split := range []rewards.Split{rewards.Train, rewards.Val} {
-			if st := r.latest(split); st != nil {
-				all = append(all, latestStats{r.name, st.key, r.rewardStats(st)})
-			}
-		}
-	}
-	return all
-}
-
-// latest returns the latest step of a split that has ended and has results, or else the
-// latest with results; nil without any.
-func (r *run) latest(split rewards.Split) *step {
-	var newest, ended *step
-	for _, st := range r.stepLog {
-		if st.key.split == split && st.stats.columns != nil && (newest == nil || newest.key.step < st.key.step) {
-			newest = st
-		}
-	}
-	for _, st := range r.stepLog {
-		if st.key.split == split && st.stats.columns != nil && st.over(newest.key.step) && (ended == nil || ended.key.step < st.key.step) {
-			ended = st
-		}
-	}
-	return cmp.Or(ended, newest)
 }

@@ -1,0 +1,286 @@
+// Package stats describes the rewards of each training run over its steps. A run that no
+// longer learns looks healthy from outside: samples come, all are scored, nothing fails. It
+// shows in the values, when they fall or stop to differ within their prompt groups: a group
+// whose members all got the same reward has no advantage to learn from. So each step keeps a
+// few numbers for each column of its results: a constant amount, whatever the number of
+// samples.
+package stats
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Key names a step.
+type Key struct {
+	Run   string
+	Split rewards.Split
+	Step  int64
+}
+
+// Progress is how far a step has come.
+type Progress struct {
+	Key      Key
+	Expected int  // samples, as declared; 0: nobody has said
+	Arrived  int  // samples
+	InFlight int  // samples that have arrived and have no result
+	Whole    bool // everything that is to come has arrived
+}
+
+// over reports whether the step has ended: everything that was declared of it has come
+// and been answered, or, where nothing was declared, everything that came before the
+// later step did that has begun since.
+func (p *Progress) over(begun int64) bool {
+	return p.Arrived > 0 && p.InFlight == 0 && (p.Whole || p.Expected == 0 && p.Key.Step < begun)
+}
+
+// Stats are the columns of the steps of all runs. Guarded by the gateway's mutex.
+type Stats struct {
+	progress func(run string) iter.Seq[Progress]
+	runs     map[string]map[Key]*step
+}
+
+// New returns the stats of no step. progress tells how far each step of a run has come
+// that the gateway knows; steps that it does not name are as if there were none.
+func New(progress func(run string) iter.Seq[Progress]) *Stats {
+	return &Stats{progress: progress, runs: map[string]map[Key]*step{}}
+}
+
+// step are the columns of one step.
+type step struct {
+	columns map[string]*column
+	// more says that there were more than maxColumns.
+	more bool
+	// packed says that a later step has ended: the values have been dropped.
+	packed bool
+}
+
+// column returns the column of that name, making it while there is room; else nil.
+func (s *step) column(key Key, name string) *column {
+	if c := s.columns[name]; c != nil {
+		return c
+	}
+	if len(s.columns) == maxColumns {
+		s.more = true
+		return nil
+	}
+	c := newColumn(key, name)
+	s.columns[name] = c
+	return c
+}
+
+// of returns the columns of a step; nil: it has no result yet.
+func (s *Stats) of(key Key) *step {
+	if st := s.runs[key.Run][key]; st != nil && len(st.columns) > 0 {
+		return st
+	}
+	return nil
+}
+
+// record returns what is kept of a step, making it on first sight.
+func (s *Stats) record(key Key) *step {
+	if s.runs[key.Run] == nil {
+		s.runs[key.Run] = map[Key]*step{}
+	}
+	if s.runs[key.Run][key] == nil {
+		s.runs[key.Run][key] = &step{columns: map[string]*column{}}
+	}
+	return s.runs[key.Run][key]
+}
+
+// Note takes a final result into the columns of its step. One that its client took back is
+// in none.
+func (s *Stats) Note(key Key, res *wire.Result) {
+	if res.Outcome != rewards.OutcomeCancelled {
+		s.record(key).note(key, res)
+	}
+}
+
+func (s *step) note(key Key, res *wire.Result) {
+	reward := s.column(key, rewardColumn)
+	if res.RewardScore != nil && number(*res.RewardScore) != nil {
+		reward.add(*res.RewardScore, s.packed)
+	} else {
+		reward.failed++
+	}
+	for _, t := range components(res) {
+		c := s.column(key, t.name)
+		switch {
+		case c == nil:
+		case t.value != nil:
+			c.add(*t.value, s.packed)
+		case t.failed:
+			c.failed++
+		}
+	}
+}
+
+// Spread gathers the values that each component has over the members of one prompt group.
+type Spread map[string]*moments
+
+// Add takes a member's value of a component in. Sums of floats depend on their order.
+func (s Spread) Add(component string, value float64) {
+	if s[component] == nil {
+		s[component] = &moments{}
+	}
+	s[component].add(value)
+}
+
+// NoteGroup takes a prompt group that has closed into the columns of its step.
+func (s *Stats) NoteGroup(key Key, g *wire.GroupStats, by Spread) {
+	st := s.of(key)
+	if st == nil {
+		return
+	}
+	if c := st.columns[rewardColumn]; c != nil && g.Scored > 1 && g.Std != nil {
+		c.noteGroup(*g.Std, g.ZeroStd)
+	}
+	for component, m := range by {
+		c := st.columns["reward/"+component]
+		if c == nil && len(by) == 1 { // a single reward
+			if c = st.columns["score"]; c == nil {
+				c = st.columns["acc"]
+			}
+		}
+		if c != nil && m.n > 1 {
+			c.noteGroup(m.std(), m.flat())
+		}
+	}
+}
+
+// before returns the latest earlier step of the same split that has ended and has what
+// is asked for; nil: there is none.
+func (s *Stats) before(key Key, has func(*column) bool) *step {
+	var latest *step
+	at := int64(math.MinInt64)
+	for p := range s.progress(key.Run) {
+		if p.Key.Split != key.Split || p.Key.Step >= key.Step || p.Key.Step < at {
+			continue
+		}
+		st := s.of(p.Key)
+		if st == nil || !p.over(key.Step) {
+			continue
+		}
+		if c := st.columns[rewardColumn]; c != nil && has(c) {
+			latest, at = st, p.Key.Step
+		}
+	}
+	return latest
+}
+
+// LastMeanStd is the mean standard deviation of the rewards within the groups of the
+// latest earlier step of the split that has ended and has one; nil before the first.
+func (s *Stats) LastMeanStd(key Key) *float64 {
+	st := s.before(key, (*column).hasGroups)
+	if st == nil {
+		return nil
+	}
+	return number(st.columns[rewardColumn].spread)
+}
+
+// Pack drops the values of a split's steps that lie before one that has ended. Call it
+// when nothing of a step is in flight any more.
+func (s *Stats) Pack(run string, split rewards.Split) {
+	begun, ended := int64(math.MinInt64), int64(math.MinInt64)
+	for p := range s.progress(run) {
+		if p.Key.Split == split && p.Arrived > 0 {
+			begun = max(begun, p.Key.Step)
+		}
+	}
+	for p := range s.progress(run) {
+		if p.Key.Split == split && p.over(begun) {
+			ended = max(ended, p.Key.Step)
+		}
+	}
+	for p := range s.progress(run) {
+		if p.Key.Split != split || p.Key.Step >= ended || p.InFlight > 0 {
+			continue
+		}
+		st := s.record(p.Key)
+		if st.packed {
+			continue
+		}
+		st.packed = true
+		before := s.before(p.Key, (*column).hasValues)
+		for name, c := range st.columns {
+			c.pack(before.moments(name))
+		}
+	}
+}
+
+// moments returns those of a column; nil if the step, or a value, is not there.
+func (s *step) moments(name string) *moments {
+	if s == nil || s.columns[name] == nil || s.columns[name].all.n == 0 {
+		return nil
+	}
+	m := s.columns[name].all
+	return &m
+}
+
+// Columns describes the columns of a step, the reward first; more says that there are
+// others beyond the 16 that are kept. Call Finish on each without the gateway's mutex.
+func (s *Stats) Columns(key Key) (all []ColumnStats, more bool) {
+	st := s.of(key)
+	if st == nil {
+		return nil, false
+	}
+	var before *step
+	if !st.packed {
+		before = s.before(key, (*column).hasValues)
+	}
+	all = make([]ColumnStats, 0, len(st.columns))
+	for name, c := range st.columns {
+		base := c.base
+		if !st.packed {
+			base = before.moments(name)
+		}
+		all = append(all, c.describe(name, base))
+	}
+	slices.SortFunc(all, func(a, b ColumnStats) int {
+		switch rewardColumn {
+		case a.Column:
+			return -1
+		case b.Column:
+			return 1
+		}
+		return strings.Compare(a.Column, b.Column)
+	})
+	return all, st.more
+}
+
+// Latest describes the latest step of a split that has ended and has results, or else the
+// latest with results, for of a step that has only begun the spread says nothing; ok is
+// false without any.
+func (s *Stats) Latest(run string, split rewards.Split) (l Latest, ok bool) {
+	var newest, ended *Key
+	for p := range s.progress(run) {
+		if p.Key.Split == split && s.of(p.Key) != nil && (newest == nil || newest.Step < p.Key.Step) {
+			newest = &p.Key
+		}
+	}
+	for p := range s.progress(run) {
+		if p.Key.Split == split && s.of(p.Key) != nil && p.over(newest.Step) && (ended == nil || ended.Step < p.Key.Step) {
+			ended = &p.Key
+		}
+	}
+	key := cmp.Or(ended, newest)
+	if key == nil {
+		return Latest{}, false
+	}
+	columns, _ := s.Columns(*key)
+	return Latest{Key: *key, Columns: columns}, true
+}
+
+// Forget drops the columns of a step that the gateway no longer knows.
+func (s *Stats) Forget(key Key) {
+	delete(s.runs[key.Run], key)
+	if len(s.runs[key.Run]) == 0 {
+		delete(s.runs, key.Run)
+	}
+}

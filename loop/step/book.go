@@ -1,0 +1,323 @@
+package step
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Limits are the settings of a Book.
+type Limits struct {
+	// Timeout is the time to the deadline of a step whose client does not say.
+	Timeout time.Duration
+	// OnDeadline is what the rewards of a step are at its deadline where its client does not
+	// say: wire.DeadlineMask, DeadlineShortfall or DeadlineFail.
+	OnDeadline string
+	// Bytes bounds the rows and declared ids of all steps, about.
+	Bytes int64
+	// Age is how long rows are kept of a step that is over and that nobody touches.
+	Age time.Duration
+	// Examine is how many samples of a step people look at.
+	Examine int
+}
+
+// Kept bounds the steps that are remembered of a run, those with samples in flight aside.
+const Kept = 64
+
+// Book holds the steps of all runs. Guarded by the gateway's mutex.
+type Book struct {
+	limits Limits
+	runs   map[string]*shelf
+	bytes  int64 // of all rows and declared ids
+}
+
+// shelf holds the steps of one run.
+type shelf struct {
+	steps map[Key]*Step
+	log   []*Step       // in order of first word or sample
+	news  chan struct{} // closed when a step has got further; nil: nobody waits
+}
+
+// progress tells whoever waits for rewards that there may be more.
+func (s *shelf) progress() {
+	if s.news != nil {
+		close(s.news)
+		s.news = nil
+	}
+}
+
+// progress tells whoever waits for rewards of the run.
+func (b *Book) progress(run string) {
+	if s := b.runs[run]; s != nil {
+		s.progress()
+	}
+}
+
+// NewBook returns an empty book.
+func NewBook(l Limits) *Book { return &Book{limits: l, runs: map[string]*shelf{}} }
+
+func (b *Book) shelf(run string) *shelf {
+	s := b.runs[run]
+	if s == nil {
+		s = &shelf{steps: map[Key]*Step{}}
+		b.runs[run] = s
+	}
+	return s
+}
+
+// Bytes is what the rows and the declared ids of all steps come to, about.
+func (b *Book) Bytes() int64 { return b.bytes }
+
+// Step is the step of that name; nil: it is not known.
+func (b *Book) Step(k Key) *Step {
+	if s := b.runs[k.Run]; s != nil {
+		return s.steps[k]
+	}
+	return nil
+}
+
+// Has reports whether a step is still in the book.
+func (b *Book) Has(st *Step) bool { return b.Step(st.key) == st }
+
+// Steps are the steps of a run, in the order of their first word or sample.
+func (b *Book) Steps(run string) iter.Seq[*Step] { return slices.Values(b.log(run)) }
+
+// Newest are the same, the latest first.
+func (b *Book) Newest(run string) iter.Seq[*Step] {
+	return func(yield func(*Step) bool) {
+		for _, st := range slices.Backward(b.log(run)) {
+			if !yield(st) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Book) log(run string) []*Step {
+	if s := b.runs[run]; s != nil {
+		return s.log
+	}
+	return nil
+}
+
+// News is closed when a step of the run has got further, or was forgotten.
+func (b *Book) News(run string) <-chan struct{} {
+	s := b.shelf(run)
+	if s.news == nil {
+		s.news = make(chan struct{})
+	}
+	return s.news
+}
+
+// Wake tells everybody who waits for news.
+func (b *Book) Wake() {
+	for _, s := range b.runs {
+		s.progress()
+	}
+}
+
+// Open returns a step, making it on its first word or sample; the oldest step of the run
+// that nothing is in flight for makes room.
+func (b *Book) Open(now time.Time, k Key) (*Step, Events) {
+	var ev Events
+	return b.open(now, k, &ev), ev
+}
+
+func (b *Book) open(now time.Time, k Key, ev *Events) *Step {
+	s := b.shelf(k.Run)
+	if st := s.steps[k]; st != nil {
+		return st
+	}
+	st := &Step{key: k, first: now, closes: now.Add(b.limits.Timeout), counts: map[rewards.Outcome]int{}, policy: b.limits.OnDeadline}
+	s.steps[k] = st
+	s.log = append(s.log, st)
+	if len(s.log) > Kept {
+		for i, old := range s.log {
+			if old.inflight == 0 && old != st {
+				b.forget(old, fmt.Sprintf("%d later steps have begun", Kept), ev)
+				ev.Dropped = append(ev.Dropped, old)
+				delete(s.steps, old.key)
+				s.log = slices.Delete(s.log, i, i+1)
+				break
+			}
+		}
+	}
+	return st
+}
+
+// maxNames bounds the ids that a step may be told of, and the rows that are made at its
+// deadline for samples without one.
+const maxNames = 1 << 17
+
+// Declare takes a client's word about a step: how many samples of it there are, their
+// names, and when it ends. The error wraps rewards.Expired for a step that its deadline has
+// ended, and rewards.TooLarge for too many ids; there are events with it, too.
+func (b *Book) Declare(now time.Time, run string, from Client, msg *wire.Step) (Events, error) {
+	var ev Events
+	st := b.open(now, KeyOf(run, msg.Split, msg.Step), &ev)
+	if st.closed {
+		return ev, fmt.Errorf("%w: step %d (%s) ended at its deadline", rewards.Expired, st.key.Step, st.key.Split)
+	}
+	if err := b.name(st, msg.IDs, &ev); err != nil {
+		return ev, err
+	}
+	if msg.Total {
+		st.expected, st.declared = int(msg.Expected), nil
+	} else {
+		if st.declared == nil {
+			st.declared = map[Client]int{}
+		}
+		st.declared[from] = int(msg.Expected)
+		st.expected = 0
+		for _, n := range st.declared {
+			st.expected += n
+		}
+	}
+	if msg.OnDeadline != "" {
+		st.policy = msg.OnDeadline
+	}
+	if msg.DeadlineMS > 0 {
+		st.closes = now.Add(time.Duration(msg.DeadlineMS) * time.Millisecond)
+	}
+	if st.expected > 0 {
+		ev.set(st, st.closes)
+	}
+	b.heard(st, &ev)
+	return ev, nil
+}
+
+// name notes the ids of samples that are to come, and their places: whoever comes back
+// says again what was said before.
+func (b *Book) name(st *Step, ids []string, ev *Events) error {
+	fresh := make(map[string]int, len(ids))
+	var size int64
+	for _, id := range ids {
+		_, known := st.names[id]
+		if _, again := fresh[id]; !known && !again {
+			fresh[id] = len(st.names) + len(fresh)
+			size += nameBytes(id)
+		}
+	}
+	if len(st.names)+len(fresh) > maxNames {
+		return fmt.Errorf("%w: more than %d ids for step %d (%s)", rewards.TooLarge, maxNames, st.key.Step, st.key.Split)
+	}
+	b.bytes += size
+	b.trim(ev)
+	if b.bytes > b.limits.Bytes {
+		b.bytes -= size
+		return fmt.Errorf("%w: the ids of step %d (%s) do not fit beside those of other steps into loop.step_bytes = %d: declare it without ids, or raise that",
+			rewards.TooLarge, st.key.Step, st.key.Split, b.limits.Bytes)
+	}
+	if st.names == nil && len(fresh) > 0 {
+		st.names = make(map[string]int, len(fresh))
+	}
+	maps.Copy(st.names, fresh)
+	return nil
+}
+
+// nameBytes is what a declared id costs.
+func nameBytes(id string) int64 { return int64(len(id)) + 64 }
+
+// EndStep takes a client's word that it sends no more.
+func (b *Book) EndStep(now time.Time, run string, msg *wire.EndOfStep) Events {
+	var ev Events
+	st := b.open(now, KeyOf(run, msg.Split, msg.Step), &ev)
+	st.ended = true
+	if st.inflight > 0 {
+		ev.set(st, st.closes)
+	}
+	b.heard(st, &ev)
+	return ev
+}
+
+// heard says what is to be done after a word about a step.
+func (b *Book) heard(st *Step, ev *Events) {
+	ev.Whole = st.arrived > 0 && st.Whole()
+	b.noteOver(st, ev)
+	b.progress(st.key.Run)
+}
+
+// Arrived takes a sample in that has come, and returns its step and, where the step's
+// rewards may be asked for as a whole, its row.
+func (b *Book) Arrived(now time.Time, k Key, a Arrival) (*Step, *Row, Events) {
+	var ev Events
+	st := b.open(now, k, &ev)
+	st.arrived++
+	r := b.assemble(st, a)
+	st.inflight++
+	st.last = now
+	return st, r, ev
+}
+
+// Finished takes a sample's final result into its step. bytes is what the result costs
+// without its details, slots how many live ones there are. The row is the sample's; nil: it
+// has none.
+func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes int64, slots int) Events {
+	var ev Events
+	st.inflight--
+	st.counts[res.Outcome]++
+	st.finished = now
+	st.slots = max(st.slots, slots)
+	if a := st.assembly; a != nil && r != nil {
+		before := a.bytes
+		r.settle(now, res, st.closed)
+		a.bytes += bytes
+		if a.finish(now, r) {
+			b.progress(st.key.Run)
+		}
+		b.bytes += a.bytes - before
+		b.trim(&ev)
+	}
+	b.noteOver(st, &ev)
+	return ev
+}
+
+// Due is to be called when the alarm of a step goes off. It reports whether the deadline
+// ends the step: whatever is in flight expires now, nothing more is to be taken in, and the
+// gateway then calls Short.
+func (b *Book) Due(st *Step) (ends bool, ev Events) {
+	ev.clear(st)
+	if st.concluded() {
+		return false, ev
+	}
+	st.closed = true
+	return true, ev
+}
+
+// Short ends a step at its deadline, after all of its samples that were in flight.
+func (b *Book) Short(now time.Time, st *Step) Events {
+	var ev Events
+	b.findAbsent(now, st)
+	b.noteOver(st, &ev)
+	b.trim(&ev)
+	b.progress(st.key.Run)
+	return ev
+}
+
+// noteOver reports the end of a step, once.
+func (b *Book) noteOver(st *Step, ev *Events) {
+	if st.told || !st.concluded() || st.arrived == 0 && !st.closed {
+		return
+	}
+	st.told = true
+	ev.clear(st)
+	b.progress(st.key.Run)
+	if st.assembly != nil {
+		ev.Over = append(ev.Over, st)
+	}
+}
+
+// Examine counts a sample among those of its step that people look at, and reports whether
+// it is one of the first.
+func (b *Book) Examine(st *Step) bool {
+	if st.examined >= b.limits.Examine {
+		return false
+	}
+	st.examined++
+	return true
+}
