@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -186,10 +185,7 @@ func buildVerifiers(p *Profile, reg *rewards.Registry) (rewards.Preparer, Faults
 	if len(named) == 0 || len(faults) > 0 {
 		return nil, faults
 	}
-	return rewards.PreparerFunc(func(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
-		out, _, err := verify.Apply(ctx, named, s)
-		return out, err
-	}), nil
+	return verify.Tools(named), nil
 }
 
 // sandboxScorer is the scorer in the registry that runs code in a sandbox.

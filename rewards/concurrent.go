@@ -3,6 +3,7 @@ package rewards
 import (
 	"fmt"
 	"runtime"
+	"strings"
 )
 
 // Concurrent is implemented by a Scorer, GroupScorer, Preparer or Verifier that knows how
@@ -66,10 +67,14 @@ func Narrowest[T any](parts ...T) (least T) {
 	return least
 }
 
-// Count is a number of things, "1 CPU" or "2 CPUs", for a ConcurrencyReason.
+// Count is a number of things, "1 CPU", "2 CPUs" or "2 processes", for a
+// ConcurrencyReason.
 func Count(n int, one string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + one
+	case strings.HasSuffix(one, "s"):
+		one += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, one)
 }

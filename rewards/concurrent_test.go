@@ -38,6 +38,7 @@ func TestAScorerThatDoesNotSayExecutesOneCallForEachCPU(t *testing.T) {
 	assert.Equal(t, rewards.Count(n, "CPU"), rewards.ConcurrencyReason(constant(1)))
 	assert.Equal(t, "1 CPU", rewards.Count(1, "CPU"))
 	assert.Equal(t, "3 CPUs", rewards.Count(3, "CPU"))
+	assert.Equal(t, "2 processes", rewards.Count(2, "process"))
 }
 
 func TestAScorerSaysHowManyCallsItExecutesAndWhy(t *testing.T) {

@@ -25,7 +25,8 @@ type GroupConfig struct {
 	KeyFile string
 	// Concurrency bounds the requests in flight, over all endpoints; default 256.
 	Concurrency int
-	// MaxWaiting bounds the calls that wait for one of them; default 16,384.
+	// MaxWaiting bounds the calls that wait for one of them; default 64 for each, and
+	// 16,384 at least.
 	MaxWaiting int
 	// RPM bounds requests a minute, retries included; default none. It is a bucket
 	// of RPM that refills all the time, so that a burst of RPM may come first.
@@ -67,7 +68,7 @@ func (c GroupConfig) WithDefaults() GroupConfig {
 		}
 	}
 	def(&c.Concurrency, 256)
-	def(&c.MaxWaiting, 16_384)
+	def(&c.MaxWaiting, min(max(16_384, 64*c.Concurrency), 1<<20))
 	def(&c.Timeout, 2*time.Minute)
 	def(&c.IdleTimeout, 4*time.Second)
 	def(&c.Attempts, 3)

@@ -41,7 +41,14 @@ var (
 	_ rewards.ExtraFielder = (*Scorer)(nil)
 	_ rewards.Warmer       = (*Scorer)(nil)
 	_ rewards.Queuer       = (*Scorer)(nil)
+	_ rewards.Concurrent   = (*Scorer)(nil)
 )
+
+// Concurrency is the reader's.
+func (s *Scorer) Concurrency() int { return rewards.ConcurrencyOf(s.reader) }
+
+// ConcurrencyReason is the reader's.
+func (s *Scorer) ConcurrencyReason() string { return rewards.ConcurrencyReason(s.reader) }
 
 // Queues says that the component's time begins when a reader begins with a frame.
 func (*Scorer) Queues() {}

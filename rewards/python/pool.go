@@ -39,6 +39,7 @@ type pool struct {
 	waiters  []*waiter             // guarded by mu; oldest first
 	trials   []*trial              // guarded by mu; the first one runs
 	starting int                   // guarded by mu; 0 or 1
+	known    bool                  // guarded by mu; a process has started
 	async    bool                  // guarded by mu; known with the first start
 	capacity int                   // guarded by mu; of a process; likewise
 	lost     int                   // guarded by mu; processes that died and were not replaced

@@ -55,7 +55,14 @@ var (
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Warmer       = (*scorer)(nil)
 	_ rewards.Queuer       = (*scorer)(nil)
+	_ rewards.Concurrent   = (*scorer)(nil)
 )
+
+// Concurrency is the judge's.
+func (s *scorer) Concurrency() int { return s.judge.Concurrency() }
+
+// ConcurrencyReason is the judge's.
+func (s *scorer) ConcurrencyReason() string { return s.judge.ConcurrencyReason() }
 
 // Queues says that the component's time begins when the model begins with a picture or text.
 func (*scorer) Queues() {}
