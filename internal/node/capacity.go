@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/config"
@@ -19,6 +21,12 @@ type Capacity struct {
 	Written bool
 	// Components are what each sample takes a place of.
 	Components []rewards.Component
+}
+
+// Least is the component with the fewest places, of several such the first: as many samples
+// begin at a time.
+func (c Capacity) Least() rewards.Component {
+	return slices.MinFunc(c.Components, func(a, b rewards.Component) int { return cmp.Compare(a.Concurrency, b.Concurrency) })
 }
 
 // Reasons names every component with its concurrency and the reason, "ocr 2 (2 sessions on
@@ -48,7 +56,7 @@ func (p *parts) Capacities() []Capacity {
 // logCapacities says them, one line each.
 func (p *parts) logCapacities(ctx context.Context) {
 	for _, c := range p.Capacities() {
-		p.log.InfoContext(ctx, "capacity", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "components", c.Reasons())
+		p.log.InfoContext(ctx, "capacity", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "fewest", c.Least().Key, "components", c.Reasons())
 	}
 }
 

@@ -3,6 +3,10 @@ package python
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -15,7 +19,7 @@ var (
 // Concurrency is how many calls the function's processes execute at a time. Whether the
 // function is async is known when the first process has started, which Warm waits for.
 func (s *Scorer) Concurrency() int {
-	processes, each := s.pool.executors()
+	processes, each, _ := s.pool.executors()
 	return processes * each
 }
 
@@ -29,25 +33,29 @@ func (p *postProcess) Concurrency() int { return p.s.Concurrency() }
 func (p *postProcess) ConcurrencyReason() string { return p.s.ConcurrencyReason() }
 
 // executors are the processes that the function may have now, those that are yet to be
-// started included, and the calls that each of them runs at a time.
-func (p *pool) executors() (processes, each int) {
+// started included, and the calls that each of them runs at a time. Before the first one has
+// started they are what the function's file looks like.
+func (p *pool) executors() (processes, each int, async bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	each = p.capacity
+	each, async = p.capacity, p.async
 	if !p.known {
-		each = cmp.Or(p.opts.Concurrency, 1)
+		each, async = cmp.Or(p.opts.Concurrency, 1), p.looksAsync()
+		if async {
+			each = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency)
+		}
 	}
 	processes = 1
 	if p.held == 0 && (each == 1 || p.share.explicit) {
 		processes += p.share.spare
 	}
-	return processes, each
+	return processes, each, async
 }
 
 func (p *pool) concurrencyReason() string {
-	processes, each := p.executors()
+	processes, each, async := p.executors()
 	p.mu.Lock()
-	async, known, held := p.async, p.known, p.held > 0
+	known, held := p.known, p.held > 0
 	p.mu.Unlock()
 	why := rewards.Count(processes, "Python process")
 	switch {
@@ -57,14 +65,30 @@ func (p *pool) concurrencyReason() string {
 		why += " with " + rewards.Count(each, "thread")
 	case each > 1:
 		why += " with " + rewards.Count(each, "call")
-	case !known:
-		why += fmt.Sprintf("; %d calls in one if it is an async def function, which its start shows", p.cfg.Concurrency)
 	}
 	switch {
 	case held:
 		why += fmt.Sprintf(", because %d samples in a row ended theirs", deadlyRow)
 	case processes > 1:
-		why += fmt.Sprintf(", of which all Python functions share %d; they start when calls wait", processes-1)
+		why += fmt.Sprintf(": its own, and %d that all functions share, started when calls wait", processes-1)
+	}
+	if !known {
+		why += "; its start shows whether it is async"
 	}
 	return why
+}
+
+// maxLook is how much of a function's file is looked at, in bytes.
+const maxLook = 1 << 20
+
+// looksAsync reports whether a file has an async def of that name at its top level. One of a
+// class or a module its process tells.
+func looksAsync(path, name string) bool {
+	file, err := os.Open(strings.TrimPrefix(path, "file://"))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxLook))
+	return err == nil && regexp.MustCompile(`(?m)^async\s+def\s+`+regexp.QuoteMeta(name)+`\s*\(`).Match(text)
 }

@@ -31,13 +31,13 @@ func TestAFunctionHasAsManyPlacesAsItsProcessesRunCalls(t *testing.T) {
 		why           string
 	}{
 		"synchronous":                     {python.Config{}, python.Options{Name: "bare"}, cpus, cpus, rewards.Count(cpus, "Python process")},
-		"synchronous, three processes":    {python.Config{Processes: 3}, python.Options{Name: "bare"}, 3, 3, "3 Python processes, of which all Python functions share 2"},
+		"synchronous, three processes":    {python.Config{Processes: 3}, python.Options{Name: "bare"}, 3, 3, "3 Python processes: its own, and 2 that all functions share, started when calls wait"},
 		"with a concurrency":              {python.Config{}, python.Options{Name: "bare", Concurrency: 256}, 256, 256, "1 Python process with 256 threads"},
 		"with a concurrency, in three":    {python.Config{Processes: 3}, python.Options{Name: "bare", Concurrency: 4}, 12, 12, "3 Python processes with 4 threads"},
-		"async":                           {python.Config{}, python.Options{Name: "waiting"}, cpus, 256, "1 Python process with 256 calls of an async def function"},
-		"async, two processes":            {python.Config{Processes: 2}, python.Options{Name: "waiting"}, 2, 512, "2 Python processes with 256 calls of an async def function"},
+		"async":                           {python.Config{}, python.Options{Name: "waiting"}, 256, 256, "1 Python process with 256 calls of an async def function"},
+		"async, two processes":            {python.Config{Processes: 2}, python.Options{Name: "waiting"}, 512, 512, "2 Python processes with 256 calls of an async def function"},
 		"async, with a concurrency":       {python.Config{}, python.Options{Name: "waiting", Concurrency: 8}, 8, 8, "1 Python process with 8 calls of an async def function"},
-		"async, with one of all":          {python.Config{Concurrency: 32}, python.Options{Name: "waiting"}, cpus, 32, "with 32 calls"},
+		"async, with one for all":         {python.Config{Concurrency: 32}, python.Options{Name: "waiting"}, 32, 32, "with 32 calls"},
 		"a class of async_reward_agent":   {python.Config{}, python.Options{Name: "Judge", AgentConcurrency: 64}, cpus, 64, "1 Python process with 64 threads"},
 		"such a class with a concurrency": {python.Config{}, python.Options{Name: "Judge", AgentConcurrency: 64, Concurrency: 5}, 5, 5, "with 5 threads"},
 	} {
@@ -53,10 +53,16 @@ func TestAFunctionHasAsManyPlacesAsItsProcessesRunCalls(t *testing.T) {
 	}
 }
 
-func TestBeforeAFunctionHasStartedItSaysThatItMayBeAsync(t *testing.T) {
+func TestBeforeAFunctionHasStartedItsFileSaysWhetherItIsAsync(t *testing.T) {
 	t.Parallel()
-	s := unstarted(t, python.Config{Processes: 2}, python.Options{Path: "testdata/concurrency.py", Name: "waiting"})
-	assert.Contains(t, rewards.ConcurrencyReason(s), "256 calls in one if it is an async def function")
+	s := unstarted(t, python.Config{}, python.Options{Path: "testdata/concurrency.py", Name: "waiting"})
+	assert.Equal(t, "1 Python process with 256 calls of an async def function; its start shows whether it is async", rewards.ConcurrencyReason(s))
+	for _, name := range []string{"hidden", "waitin", "Judge"} {
+		s = unstarted(t, python.Config{Processes: 2}, python.Options{Path: "testdata/concurrency.py", Name: name})
+		assert.Equal(t, 2, rewards.ConcurrencyOf(s), "%s: only its start shows that", name)
+	}
+	s = unstarted(t, python.Config{Processes: 2}, python.Options{Path: "pkg://nowhere.to.be.found"})
+	assert.Equal(t, 2, rewards.ConcurrencyOf(s))
 }
 
 func TestWhatSeesFinishedGroupsHasThePlacesOfItsClass(t *testing.T) {

@@ -24,6 +24,8 @@ type pool struct {
 	cfg   Config
 	opts  Options
 	share *share
+	// looksAsync is asked while no process has started.
+	looksAsync func() bool
 
 	stopping chan struct{} // closed by stop
 	first    chan struct{} // closed when the first start is decided
@@ -97,6 +99,7 @@ func newPool(cfg Config, opts Options, s *share) *pool {
 	p := &pool{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
 		stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
+		looksAsync: sync.OnceValue(func() bool { return looksAsync(opts.Path, opts.Name) }),
 	}
 	s.join(p)
 	return p

@@ -18,7 +18,7 @@ func Specs(j *Judges) []rewards.Spec {
 	return []rewards.Spec{{
 		Name:    "vlm",
 		Summary: "a vision language model that runs here judges a picture or video: P(yes), a digit, whole answers, or a score it says (VQAScore)",
-		Options: documentation(),
+		Options: documentation(), Concurrency: localmodel.Concurrency,
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o := defaultScorerOptions()
 			if err := rewards.DecodeOptions(raw, o); err != nil {

@@ -9,6 +9,13 @@ async def waiting(data_source, solution_str, ground_truth, extra_info=None):
     return 1.0
 
 
+def a_wrapper(function):
+    return function
+
+
+hidden = a_wrapper(waiting)
+
+
 class Judge:
     def compute_score(self, data_source, solution_str, ground_truth, extra_info=None):
         return 1.0
