@@ -19,7 +19,7 @@ func TestAGroupAloneHasItsWholeConcurrency(t *testing.T) {
 	assert.Equal(t, "256 requests at a time to qwen", rewards.ConcurrencyReason(g))
 	g = fake(t, outbound.GroupConfig{Name: "qwen", Concurrency: 8, RPM: 600, TPM: 1e6}, nil)
 	assert.Equal(t, 8, rewards.ConcurrencyOf(g))
-	assert.Equal(t, "8 requests at a time to qwen, and at most 600 requests a minute, 1e+06 tokens a minute", rewards.ConcurrencyReason(g),
+	assert.Equal(t, "8 requests at a time to qwen, and at most 600 requests a minute, 1000000 tokens a minute", rewards.ConcurrencyReason(g),
 		"what a call may wait for besides is said")
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -134,10 +135,10 @@ func (c GroupConfig) Validate() error {
 func (c GroupConfig) rates() string {
 	var all []string
 	if c.RPM > 0 {
-		all = append(all, fmt.Sprintf("%v requests a minute", c.RPM))
+		all = append(all, strconv.FormatFloat(c.RPM, 'f', -1, 64)+" requests a minute")
 	}
 	if c.TPM > 0 {
-		all = append(all, fmt.Sprintf("%v tokens a minute", c.TPM))
+		all = append(all, strconv.FormatFloat(c.TPM, 'f', -1, 64)+" tokens a minute")
 	}
 	return strings.Join(all, ", ")
 }
