@@ -37,13 +37,18 @@ func (p *postProcess) ConcurrencyReason() string { return p.s.ConcurrencyReason(
 // started they are what the function's file looks like.
 func (p *pool) executors() (processes, each int, async bool) {
 	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	looks := !known && p.looksAsync() // it reads a file
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	each, async = p.capacity, p.async
-	if !p.known {
-		each, async = cmp.Or(p.opts.Concurrency, 1), p.looksAsync()
-		if async {
-			each = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency)
-		}
+	switch {
+	case p.known:
+		each, async = p.capacity, p.async
+	case looks:
+		each, async = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency), true
+	default:
+		each = cmp.Or(p.opts.Concurrency, 1)
 	}
 	processes = 1
 	if p.held == 0 && (each == 1 || p.share.explicit) {
