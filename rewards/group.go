@@ -98,7 +98,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	defer cancel()
 	run := &GroupRun{done: make(chan struct{})}
 	p := m.newPass(run.done, opts)
-	defer p.leave()
+	defer p.close()
 	p.endTerms(func(_ int, t *Term) bool { return t.Group == nil })
 	p.end(len(m.cfg.Terms))
 	run.Results = m.runGroup(ctx, p, members, size, lastMeanStd)
@@ -120,7 +120,7 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 	answers := make(chan groupAnswer, len(terms))
 	clocks := newGroupClocks(m.cfg.Terms, terms)
 	for _, i := range terms {
-		p.enter()
+		p.run(i)
 		go func() { // ends with its scorer; the pass is over when all have
 			t := &m.cfg.Terms[i]
 			a := groupAnswer{i, allFailed(t, len(members), fmt.Errorf("%w: the scorer ended its goroutine (runtime.Goexit)", Panicked))}

@@ -24,22 +24,39 @@ type pass struct {
 	left  atomic.Int32        // the call itself, and the goroutines of its components
 	told  func(component int) // nil: nobody wants to know what has ended
 	ended []atomic.Bool       // by component, where told is set
+	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
 }
 
-// newPass begins a pass, which the caller leaves.
+// newPass begins a pass, which the caller closes.
 func (m *Manager) newPass(done chan struct{}, opts []RunOption) *pass {
 	p := &pass{m: m, done: done}
 	for _, o := range opts {
 		o(p)
 	}
 	if p.told != nil {
-		p.ended = make([]atomic.Bool, m.count())
+		p.ended, p.owned = make([]atomic.Bool, m.count()), make([]bool, m.count())
 	}
-	p.enter()
+	p.left.Store(1)
 	return p
 }
 
-func (p *pass) enter() { p.left.Add(1) }
+// run counts the goroutine of a component, which ends it and leaves.
+func (p *pass) run(component int) {
+	p.left.Add(1)
+	if p.told != nil {
+		p.owned[component] = true
+	}
+}
+
+// close ends what no goroutine does, and leaves.
+func (p *pass) close() {
+	for i, owned := range p.owned {
+		if !owned {
+			p.end(i)
+		}
+	}
+	p.leave()
+}
 
 func (p *pass) leave() {
 	if p.left.Add(-1) == 0 {

@@ -247,3 +247,19 @@ func TestWhatAPassDoesNotRunEndsBeforeItsPreparation(t *testing.T) {
 	<-run.Done()
 	l.over(3)
 }
+
+func TestAPreparerThatEndsItsGoroutineEndsAllComponents(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	m := newManager(t, rewards.ManagerConfig{
+		Terms: []rewards.Term{term("own", constant(1)), {Key: "group", Weight: 1, Group: rewards.GroupScorerFunc(best)}},
+		Prepare: rewards.PreparerFunc(func(context.Context, *rewards.Sample) (*rewards.Sample, error) {
+			runtime.Goexit()
+			return nil, nil //nolint:nilnil // it does not return
+		}),
+	})
+	var all sync.WaitGroup
+	all.Go(func() { m.Run(t.Context(), &alone, rewards.OnEnd(l.end)) })
+	all.Wait()
+	l.over(3)
+}

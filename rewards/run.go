@@ -30,7 +30,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	defer cancel()
 	run := &Run{done: make(chan struct{})}
 	p := m.newPass(run.done, opts)
-	defer p.leave()
+	defer p.close()
 	c := &collector{
 		m:       m,
 		results: make([]TermResult, len(m.cfg.Terms)),
@@ -48,7 +48,6 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	s, err := m.prepare(ctx, s)
 	p.end(len(m.cfg.Terms))
 	if err != nil {
-		p.endTerms(func(int, *Term) bool { return true })
 		run.Result = m.unprepared(err)
 		if ctx.Err() != nil {
 			run.Result = Result{Outcome: OutcomeCancelled}
@@ -61,7 +60,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 		return !slices.Contains(alone, i) && !(t.alone(s) && c.results[i].Status == StatusWaiting)
 	})
 	for _, i := range alone {
-		p.enter()
+		p.run(i)
 		go func() { // ends with its scorer; Run.Done tells when all have
 			t := &m.cfg.Terms[i]
 			a := answer{i, TermResult{
@@ -77,11 +76,8 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	}
 	run.Result = c.collect(ctx)
 	if run.Result.Partial != nil && !s.HasGroup() {
-		g := m.runGroup(ctx, p, []GroupMember{{s, run.Result.Partial}}, 1, nil)
-		run.Result = g[0]
-		return run
+		run.Result = m.runGroup(ctx, p, []GroupMember{{s, run.Result.Partial}}, 1, nil)[0]
 	}
-	p.endTerms(func(_ int, t *Term) bool { return t.Group != nil }) // of a sample that failed before
 	return run
 }
 
