@@ -174,13 +174,13 @@ func deploy(ctx context.Context, root string, l layout, s rewardSetting) (_ *dep
 	}
 	args := []string{
 		"-c", "cfg.yaml", "--until-stdin-closes", "++pool.python.interpreter=" + interpreter(root),
-		fmt.Sprintf("++loop.workers.slots=%d", s.slots), "++loop.drain_timeout=1s",
+		"++loop.drain_timeout=1s",
 	}
 	embedded := s.workers
 	if l.processes > 0 {
 		embedded = 0
 	}
-	serve := append([]string{"serve", "--listen", "127.0.0.1:0", fmt.Sprintf("++reward.num_workers=%d", embedded)}, args...)
+	serve := append([]string{"serve", "--listen", "127.0.0.1:0", fmt.Sprintf("++reward.num_workers=%d", embedded), fmt.Sprintf("++reward.concurrency=%d", s.slots*max(embedded, 1))}, args...)
 	if l.processes > 0 {
 		serve = append(serve, "--nats-listen", "127.0.0.1:0", "--name", "gateway")
 	}
@@ -197,7 +197,7 @@ func deploy(ctx context.Context, root string, l layout, s rewardSetting) (_ *dep
 	}
 	for i := range l.processes {
 		name := fmt.Sprintf("w%d", i)
-		join := append([]string{"worker", "--join", "nats://" + nats, "--name", name, "++reward.num_workers=1"}, args...)
+		join := append([]string{"worker", "--join", "nats://" + nats, "--name", name, "++reward.num_workers=1", fmt.Sprintf("++reward.concurrency=%d", s.slots)}, args...)
 		if _, err := d.add(ctx, root, name, s, bin, join...); err != nil {
 			return nil, err
 		}

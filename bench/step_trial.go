@@ -73,7 +73,7 @@ func newSite(ctx context.Context, run string, concurrency int) (_ *site, err err
 	}
 	cfg, err := config.Parse("bench", []byte(siteYAML), []string{
 		"server.listen=127.0.0.1:0", "reward.reward_functions.toy.path=" + s.stub.URL(),
-		"reward.reward_functions.toy.concurrency=" + strconv.Itoa(concurrency), "loop.workers.slots=" + strconv.Itoa(concurrency/8),
+		"reward.reward_functions.toy.concurrency=" + strconv.Itoa(concurrency), "reward.concurrency=" + strconv.Itoa(concurrency),
 	}, nil)
 	if err != nil {
 		return nil, err

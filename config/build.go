@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +44,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		Timeout:         c.Loop.TermTimeout,
 		RouteBy:         p.RouteBy,
 		GroupByPrompt:   p.GroupByPrompt,
+		Concurrency:     p.Concurrency,
 	}
 	var faults FaultsError
 	built := map[string]rewards.Scorer{}
@@ -52,6 +52,8 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 	terms := slices.Clone(p.Terms)
 	slices.SortStableFunc(terms, func(a, b TermConfig) int { return cmp.Compare(after(a), after(b)) })
 	for _, t := range terms {
+		spec, _ := reg.Spec(t.Scorer)
+		concurrency := t.concurrent(takesOption(spec, "concurrency"))
 		scorer, group, err := buildTerm(c, p, t, reg, built)
 		built[t.Key] = scorer
 		if err != nil {
@@ -64,7 +66,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		}
 		cfg.Terms = append(cfg.Terms, rewards.Term{
 			Key: t.Key, Weight: t.Weight, Required: t.Required, Scorer: scorer, Group: group, OnFailure: t.OnFailure,
-			Timeout: t.Timeout, Retries: t.Retries, InvalidValues: t.InvalidValues,
+			Timeout: t.Timeout, Retries: t.Retries, Concurrency: concurrency, InvalidValues: t.InvalidValues,
 			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers, Steps: t.givesSteps(),
 		})
 	}
@@ -130,17 +132,14 @@ func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built
 	if t.Scorer == PythonScorer {
 		t.Options = withDefaults(t.Options, pythonKeywords(c, p))
 	} else if spec, ok := reg.Spec(t.Scorer); ok {
-		takes := func(name string) bool {
-			return slices.ContainsFunc(spec.Options, func(o rewards.Option) bool { return o.Name == name })
-		}
-		if t.Steps && takes("steps") {
+		if t.Steps && takesOption(spec, "steps") {
 			return nil, nil, errors.New(`steps: true does not say where a step ends; write the texts of the stop tokens, such as steps: ["<|im_end|>"]`)
 		}
 		if !spec.AsksEngine { // what else is called engine or model is something else
 			delete(shared, "engine")
 			delete(shared, "model")
 		}
-		maps.DeleteFunc(shared, func(name string, _ json.RawMessage) bool { return !takes(name) })
+		maps.DeleteFunc(shared, func(name string, _ json.RawMessage) bool { return !takesOption(spec, name) })
 		if has(t.Options, "engine") {
 			delete(shared, "model") // it is another engine's
 		}
@@ -186,10 +185,7 @@ func buildVerifiers(p *Profile, reg *rewards.Registry) (rewards.Preparer, Faults
 	if len(named) == 0 || len(faults) > 0 {
 		return nil, faults
 	}
-	return rewards.PreparerFunc(func(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
-		out, _, err := verify.Apply(ctx, named, s)
-		return out, err
-	}), nil
+	return verify.Tools(named), nil
 }
 
 // sandboxScorer is the scorer in the registry that runs code in a sandbox.

@@ -64,7 +64,10 @@ type Profile struct {
 	RouteBy string
 	// Verify are the tools that look at a sample before it is scored.
 	Verify []VerifyConfig
-	Place  Place
+	// Concurrency is the capacity of the profile in a process, in samples; 0: it follows
+	// from its components.
+	Concurrency int
+	Place       Place
 }
 
 // VerifyConfig is one entry of verify.
@@ -108,8 +111,9 @@ type TermConfig struct {
 	ExtraKeys map[string]rewards.FieldKind
 	// Pixels says in what a Python function gets them: auto, numpy or torch.
 	Pixels string
-	// Concurrency is how many calls of a Python function one process runs at a time; 0:
-	// one of a synchronous function, Python.Concurrency of an async one. AgentConcurrency
+	// Concurrency is how many calls of the scorer this process executes at a time; 0: as many
+	// as what executes them can. Of a Python function it is the calls of one of its processes;
+	// 0: one of a synchronous function, Python.Concurrency of an async one. AgentConcurrency
 	// is that of a synchronous class, where nothing else is said.
 	Concurrency, AgentConcurrency int
 	// MemoryBytes bounds a Python process; 0: Python.MemoryBytes does.

@@ -94,7 +94,7 @@ func TestAFullFileIsReadCompletely(t *testing.T) {
 	assert.Equal(t, int64(2<<30), c.Loop.MaxBytes)
 	assert.Equal(t, 10*time.Minute, c.Loop.SampleTimeout)
 	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.RunWeights)
-	assert.Equal(t, 3, c.Loop.Workers.SlotsFor(8, 2))
+	assert.Equal(t, 3, c.Profiles[config.DefaultProfile].Concurrency)
 	assert.Equal(t, config.Tesseract{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
 	assert.Equal(t, "/etc/rewardloop/token", c.Server.TokenFile)
 }

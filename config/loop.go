@@ -56,21 +56,10 @@ const (
 
 // Workers holds the settings of loop.workers.
 type Workers struct {
-	Slots           int
 	MaxAbandoned    int
 	BreakerFailures int
 	BreakerPause    time.Duration
 	BreakerMaxPause time.Duration
-}
-
-// SlotsFor is the number of samples one of n workers scores at a time on a
-// machine with that many CPUs: Slots, or where it is 0 a worker's share of four
-// samples for each CPU, so that decoding, scoring and waiting overlap.
-func (w Workers) SlotsFor(n, cpus int) int {
-	if w.Slots > 0 {
-		return w.Slots
-	}
-	return max(1, (4*cpus+n-1)/max(1, n))
 }
 
 // AbandonedFor is MaxAbandoned of a worker with that many slots, or where it is
@@ -152,8 +141,7 @@ func (l *Loop) section() section {
 		}, {
 			name: "workers", doc: "The reward-loop workers of this process; reward.num_workers is their number.",
 			settings: []setting{
-				integer("slots", &l.Workers.Slots, 0, 65536, "Samples one worker scores at a time. 0: its share of four for each CPU."),
-				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls past their deadline a worker bears before it takes no more. 0: half its slots."),
+				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls past their deadline a worker bears before it takes no more. 0: half of what it scores at a time."),
 				integer("breaker_failures", &l.Workers.BreakerFailures, 1, 65536, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile."),
 				period("breaker_pause", &l.Workers.BreakerPause, time.Millisecond, "How long a worker gets no samples of a profile that it failed before one sample tries it; doubles with each that fails."),
 				period("breaker_max_pause", &l.Workers.BreakerMaxPause, time.Millisecond, "The longest such pause. At least breaker_pause."),

@@ -75,6 +75,8 @@ func (p *printer) section(depth int, s section) {
 }
 
 func (p *printer) profile(depth int, r *Profile) {
+	p.comment(depth, concurrencyDoc)
+	p.line(depth, "concurrency: %s", showConcurrency(r.Concurrency))
 	if r.Single {
 		for _, t := range r.Terms {
 			p.line(depth, "custom_reward_function:")
@@ -208,9 +210,6 @@ func (p *printer) python(depth int, t TermConfig) {
 	if t.ExtraKeys != nil {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}
-	if t.Concurrency > 0 {
-		p.line(depth, "concurrency: %d", t.Concurrency)
-	}
 	if t.MemoryBytes > 0 {
 		p.line(depth, "memory: %s", formatSize(t.MemoryBytes))
 	}
@@ -222,6 +221,7 @@ func (p *printer) python(depth int, t TermConfig) {
 func (p *printer) term(depth int, t TermConfig) {
 	p.line(depth, "timeout: %s", formatDuration(t.Timeout))
 	p.line(depth, "retries: %d", t.Retries)
+	p.line(depth, "concurrency: %s", showConcurrency(t.Concurrency))
 	if len(t.When) > 0 {
 		p.line(depth, "when: %s", printable(encode(t.When)))
 	}

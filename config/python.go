@@ -135,7 +135,7 @@ type pythonKeys struct {
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
-func processKeys() []string { return []string{"concurrency", "memory", "env"} }
+func processKeys() []string { return []string{"memory", "env"} }
 
 // takePython takes them before they are taken for options of the scorer. Other scorers
 // may have options with the names of processKeys.
@@ -166,7 +166,7 @@ func (r *reader) agent(t *TermConfig, v value) {
 		r.fault(v, "is for Python functions; leave it out")
 	} else if t.Concurrency > 0 {
 		r.fault(v, "has no effect beside concurrency; leave one of them out")
-	} else if n, ok := r.integer(v, 1, 65536); ok {
+	} else if n, ok := r.integer(v, 1, mostConcurrency); ok {
 		t.Concurrency = n
 	}
 }
@@ -215,9 +215,6 @@ func hasMethod(path, class, method string) bool {
 
 // process reads how the processes of a Python function are.
 func (r *reader) process(t *TermConfig, keys map[string]value) {
-	if v, ok := keys["concurrency"]; ok {
-		t.Concurrency, _ = r.integer(v, 1, 65536)
-	}
 	if v, ok := keys["memory"]; ok {
 		t.MemoryBytes, _ = r.size(v, 16<<20)
 	}

@@ -51,6 +51,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 			"such as path: pkg://verl.utils.reward_score with name: default_compute_score, and write these as its reward_kwargs")
 		r.incomplete = true
 	}
+	p.Concurrency = r.concurrency(o)
 	single, singlePath := r.customFunction(c, o)
 	several, severalPath := r.functions(c, o)
 	switch {
@@ -225,6 +226,7 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 			t.Retries = n
 		}
 	}
+	t.Concurrency = r.concurrency(o)
 	r.transform(o, t)
 	if v, ok := o.take("invalid_values"); ok {
 		for _, item := range r.list(v) {

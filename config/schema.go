@@ -36,6 +36,7 @@ func addSections(into keys, sections []section) {
 func rewardKeys() keys {
 	return keys{
 		"num_workers": nil,
+		"concurrency": nil,
 		"custom_reward_function": {
 			"path": nil, "name": nil, "reward_kwargs?": nil,
 			"timeout?": nil, "retries?": nil, "invalid_values?": nil, "extra_keys?": nil, "pixels?": nil,

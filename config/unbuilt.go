@@ -60,6 +60,11 @@ func legacyAdvice(key string) string {
 	switch first, rest, _ := strings.Cut(key, "."); first {
 	case "store":
 		return "storing samples is not built yet; leave store out"
+	case "loop":
+		if rest == "workers.slots" {
+			return "is gone: how many samples of a reward are scored at a time follows from its scorers (rewardloop config print shows it); " +
+				"to set it write concurrency at an entry of reward_functions, or reward.concurrency for the reward as a whole, all workers of the process together"
+		}
 	case "reward":
 		if rest == "defaults" || strings.HasPrefix(rest, "defaults.") {
 			return "Hydra composes no files here: paste the output of `--cfg job --resolve` instead of a defaults list"

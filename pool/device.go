@@ -15,8 +15,11 @@ import (
 // timer) asks the policy what to run now, and every batch runs on a goroutine of
 // its own, at most as many as there are slots.
 type device struct {
-	name    string
-	cfg     Config
+	name string
+	cfg  Config
+	// foreseen are the slots that it will have; 0: nobody knows before it is open.
+	foreseen int
+
 	open    shared[*opened]
 	bounded func(time.Duration) (context.Context, context.CancelFunc) // of a run
 

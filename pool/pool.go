@@ -100,6 +100,9 @@ func (p *Pool) device(name string) *device {
 		return d
 	}
 	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg), bounded: p.runContext}
+	if f, ok := p.open.(Foreseer); ok {
+		d.foreseen = f.Slots(name)
+	}
 	d.timer = time.AfterFunc(time.Hour, d.wake)
 	d.timer.Stop()
 	d.open.what = "opening device " + name

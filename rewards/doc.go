@@ -23,6 +23,10 @@
 //     whoever sees the whole group calls Manager.RunGroup with its members, which
 //     runs those terms and finishes every member's Result.
 //
+// How many samples of a profile a process can use at a time follows from its scorers: each
+// says how many of its calls are executed at once (Concurrent), and Places counts what is
+// under way, component by component, as OnEnd reports it.
+//
 // Absence is never zero: a failed, expired or skipped reward has no value until
 // the configuration names one, and then the result says so.
 //

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -94,9 +93,20 @@ func (m *Manager) Grouped() bool {
 // the same time, each within its timeout, and then every member's terms become its
 // result, as Run has them for a sample alone. Size is the group_size of the samples,
 // lastMeanStd what Group has of it. If ctx ends first the outcomes are cancelled.
-func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64) *GroupRun {
+func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64, opts ...RunOption) *GroupRun {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	run := &GroupRun{done: make(chan struct{})}
+	p := m.newPass(run.done, opts)
+	defer p.close()
+	p.endTerms(func(_ int, t *Term) bool { return t.Group == nil })
+	p.end(len(m.cfg.Terms))
+	run.Results = m.runGroup(ctx, p, members, size, lastMeanStd)
+	return run
+}
+
+// runGroup runs the terms that look at groups, as part of a pass.
+func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, size int, lastMeanStd *float64) []Result {
 	members = slices.Clone(members)
 	for i := range members {
 		members[i].Sample = m.named(members[i].Sample)
@@ -104,24 +114,20 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	order := inOrder(members)
 	group := m.groupOf(members, order, size)
 	group.LastMeanStd = lastMeanStd
-	run := &GroupRun{done: make(chan struct{}), Results: make([]Result, len(members))}
+	results := make([]Result, len(members))
 	terms := m.groupTerms(members)
+	p.endTerms(func(i int, t *Term) bool { return t.Group != nil && !slices.Contains(terms, i) })
 	answers := make(chan groupAnswer, len(terms))
 	clocks := newGroupClocks(m.cfg.Terms, terms)
-	var left atomic.Int32
-	left.Store(int32(len(terms))) // a profile has a handful of terms
-	if len(terms) == 0 {
-		close(run.done)
-	}
 	for _, i := range terms {
-		go func() { // ends with its scorer; GroupRun.Done tells when all have
+		p.run(i)
+		go func() { // ends with its scorer; the pass is over when all have
 			t := &m.cfg.Terms[i]
 			a := groupAnswer{i, allFailed(t, len(members), fmt.Errorf("%w: the scorer ended its goroutine (runtime.Goexit)", Panicked))}
 			defer func() {
+				p.end(i)
 				answers <- a
-				if left.Add(-1) == 0 {
-					close(run.done)
-				}
+				p.leave()
 			}()
 			a.results = m.scoreGroup(ctx, clocks.of[i], t, group)
 		}()
@@ -129,18 +135,18 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	said := m.collectGroup(ctx, clocks, answers, len(members))
 	for at, i := range order {
 		if said == nil {
-			run.Results[i] = Result{Outcome: OutcomeCancelled}
+			results[i] = Result{Outcome: OutcomeCancelled}
 			continue
 		}
 		own := slices.Clone(members[i].Terms)
-		for term, results := range said {
+		for term, answered := range said {
 			if own[term].Status == StatusWaiting {
-				own[term] = results[at]
+				own[term] = answered[at]
 			}
 		}
-		run.Results[i] = m.decide(members[i].Sample, own)
+		results[i] = m.decide(members[i].Sample, own)
 	}
-	return run
+	return results
 }
 
 // groupAnswer is what a term's goroutine sends, once: results in the group's order.
@@ -319,19 +325,6 @@ func (t *Term) least(size int) int {
 		return max(size, 1)
 	}
 	return t.MinMembers
-}
-
-// alone finishes a sample that is a group of its own: a term with MinMembers 1
-// compares it with something else than other members, such as a reference.
-func (m *Manager) alone(ctx context.Context, s *Sample, terms []TermResult, run *Run) *Run {
-	g := m.RunGroup(ctx, []GroupMember{{s, terms}}, 1, nil)
-	out := &Run{Result: g.Results[0], done: make(chan struct{})}
-	go func() { // ends with the scorers of both
-		<-run.done
-		<-g.done
-		close(out.done)
-	}()
-	return out
 }
 
 // Dependent is implemented by a GroupScorer that looks at what other terms say of the

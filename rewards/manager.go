@@ -33,6 +33,9 @@ type Term struct {
 	// Retries is how many more times the scorer is called when the failure is the reward's,
 	// or that of a service it asks and not permanent. Defaults to 0: one call.
 	Retries int
+	// Concurrency is how many calls of the scorer this process is taken to execute at a
+	// time; 0: what the scorer says (Concurrent).
+	Concurrency int
 	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
 	InvalidValues []float64
 	// When lists the values of ManagerConfig.RouteBy of the samples that the term is
@@ -91,6 +94,9 @@ type ManagerConfig struct {
 	Prepare Preparer
 	// OnSampleFailure is what stands beside a null score. Defaults to none.
 	OnSampleFailure SamplePolicy
+	// Concurrency is the profile's capacity in this process, in samples, and bounds how many
+	// of them are under way; 0: the largest concurrency of its components.
+	Concurrency int
 	// Timeout bounds a term that names none. Defaults to 120 s.
 	Timeout time.Duration
 	// Backoff is the pause before the first retry; it doubles with each. Defaults to 250 ms.
@@ -147,8 +153,8 @@ func (c ManagerConfig) Validate() error {
 	if c.RouteBy != "" && c.RouteBy != routeByDataSource && (!strings.HasPrefix(c.RouteBy, routeByExtra) || len(c.RouteBy) == len(routeByExtra)) {
 		errs.add("terms are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
 	}
-	if c.Timeout < 0 || c.Backoff < 0 {
-		errs.add("timeout and backoff cannot be negative")
+	if c.Timeout < 0 || c.Backoff < 0 || c.Concurrency < 0 {
+		errs.add("timeout, backoff and concurrency cannot be negative")
 	}
 	if err := checkPolicy(c.OnSampleFailure.Policy, c.OnSampleFailure.Value, PolicyNone, PolicyZero, PolicyGroupMean); err != nil {
 		errs.add("on_sample_failure: %w", err)
@@ -198,8 +204,8 @@ func (t *Term) validate(errs *faults) {
 	if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
 		errs.add("term %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
 	}
-	if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 {
-		errs.add("term %q: timeout and retries cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
+	if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 || t.Concurrency < 0 {
+		errs.add("term %q: timeout, retries and concurrency cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
 	}
 	if err := checkPolicy(t.OnFailure.Policy, t.OnFailure.Value, PolicyFail, PolicyZero, PolicyGroupMean); err != nil {
 		errs.add("term %q: on_failure: %w", t.Key, err)

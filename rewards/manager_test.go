@@ -29,8 +29,8 @@ func TestAProfileIsRefusedWithAllThatIsWrong(t *testing.T) {
 	require.Error(t, err)
 	for _, text := range []string{
 		"one term, not 5", `aggregation "sum"`, `"a" is used twice`, `"a/b": want a name`, `"a/b" has no scorer`,
-		`term "a": weight NaN`, `term "a": timeout and retries`, `term "a/b": timeout and retries`, `term key ""`,
-		`term "": timeout and retries cannot be negative, nor the timeout over 24h`, "backoff cannot be negative",
+		`term "a": weight NaN`, `term "a": timeout, retries and concurrency`, `term "a/b": timeout, retries and concurrency`, `term key ""`,
+		`term "": timeout, retries and concurrency cannot be negative, nor the timeout over 24h`, "timeout, backoff and concurrency cannot be negative",
 		"on_sample_failure: the policy value needs a finite number", `term "combined": on_failure: policy "none"`,
 	} {
 		require.ErrorContains(t, err, text)

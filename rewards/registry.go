@@ -18,6 +18,9 @@ type Spec struct {
 	Name string
 	// Summary is one line; `rewardloop scorers` prints it.
 	Summary string
+	// Concurrency says how many calls are executed at a time, and what decides it, for
+	// people; "": it computes in Go, a call for each CPU.
+	Concurrency string
 	// AsksEngine says that the options engine and model name an engine of the
 	// configuration and its model. Where they are left out they are reward_model's.
 	AsksEngine bool

@@ -40,7 +40,6 @@ func (m *Manager) named(s *Sample) *Sample {
 
 // prepare asks the profile's Preparer; a panic in it is a failure.
 func (m *Manager) prepare(ctx context.Context, s *Sample) (out *Sample, err error) {
-	s = m.named(s)
 	if m.cfg.Prepare == nil {
 		return s, nil
 	}

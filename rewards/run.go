@@ -25,12 +25,14 @@ func (r *Run) Done() <-chan struct{} { return r.done }
 // the latest when the longest term's deadline passes or ctx ends, whether or not
 // the scorers have noticed. If ctx ends first the outcome is cancelled, and
 // nothing else in the result means anything.
-func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
+func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	run := &Run{done: make(chan struct{})}
+	p := m.newPass(run.done, opts)
+	defer p.close()
 	c := &collector{
 		m:       m,
-		sample:  s,
 		results: make([]TermResult, len(m.cfg.Terms)),
 		tries:   make([]atomic.Int32, len(m.cfg.Terms)),
 		clocks:  make([]*clock, len(m.cfg.Terms)),
@@ -41,44 +43,46 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	for i, t := range m.cfg.Terms {
 		c.clocks[i] = &clock{timeout: t.Timeout, told: c.tell}
 	}
-	run := &Run{done: make(chan struct{})}
-	var err error
-	if c.sample, err = m.prepare(ctx, s); err != nil {
-		close(run.done)
+	s = m.named(s)
+	p.endTerms(func(_ int, t *Term) bool { return t.Group != nil && !t.alone(s) })
+	s, err := m.prepare(ctx, s)
+	p.end(len(m.cfg.Terms))
+	if err != nil {
 		run.Result = m.unprepared(err)
 		if ctx.Err() != nil {
 			run.Result = Result{Outcome: OutcomeCancelled}
 		}
 		return run
 	}
-	s = c.sample
+	c.sample = s
 	alone := c.begin(s)
-	var left atomic.Int32
-	left.Store(int32(len(alone))) // a profile has a handful of terms
-	if len(alone) == 0 {
-		close(run.done)
-	}
+	p.endTerms(func(i int, t *Term) bool {
+		return !slices.Contains(alone, i) && !(t.alone(s) && c.results[i].Status == StatusWaiting)
+	})
 	for _, i := range alone {
+		p.run(i)
 		go func() { // ends with its scorer; Run.Done tells when all have
 			t := &m.cfg.Terms[i]
 			a := answer{i, TermResult{
 				Key: t.Key, Status: StatusFailed, Class: Panicked, Message: "the scorer ended its goroutine (runtime.Goexit)", Attempts: 1,
 			}}
 			defer func() {
+				p.end(i)
 				c.answers <- a
-				if left.Add(-1) == 0 {
-					close(run.done)
-				}
+				p.leave()
 			}()
 			a.result = m.score(ctx, c.clocks[i], t, s, &c.tries[i])
 		}()
 	}
 	run.Result = c.collect(ctx)
-	if run.Result.Partial != nil && !c.sample.HasGroup() {
-		return m.alone(ctx, c.sample, run.Result.Partial, run)
+	if run.Result.Partial != nil && !s.HasGroup() {
+		run.Result = m.runGroup(ctx, p, []GroupMember{{s, run.Result.Partial}}, 1, nil)[0]
 	}
 	return run
 }
+
+// alone reports whether the term looks at the sample as a group of its own, in its Run.
+func (t *Term) alone(s *Sample) bool { return t.Group != nil && t.MinMembers == 1 && !s.HasGroup() }
 
 // begin answers for the terms that do not look at this sample now, and returns the
 // others.
@@ -154,7 +158,7 @@ func (c *collector) collect(ctx context.Context) Result {
 
 // waiting is what a term that looks at whole groups says of a sample alone.
 func (m *Manager) waiting(s *Sample, t *Term) TermResult {
-	if s.HasGroup() || t.MinMembers == 1 {
+	if s.HasGroup() || t.alone(s) {
 		return TermResult{Key: t.Key, Status: StatusWaiting}
 	}
 	return TermResult{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
@@ -13,7 +15,9 @@ const configText = `
 config check reads a configuration as serve would and reports everything that is
 wrong, each fault with its line, and where rewards differ from verl-omni's. It exits
 with 2 if anything is wrong. config print writes the configuration as it will be
-used: defaults filled in, overrides and environment applied, secrets left out.`
+used: defaults filled in, overrides and environment applied, secrets left out; and, as
+comments at its end, how many samples of each reward a process on this machine scores at
+a time, and why (docs/tuning.md).`
 
 const configExample = `
 rewardloop config check -c cfg.yaml
@@ -40,6 +44,7 @@ func configure(_ context.Context, args []string, e env) int {
 		if err := cfg.Print(e.stdout); err != nil {
 			return complain(e, "config", exitFailure, err)
 		}
+		printCapacities(e.stdout, cfg)
 		return exitOK
 	}
 	for _, n := range cfg.Notes() {
@@ -52,4 +57,33 @@ func configure(_ context.Context, args []string, e env) int {
 	n.Stop()
 	fmt.Fprintf(e.stdout, "ok: %d rewards\n", len(cfg.Profiles))
 	return exitOK
+}
+
+// printCapacities writes, as comments, the capacity of each reward as far as it is known
+// before anything is loaded. A reward that cannot be built here has none.
+func printCapacities(w io.Writer, cfg *config.Config) {
+	fmt.Fprintf(w, "\n# Capacity: samples of each reward that one process on this machine scores at a time, before anything is loaded.\n")
+	n, err := node.New(node.Options{Config: cfg})
+	if err != nil {
+		fmt.Fprintln(w, "# It is not known here:")
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(w, "#   "+strings.TrimSpace(line))
+		}
+		return
+	}
+	defer n.Stop()
+	for _, c := range n.Capacities() {
+		why := "the most of its components"
+		if c.Written {
+			why = "its concurrency"
+		}
+		fmt.Fprintf(w, "# %s: %d, %s. A sample takes a place of each", c.Reward, c.Samples, why)
+		if least := c.Least(); least.Concurrency < c.Samples {
+			fmt.Fprintf(w, ", of which %s has the fewest", least.Key)
+		}
+		fmt.Fprintln(w, ":")
+		for _, x := range c.Components {
+			fmt.Fprintf(w, "#   %s: %d (%s)\n", x.Key, x.Concurrency, x.Reason)
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"github.com/rewardloop/rewardloop/config"
@@ -98,11 +97,14 @@ func score(ctx context.Context, args []string, e env) int {
 	}
 	defer n.Stop()
 	show.total(files.size)
-	slots := cfg.NumWorkers * cfg.Loop.Workers.SlotsFor(cfg.NumWorkers, runtime.NumCPU())
+	most := 0
+	for _, c := range n.Capacities() {
+		most = max(most, c.Samples)
+	}
 	s := &scoring{
 		loop: n.Loop, show: show,
 		media:   &mediaFiles{root: files.root, dir: files.dir, maxBytes: cfg.Loop.MessageBytes, maxFrames: cfg.Pool.Decode.MaxFrames},
-		depth:   max(32, 2*slots),
+		depth:   max(32, 2*most),
 		bytes:   min(cfg.Loop.MaxBytes/2, 256<<20),
 		patient: cfg.Loop.SampleTimeout,
 		items:   make(chan *item, readAhead),

@@ -292,7 +292,7 @@ func TestGroupsInterleavedWiderThanTheQueueDoNotStopTheRun(t *testing.T) {
 		file, rewardOf[i] = drawing(t, i)
 		put(t, dir, fmt.Sprintf("%d.png", i), file)
 	}
-	cfg := imputing(t, dir, rewardOf[0], "loop: {workers: {slots: 1}}\n")
+	cfg := imputing(t, dir, rewardOf[0], "")
 	var lines []string
 	for member := range size {
 		for g := range groups {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,10 @@ alone. In the configuration it is named by its path, builtin://<name>; options s
 beside the path, or under reward_kwargs of a custom_reward_function. A function in Python
 is named by its file or module, and is called with the other keys of its entry; a
 service is named by its address.
+
+"At a time" says how many calls a process executes at once, from which a reward's
+capacity follows; concurrency at the entry sets it. rewardloop config print shows what
+comes of it.
 
 What each measures, and from where its formula is: rewards/<name>/README.md.`
 
@@ -68,6 +73,7 @@ func describeScorer(w io.Writer, spec rewards.Spec) {
 	}
 	fmt.Fprintln(w, path)
 	paragraph(w, "  ", spec.Summary)
+	paragraph(w, "  ", "At a time: "+cmp.Or(spec.Concurrency, "a call for each CPU")+".")
 	width := 0
 	for _, o := range spec.Options {
 		width = max(width, len(o.Name))

@@ -132,13 +132,13 @@ const join = "REWARDLOOP_JOIN=nats://gateway:4222"
 
 func TestTheSlurmScriptStartsWhatTheBinaryTakes(t *testing.T) {
 	t.Parallel()
-	called, said, err := slurm(t, "", join, "REWARDLOOP_ARGS=++reward.reward_functions.text.device=cuda:0 loop.workers.slots=4")
+	called, said, err := slurm(t, "", join, "REWARDLOOP_ARGS=++reward.reward_functions.text.device=cuda:0 reward.concurrency=4")
 	require.NoError(t, err, said)
 	args := strings.Split(strings.TrimSpace(called), "\n")
 	assert.Equal(t, "worker", args[0])
 	assert.Contains(t, args, "-c=/job/config.yaml")
 	assert.Contains(t, args, "--join=nats://gateway:4222")
-	assert.Contains(t, args, "loop.workers.slots=4")
+	assert.Contains(t, args, "reward.concurrency=4")
 	assert.Regexp(t, `--name=\S+-7-3\n`, called)
 	text, err := os.ReadFile(filepath.Join(deploy, "config.yaml"))
 	require.NoError(t, err)

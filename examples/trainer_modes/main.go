@@ -112,7 +112,7 @@ func serve(ctx context.Context, concurrency int) (url string, stop func(), err e
 	calls := strconv.Itoa(concurrency)
 	cfg, err := config.Parse("cfg.yaml", cfgYAML, []string{
 		"server.listen=127.0.0.1:0", "reward.reward_functions.toy.path=" + s.URL(), "reward.reward_functions.toy.concurrency=" + calls,
-		"loop.workers.slots=" + calls,
+		"reward.concurrency=" + calls,
 	}, nil)
 	if err != nil {
 		return "", nil, errors.Join(err, s.Close())

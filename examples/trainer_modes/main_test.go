@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// small are the tests' options: times in milliseconds, more samples than slots.
+// small are the tests' options: times in milliseconds, more samples than are scored at a time.
 func small(t *testing.T) options {
 	t.Helper()
 	url, stop, err := serve(t.Context(), 8)

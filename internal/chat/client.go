@@ -243,3 +243,9 @@ func (c *Client) Stats() Stats {
 	s.Cost = (float64(s.PromptTokens)*c.config.PromptPrice + float64(s.CompletionTokens)*c.config.CompletionPrice) / 1e6
 	return s
 }
+
+// Concurrency is how many questions the engine is asked at a time by this process.
+func (c *Client) Concurrency() int { return rewards.ConcurrencyOf(c.doer) }
+
+// ConcurrencyReason is the engine's.
+func (c *Client) ConcurrencyReason() string { return rewards.ConcurrencyReason(c.doer) }

@@ -32,6 +32,12 @@ func (s Seeded) Chat(ctx context.Context, r *Request) (*Reply, error) {
 	return s.Client.Chat(ctx, r)
 }
 
+// Concurrency is that of the client.
+func (s Seeded) Concurrency() int { return s.Client.Concurrency() }
+
+// ConcurrencyReason is that of the client.
+func (s Seeded) ConcurrencyReason() string { return s.Client.ConcurrencyReason() }
+
 // seedOf is the seed of an id: the lower 63 bits of its FNV-1a hash of 64, less 16 so
 // that no attempt overflows.
 func seedOf(id string) int64 {

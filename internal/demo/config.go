@@ -78,7 +78,7 @@ func (c Config) node() (*config.Config, error) {
 	slots := strconv.Itoa(c.Slots)
 	return config.Load("", []string{
 		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=" + c.Engine,
-		"reward.num_workers=" + slots, "loop.workers.slots=1", "pool.tesseract.slots=" + slots, "pool.onnx.slots=" + slots,
+		"reward.num_workers=" + slots, "reward.concurrency=" + slots, "pool.tesseract.slots=" + slots, "pool.onnx.slots=" + slots,
 		"server.listen=127.0.0.1:0",
 	}, nil)
 }

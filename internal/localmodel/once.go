@@ -32,6 +32,14 @@ func (o *Once[V]) Get(ctx context.Context, work func(ctx context.Context) (V, er
 	})
 }
 
+// Made returns the value if it has been made.
+func (o *Once[V]) Made() (V, bool) {
+	o.group.mu.Lock()
+	defer o.group.mu.Unlock()
+	v, err, ok := o.group.kept.get("")
+	return v, ok && err == nil
+}
+
 // single is the store of a Once.
 type single[V any] struct {
 	remember func(err error) time.Duration

@@ -56,7 +56,7 @@ func scores(t *testing.T, engine string, workers int, deterministic bool) string
 	t.Helper()
 	_, addr := start(
 		t,
-		fmt.Sprintf("reward.num_workers=%d", workers), fmt.Sprintf("++loop.deterministic=%v", deterministic), "++loop.workers.slots=2",
+		fmt.Sprintf("reward.num_workers=%d", workers), fmt.Sprintf("++loop.deterministic=%v", deterministic), fmt.Sprintf("reward.concurrency=%d", 2*workers),
 		"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
 		"+reward.reward_model.rollout.base_urls=["+engine+"/v1]",
 		"+reward.reward_functions.judge.path=builtin://judge", "+reward.reward_functions.judge.required=true",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
@@ -28,7 +29,10 @@ type Devices struct {
 	pool   *pool.Pool
 }
 
-var _ infer.Nets = (*Devices)(nil)
+var (
+	_ infer.Nets          = (*Devices)(nil)
+	_ localmodel.Foreseer = (*Devices)(nil)
+)
 
 // newDevices makes them of a configuration's section pool.
 func newDevices(cfg config.Pool) (*Devices, error) {
@@ -83,6 +87,12 @@ func (d *Devices) open() error {
 	}
 	d.opener, d.pool = opener, p
 	return nil
+}
+
+// On implements localmodel.Foreseer.
+func (d *Devices) On(device string) any {
+	slots := ort.Config{Slots: d.cfg.ONNX.Slots}.WithDefaults().SlotsOf(device)
+	return pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
 }
 
 // Folder is where a model lies: a name of the catalogue, or a folder.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -101,7 +100,10 @@ func (p *parts) warm(ctx context.Context) error {
 // startWorkers starts the workers of this process, each with a source of its own.
 func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*fabric.Source, error), gateway workers.Gateway) error {
 	w := p.cfg.Loop.Workers
-	slots := w.SlotsFor(max(p.cfg.NumWorkers, 1), runtime.NumCPU())
+	slots := slots(p.cfg)
+	if p.cfg.NumWorkers > 0 {
+		p.logCapacities(ctx)
+	}
 	metrics := workers.NewMetrics(p.metrics)
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,7 +26,8 @@ type GroupConfig struct {
 	KeyFile string
 	// Concurrency bounds the requests in flight, over all endpoints; default 256.
 	Concurrency int
-	// MaxWaiting bounds the calls that wait for one of them; default 16,384.
+	// MaxWaiting bounds the calls that wait for one of them; default 64 for each, and
+	// 16,384 at least.
 	MaxWaiting int
 	// RPM bounds requests a minute, retries included; default none. It is a bucket
 	// of RPM that refills all the time, so that a burst of RPM may come first.
@@ -67,7 +69,7 @@ func (c GroupConfig) WithDefaults() GroupConfig {
 		}
 	}
 	def(&c.Concurrency, 256)
-	def(&c.MaxWaiting, 16_384)
+	def(&c.MaxWaiting, min(max(16_384, 64*c.Concurrency), 1<<20))
 	def(&c.Timeout, 2*time.Minute)
 	def(&c.IdleTimeout, 4*time.Second)
 	def(&c.Attempts, 3)
@@ -133,10 +135,10 @@ func (c GroupConfig) Validate() error {
 func (c GroupConfig) rates() string {
 	var all []string
 	if c.RPM > 0 {
-		all = append(all, fmt.Sprintf("%v requests a minute", c.RPM))
+		all = append(all, strconv.FormatFloat(c.RPM, 'f', -1, 64)+" requests a minute")
 	}
 	if c.TPM > 0 {
-		all = append(all, fmt.Sprintf("%v tokens a minute", c.TPM))
+		all = append(all, strconv.FormatFloat(c.TPM, 'f', -1, 64)+" tokens a minute")
 	}
 	return strings.Join(all, ", ")
 }

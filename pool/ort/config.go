@@ -88,6 +88,14 @@ func (c CUDA) withDefaults() CUDA {
 	return c
 }
 
+// SlotsOf is how many batches run on a device at a time.
+func (c Config) SlotsOf(device string) int {
+	if device == cpuDevice {
+		return c.Slots
+	}
+	return 1
+}
+
 // Validate names everything that is wrong with a configuration whose defaults
 // are filled.
 func (c Config) Validate() error {

@@ -12,9 +12,12 @@ import (
 // visibleEnv says which CUDA devices a process sees, and in which order.
 const visibleEnv = "CUDA_VISIBLE_DEVICES"
 
+// cpuDevice is the name of the CPU.
+const cpuDevice = "cpu"
+
 // parseDevice reads "cpu" or "cuda:<n>"; n is -1 for the CPU.
 func parseDevice(device string) (n int, err error) {
-	if device == "cpu" {
+	if device == cpuDevice {
 		return -1, nil
 	}
 	if s, ok := strings.CutPrefix(device, "cuda:"); ok {

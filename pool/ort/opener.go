@@ -27,8 +27,9 @@ type Opener struct {
 }
 
 var (
-	_ pool.Opener = (*Opener)(nil)
-	_ pool.Runner = (*runner)(nil)
+	_ pool.Opener   = (*Opener)(nil)
+	_ pool.Foreseer = (*Opener)(nil)
+	_ pool.Runner   = (*runner)(nil)
 )
 
 // NewOpener checks the configuration. It looks for nothing and starts nothing.
@@ -80,9 +81,8 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	if n >= 0 && !lib.CUDA {
 		return nil, noCUDA(lib)
 	}
-	slots, seen := o.cfg.Slots, ""
+	slots, seen := o.cfg.SlotsOf(device), ""
 	if n >= 0 {
-		slots = 1
 		inherited, set := os.LookupEnv(visibleEnv)
 		if seen, err = visible(n, inherited, set); err != nil {
 			return nil, err
@@ -103,6 +103,9 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model),
 	}, nil
 }
+
+// Slots implements pool.Foreseer.
+func (o *Opener) Slots(device string) int { return o.cfg.SlotsOf(device) }
 
 // procs makes the processes of a device without starting them.
 func (o *Opener) procs(lib Library, device string, slots int, env []string) (procs, error) {

@@ -108,7 +108,7 @@ class Gate(Service):
 def serve_gated(gate: Gate, *overrides: str, slots: int = 1) -> Iterator[Server]:
     """A server of which so many samples at a time wait at the gate. With one slot, what is submitted first keeps
     what comes behind it waiting; over one lane they also arrive in that order."""
-    with serve(*gate.reward, f"reward.num_workers={slots}", "++loop.workers.slots=1", *overrides) as server:
+    with serve(*gate.reward, f"reward.num_workers={slots}", f"reward.concurrency={slots}", *overrides) as server:
         try:
             yield server
         finally:

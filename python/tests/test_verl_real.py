@@ -73,7 +73,7 @@ class WithVerl(unittest.TestCase):
         import rewardloop
 
         timeout = 5 * harness.PATIENCE  # Python imports verl
-        server = rewardloop.launch(*overrides, "loop.workers.slots=16", config=config, timeout=timeout)
+        server = rewardloop.launch(*overrides, "reward.concurrency=128", config=config, timeout=timeout)
         self.addCleanup(server.close)
         return server.url
 

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -31,11 +32,28 @@ func each(ctx context.Context, n, limit int, f func(ctx context.Context, i int) 
 	return nil
 }
 
-// asker asks questions. It holds no state of groups and may be used by any number of
-// goroutines.
+// asker asks questions, and says for its scorer how many groups are executed at a time. It
+// holds no state of groups and may be used by any number of goroutines.
 type asker struct {
-	client chat.Chatter
-	asking asking
+	client  chat.Chatter
+	asking  asking
+	breadth outbound.Breadth
+}
+
+// Concurrency is how many groups the engine's questions at a time are enough for.
+func (a *asker) Concurrency() int { return a.breadth.Calls(rewards.ConcurrencyOf(a.client)) }
+
+// ConcurrencyReason is the engine's, with how many questions a group has at a time.
+func (a *asker) ConcurrencyReason() string {
+	return a.breadth.Reason(rewards.ConcurrencyReason(a.client))
+}
+
+// each asks n questions of one group, as many at a time as the options say.
+func (a *asker) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	if n > 0 {
+		a.breadth.Saw(min(n, a.asking.Concurrency))
+	}
+	return each(ctx, n, a.asking.Concurrency, f)
 }
 
 // said is what the details hold of an answer.

@@ -81,7 +81,8 @@ func listwiseSpec(c chat.Clients) rewards.Spec {
 // listwise scores by the place in an order. It holds no state of groups and may be used
 // by any number of goroutines.
 type listwise struct {
-	asker    *asker
+	*asker
+
 	options  *listwiseOptions
 	template prompt.Template
 }
@@ -90,6 +91,7 @@ var (
 	_ rewards.GroupScorer  = (*listwise)(nil)
 	_ rewards.ExtraFielder = (*listwise)(nil)
 	_ rewards.Queuer       = (*listwise)(nil)
+	_ rewards.Concurrent   = (*listwise)(nil)
 )
 
 // Queues says that the component's time begins when the engine is asked.
@@ -125,7 +127,7 @@ func (l *listwise) ScoreGroup(ctx context.Context, g *rewards.Group) ([]rewards.
 		shown = append(shown, turned)
 	}
 	orders, answers := make([][]int, len(shown)), make([]said, len(shown))
-	err = each(ctx, len(shown), l.asker.asking.Concurrency, func(ctx context.Context, i int) (err error) {
+	err = l.each(ctx, len(shown), func(ctx context.Context, i int) (err error) {
 		orders[i], answers[i], err = l.order(ctx, up.people, shown[i], words)
 		return err
 	})
@@ -164,7 +166,7 @@ func (l *listwise) order(ctx context.Context, people []*participant, shown []int
 		inResponses: strings.TrimSuffix(b.String(), "\n\n"), inCount: strconv.Itoa(len(list)),
 	})
 	var numbered []int
-	s, err := l.asker.ask(ctx, pictures, question, func(answer string) (err error) {
+	s, err := l.ask(ctx, pictures, question, func(answer string) (err error) {
 		numbered, err = readOrder(answer, len(list))
 		return err
 	})

@@ -95,6 +95,7 @@ func pairwiseSpec(c chat.Clients) rewards.Spec {
 			}
 		}, func(o *pairwiseOptions, a *asker) rewards.GroupScorer {
 			t, _ := parseTemplate(o.Template, []string{inResponseA, inResponseB}) // validate has seen it
+			a.breadth.Saw(o.Concurrency)                                          // until groups have shown it
 			return &pairwise{asker: a, options: o, template: t}
 		}),
 	}
@@ -103,7 +104,8 @@ func pairwiseSpec(c chat.Clients) rewards.Spec {
 // pairwise scores by comparisons of two. It holds no state of groups and may be used by
 // any number of goroutines.
 type pairwise struct {
-	asker    *asker
+	*asker
+
 	options  *pairwiseOptions
 	template prompt.Template
 }
@@ -112,6 +114,7 @@ var (
 	_ rewards.GroupScorer  = (*pairwise)(nil)
 	_ rewards.ExtraFielder = (*pairwise)(nil)
 	_ rewards.Queuer       = (*pairwise)(nil)
+	_ rewards.Concurrent   = (*pairwise)(nil)
 )
 
 // Queues says that the component's time begins when the engine is asked.
@@ -177,7 +180,7 @@ func (p *pairwise) hold(ctx context.Context, people []*participant, contests []c
 	if len(calls) > maxQuestions {
 		return fmt.Errorf("%w: %d questions for %d members, at most %d are asked; set pairs", rewards.BadInput, len(calls), len(people), maxQuestions)
 	}
-	err := each(ctx, len(calls), p.asker.asking.Concurrency, func(ctx context.Context, i int) error {
+	err := p.each(ctx, len(calls), func(ctx context.Context, i int) error {
 		c := &calls[i]
 		var err error
 		c.outcome, c.said, err = p.compare(ctx, people[c.first], people[c.second], words)
@@ -221,7 +224,7 @@ func (p *pairwise) compare(ctx context.Context, a, b *participant, words map[str
 	pictures, shown := present(a, b)
 	question := filled(p.template, words, map[string]string{inResponseA: shown[0], inResponseB: shown[1]})
 	outcome := Unknown
-	s, err := p.asker.ask(ctx, pictures, question, func(answer string) (err error) {
+	s, err := p.ask(ctx, pictures, question, func(answer string) (err error) {
 		outcome, err = readOutcome(answer)
 		return err
 	})

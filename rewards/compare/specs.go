@@ -11,7 +11,11 @@ import (
 // Specs describes every scorer of the package for a registry. Nil clients are missed
 // only by a configuration that names a scorer needing them.
 func Specs(c chat.Clients) []rewards.Spec {
-	return append([]rewards.Spec{pairwiseSpec(c), listwiseSpec(c)}, standingSpecs()...)
+	asking := []rewards.Spec{pairwiseSpec(c), listwiseSpec(c)}
+	for i := range asking {
+		asking[i].Concurrency = "as many groups as the engine's concurrency (256 questions at a time) is enough for, or this process's share of it; a group has up to its own concurrency (16) of them"
+	}
+	return append(asking, standingSpecs()...)
 }
 
 // judged is the options of a scorer that asks.

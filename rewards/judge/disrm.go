@@ -91,7 +91,14 @@ var (
 	_ rewards.Scorer       = (*disrm)(nil)
 	_ rewards.ExtraFielder = (*disrm)(nil)
 	_ rewards.Queuer       = (*disrm)(nil)
+	_ rewards.Concurrent   = (*disrm)(nil)
 )
+
+// Concurrency is the engine's: a sample is one question.
+func (d *disrm) Concurrency() int { return rewards.ConcurrencyOf(d.engine) }
+
+// ConcurrencyReason is the engine's.
+func (d *disrm) ConcurrencyReason() string { return rewards.ConcurrencyReason(d.engine) }
 
 // Queues says that the component's time begins when the engine is asked.
 func (*disrm) Queues() {}

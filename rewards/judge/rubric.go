@@ -108,7 +108,7 @@ func newRubric(o *rubricOptions) (*scorer, error) {
 	for _, r := range o.Rubrics {
 		fields = append(fields, "rubric_"+r.Name)
 	}
-	return &scorer{
+	sc := &scorer{
 		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers(fields...),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			about, err := o.describe(s)
@@ -130,7 +130,9 @@ func newRubric(o *rubricOptions) (*scorer, error) {
 			}
 			return inq, nil
 		},
-	}, nil
+	}
+	sc.breadth.Saw(min(len(o.Rubrics), maxCallsAtOnce)) // at least, of a video more
+	return sc, nil
 }
 
 // describe is the beginning of every question about a sample: its prompt, its

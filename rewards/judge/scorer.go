@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -25,13 +26,23 @@ type scorer struct {
 	fields []rewards.Field
 	// prepare makes the questions of a sample without looking at its pixels.
 	prepare func(s *rewards.Sample) (*inquiry, error)
+	breadth outbound.Breadth
 }
 
 var (
 	_ rewards.Scorer       = (*scorer)(nil)
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Queuer       = (*scorer)(nil)
+	_ rewards.Concurrent   = (*scorer)(nil)
 )
+
+// Concurrency is how many samples the engine's questions at a time are enough for.
+func (sc *scorer) Concurrency() int { return sc.breadth.Calls(rewards.ConcurrencyOf(sc.client)) }
+
+// ConcurrencyReason is the engine's, with how many questions a sample has at a time.
+func (sc *scorer) ConcurrencyReason() string {
+	return sc.breadth.Reason(rewards.ConcurrencyReason(sc.client))
+}
 
 // Queues says that the component's time begins when the engine is asked.
 func (*scorer) Queues() {}
@@ -109,6 +120,7 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 			calls = append(calls, call{q, g})
 		}
 	}
+	sc.breadth.Saw(min(len(calls), maxCallsAtOnce))
 	results := make([]result, len(calls))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxCallsAtOnce)

@@ -25,10 +25,14 @@ type Deps struct {
 
 // Specs describes every scorer of the package for a registry.
 func Specs(d Deps) []rewards.Spec {
-	return []rewards.Spec{
+	all := []rewards.Spec{
 		genrmSpec(d), unifiedSpec(d), vqaSpec(d), yesNoSpec(d), digitSpec(d), wiseSpec(d),
 		judgeSpec(d), rubricSpec(d), disrmSpec(d),
 	}
+	for i := range all {
+		all[i].Concurrency = "as many samples as the engine's concurrency (256 questions at a time) is enough for, or this process's share of it"
+	}
+	return all
 }
 
 // validator is the options of a scorer.

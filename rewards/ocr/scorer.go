@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -41,7 +42,14 @@ var (
 	_ rewards.ExtraFielder = (*Scorer)(nil)
 	_ rewards.Warmer       = (*Scorer)(nil)
 	_ rewards.Queuer       = (*Scorer)(nil)
+	_ rewards.Concurrent   = (*Scorer)(nil)
 )
+
+// Concurrency is the reader's.
+func (s *Scorer) Concurrency() int { return rewards.ConcurrencyOf(s.reader) }
+
+// ConcurrencyReason is the reader's.
+func (s *Scorer) ConcurrencyReason() string { return rewards.ConcurrencyReason(s.reader) }
 
 // Queues says that the component's time begins when a reader begins with a frame.
 func (*Scorer) Queues() {}
@@ -61,9 +69,10 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 // Spec describes the scorer for a registry, reading with what readers gives.
 func Spec(readers Readers) rewards.Spec {
 	return rewards.Spec{
-		Name:    "ocr",
-		Summary: "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni, deepgen, cosmos, unirl, flow_factory)",
-		Options: documentation(),
+		Name:        "ocr",
+		Summary:     "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni, deepgen, cosmos, unirl, flow_factory)",
+		Options:     documentation(),
+		Concurrency: "as many pictures as its reader reads at a time: Tesseract pool.tesseract.slots (one for each CPU); a model " + localmodel.Concurrency,
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o, err := ParseOptions(raw)
 			if err != nil {

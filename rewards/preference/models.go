@@ -126,6 +126,19 @@ func (m *model) engine(ctx context.Context, test bool) (*engine, error) {
 	return e, m.named(err)
 }
 
+// executors are what runs the model's graphs.
+func (m *model) executors() any {
+	var nets []infer.Net
+	if e, ok := m.loaded.Made(); ok {
+		for _, g := range []*graph{e.vision, e.text, e.whole} {
+			if g != nil {
+				nets = append(nets, g.net)
+			}
+		}
+	}
+	return localmodel.Executors(m.nets, m.device, nets...)
+}
+
 func (m *model) named(err error) error {
 	if err == nil {
 		return nil

@@ -27,7 +27,16 @@ var (
 	_ rewards.ExtraFielder = (*pairScorer)(nil)
 	_ rewards.Warmer       = (*pairScorer)(nil)
 	_ rewards.Queuer       = (*pairScorer)(nil)
+	_ rewards.Concurrent   = (*pairScorer)(nil)
 )
+
+// Concurrency is how many calls the model's device executes at a time.
+func (s *pairScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
+
+// ConcurrencyReason says with what.
+func (s *pairScorer) ConcurrencyReason() string {
+	return rewards.ConcurrencyReason(s.model.executors())
+}
 
 // Queues says that the component's time begins when the model begins with a picture or text.
 func (*pairScorer) Queues() {}

@@ -27,7 +27,20 @@ var (
 	_ rewards.Scorer       = (*similarityScorer)(nil)
 	_ rewards.ExtraFielder = (*similarityScorer)(nil)
 	_ rewards.Warmer       = (*similarityScorer)(nil)
+	_ rewards.Queuer       = (*similarityScorer)(nil)
+	_ rewards.Concurrent   = (*similarityScorer)(nil)
 )
+
+// Queues says that the component's time begins when the model begins with a picture.
+func (*similarityScorer) Queues() {}
+
+// Concurrency is how many calls the model's device executes at a time.
+func (s *similarityScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
+
+// ConcurrencyReason says with what.
+func (s *similarityScorer) ConcurrencyReason() string {
+	return rewards.ConcurrencyReason(s.model.executors())
+}
 
 // Warm loads the model and holds it to its self-test.
 func (s *similarityScorer) Warm(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -22,6 +23,14 @@ const (
 // what is kept of them.
 func Specs(d Deps) []rewards.Spec {
 	s := &shelf{deps: d, models: make(map[place]*model)}
+	all := s.specs()
+	for i := range all {
+		all[i].Concurrency = localmodel.Concurrency
+	}
+	return all
+}
+
+func (s *shelf) specs() []rewards.Spec {
 	pair := func(model string, own ...rewards.Option) []rewards.Option {
 		return slices.Concat(baseOptions(model), own, []rewards.Option{frameOption()})
 	}

@@ -24,7 +24,16 @@ var (
 	_ rewards.ExtraFielder = (*wholeScorer)(nil)
 	_ rewards.Warmer       = (*wholeScorer)(nil)
 	_ rewards.Queuer       = (*wholeScorer)(nil)
+	_ rewards.Concurrent   = (*wholeScorer)(nil)
 )
+
+// Concurrency is how many calls the model's device executes at a time.
+func (s *wholeScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
+
+// ConcurrencyReason says with what.
+func (s *wholeScorer) ConcurrencyReason() string {
+	return rewards.ConcurrencyReason(s.model.executors())
+}
 
 // Queues says that the component's time begins when the model begins with a picture or text.
 func (*wholeScorer) Queues() {}

@@ -176,7 +176,7 @@ func (p *pool) up(pl *place) {
 	defer p.mu.Unlock()
 	p.starting--
 	p.failures = 0
-	p.async, p.capacity = pl.conn.async, pl.conn.capacity
+	p.known, p.async, p.capacity = true, pl.conn.async, pl.conn.capacity
 	p.places = append(p.places, pl)
 	if p.lost > 0 {
 		p.lost--

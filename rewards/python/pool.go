@@ -24,6 +24,8 @@ type pool struct {
 	cfg   Config
 	opts  Options
 	share *share
+	// looksAsync is asked while no process has started.
+	looksAsync func() bool
 
 	stopping chan struct{} // closed by stop
 	first    chan struct{} // closed when the first start is decided
@@ -39,6 +41,7 @@ type pool struct {
 	waiters  []*waiter             // guarded by mu; oldest first
 	trials   []*trial              // guarded by mu; the first one runs
 	starting int                   // guarded by mu; 0 or 1
+	known    bool                  // guarded by mu; a process has started
 	async    bool                  // guarded by mu; known with the first start
 	capacity int                   // guarded by mu; of a process; likewise
 	lost     int                   // guarded by mu; processes that died and were not replaced
@@ -96,6 +99,7 @@ func newPool(cfg Config, opts Options, s *share) *pool {
 	p := &pool{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
 		stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
+		looksAsync: sync.OnceValue(func() bool { return looksAsync(opts.Path, opts.Name) }),
 	}
 	s.join(p)
 	return p

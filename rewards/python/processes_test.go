@@ -225,6 +225,7 @@ func TestAFunctionThatOnlyCrashesIsHeldBackVisibly(t *testing.T) {
 	seen := stats(s)
 	assert.Equal(t, "8 samples in a row ended their process; it has one process, which starts after a pause", seen.Reason)
 	assert.Positive(t, time.Until(seen.BackoffUntil))
+	assert.Equal(t, "1 Python process, because 8 samples in a row ended theirs", rewards.ConcurrencyReason(s))
 	require.NoError(t, <-waits, "after the pause")
 	require.Eventually(t, func() bool { return stats(s).Reason == "" }, 10*time.Second, time.Millisecond, "an answer ends it")
 	cancel()

@@ -76,6 +76,8 @@ func (f *Functions) Spec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "python",
 		Summary: "a reward function in Python, in processes of its own",
+		Concurrency: "of a synchronous function one call for each process (pool.python.processes, one for each CPU), of an async def function 256 in one process; " +
+			"with a concurrency that many in one process, in threads where the function is synchronous",
 		Options: []rewards.Option{
 			{Name: "path", Type: "string", Default: "none", Doc: "my_reward.py, or pkg:// and the name of a module"},
 			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},

@@ -113,13 +113,25 @@ type sandbox struct {
 	cases   service.Source
 	doer    outbound.Doer
 	slots   chan struct{} // one per case that runs
+	breadth outbound.Breadth
 }
 
 var (
 	_ rewards.Scorer       = (*sandbox)(nil)
 	_ rewards.ExtraFielder = (*sandbox)(nil)
 	_ rewards.Queuer       = (*sandbox)(nil)
+	_ rewards.Concurrent   = (*sandbox)(nil)
 )
+
+// Concurrency is how many samples the server's cases at a time are enough for.
+func (s *sandbox) Concurrency() int {
+	return s.breadth.Calls(min(rewards.ConcurrencyOf(s.doer), s.options.MaxConcurrent))
+}
+
+// ConcurrencyReason is the server's, with how many cases a sample has at a time.
+func (s *sandbox) ConcurrencyReason() string {
+	return s.breadth.Reason(rewards.ConcurrencyReason(s.doer))
+}
 
 // Queues says that the component's time begins when a case has a place at the server.
 func (*sandbox) Queues() {}
@@ -182,7 +194,9 @@ func (s *sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 func (s *sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]caseResult, error) {
 	results := make([]caseResult, len(cs))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(s.options.MaxConcurrent, 32)) // verl's threads per sample
+	abreast := min(s.options.MaxConcurrent, 32) // verl's threads per sample
+	g.SetLimit(abreast)
+	s.breadth.Saw(min(len(cs), abreast))
 	for i, c := range cs {
 		g.Go(func() error {
 			err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic

@@ -212,6 +212,7 @@ func TestNoMoreThanMaxConcurrentCasesRunOverAllSamples(t *testing.T) {
 			assert.InDelta(t, 2.0/3, (<-done).Value, 1e-15)
 		}
 		assert.EqualValues(t, 3, g.most.Load())
+		assert.Equal(t, 1, rewards.ConcurrencyOf(sc), "a sample has three cases at a time, which are all there are")
 		assert.Equal(t, 5*time.Second, time.Since(begin), "15 cases of 1 s, 3 at a time")
 	})
 }

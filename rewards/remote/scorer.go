@@ -58,7 +58,26 @@ var (
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Closer       = (*scorer)(nil)
 	_ rewards.Queuer       = (*scorer)(nil)
+	_ rewards.Concurrent   = (*scorer)(nil)
 )
+
+// Concurrency is how many samples the requests at a time to the service have.
+func (s *scorer) Concurrency() int {
+	n := rewards.ConcurrencyOf(s.doer)
+	if s.batcher != nil {
+		n *= s.batcher.max
+	}
+	return n
+}
+
+// ConcurrencyReason is the service's, with the samples of a request.
+func (s *scorer) ConcurrencyReason() string {
+	why := rewards.ConcurrencyReason(s.doer)
+	if s.batcher != nil {
+		why += fmt.Sprintf(", each of up to %d samples", s.batcher.max)
+	}
+	return why
+}
 
 // Queues says that the component's time begins when the service is asked.
 func (*scorer) Queues() {}

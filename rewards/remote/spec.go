@@ -25,16 +25,18 @@ type GroupOptions = service.GroupOptions
 func Specs(groups Groups) []rewards.Spec {
 	return []rewards.Spec{
 		{
-			Name:    httpName,
-			Summary: "asks a reward service over HTTP: " + strings.Join(protocols(), ", "),
-			Options: documentation(),
-			Build:   func(raw json.RawMessage) (rewards.Scorer, error) { return build(groups, raw) },
+			Name:        httpName,
+			Summary:     "asks a reward service over HTTP: " + strings.Join(protocols(), ", "),
+			Options:     documentation(),
+			Concurrency: "the requests of its concurrency (256), or this process's share of them; with batch_wait each has up to batch samples",
+			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return build(groups, raw) },
 		},
 		{
-			Name:    sandboxName,
-			Summary: "share of the test cases that the response's code passes on a SandboxFusion server (verl)",
-			Options: sandboxDocumentation(),
-			Build:   func(raw json.RawMessage) (rewards.Scorer, error) { return buildSandbox(groups, raw) },
+			Name:        sandboxName,
+			Summary:     "share of the test cases that the response's code passes on a SandboxFusion server (verl)",
+			Options:     sandboxDocumentation(),
+			Concurrency: "as many samples as max_concurrent cases at a time are enough for, or this process's share of them",
+			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return buildSandbox(groups, raw) },
 		},
 	}
 }

@@ -56,6 +56,7 @@ type dapoDeclared struct {
 var (
 	_ rewards.Warmer       = dapo{}
 	_ rewards.Closer       = dapo{}
+	_ rewards.Concurrent   = dapo{}
 	_ rewards.ExtraFielder = dapoDeclared{}
 )
 
@@ -113,6 +114,12 @@ func (d dapo) Close() error {
 	}
 	return nil
 }
+
+// Concurrency implements rewards.Concurrent.
+func (d dapo) Concurrency() int { return rewards.ConcurrencyOf(d.inner) }
+
+// ConcurrencyReason implements rewards.ConcurrencyReasoner.
+func (d dapo) ConcurrencyReason() string { return rewards.ConcurrencyReason(d.inner) }
 
 // overlongPenalty is 0 up to MaxRespLen-BufferLen tokens, and -PenaltyFactor at MaxRespLen.
 func overlongPenalty(tokens float64, o Overlong) float64 {

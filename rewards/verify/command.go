@@ -135,6 +135,14 @@ func newCommand(raw json.RawMessage) (rewards.Verifier, error) {
 	return c, nil
 }
 
+// Concurrency is how many runs there are at a time.
+func (c *commandVerifier) Concurrency() int { return c.options.MaxConcurrent }
+
+// ConcurrencyReason names the program.
+func (c *commandVerifier) ConcurrencyReason() string {
+	return rewards.Count(c.options.MaxConcurrent, "run") + " of " + c.program + " at a time"
+}
+
 // maxInput bounds what a program is given, in bytes.
 const maxInput = 16 << 20
 

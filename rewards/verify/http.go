@@ -53,6 +53,12 @@ func newHTTP(raw json.RawMessage, groups service.Groups) (rewards.Verifier, erro
 	return h, err
 }
 
+// Concurrency is how many requests at a time the service gets.
+func (h *httpVerifier) Concurrency() int { return rewards.ConcurrencyOf(h.doer) }
+
+// ConcurrencyReason is the service's.
+func (h *httpVerifier) ConcurrencyReason() string { return rewards.ConcurrencyReason(h.doer) }
+
 // Verify returns the service's answer as it is. What the sample lacks is BadInput and
 // nothing is sent; an answer that is not JSON may come whole another time.
 func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {

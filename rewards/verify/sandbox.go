@@ -73,6 +73,12 @@ func newSandbox(raw json.RawMessage, groups service.Groups) (rewards.Verifier, e
 	return v, err
 }
 
+// Concurrency is how many requests at a time the server gets.
+func (v *sandboxVerifier) Concurrency() int { return rewards.ConcurrencyOf(v.doer) }
+
+// ConcurrencyReason is the server's.
+func (v *sandboxVerifier) ConcurrencyReason() string { return rewards.ConcurrencyReason(v.doer) }
+
 // maxSandboxAnswer bounds the server's answer: a program prints more than is kept.
 const maxSandboxAnswer = 8 << 20
 

@@ -144,7 +144,15 @@ var (
 	_ rewards.Warmer = (*Judge)(nil)
 	_ ocr.TextReader = (*Judge)(nil)
 	_ rewards.Queuer = (*Judge)(nil)
+
+	_ rewards.Concurrent = (*Judge)(nil)
 )
+
+// Concurrency is how many questions the model's device executes at a time.
+func (j *Judge) Concurrency() int { return rewards.ConcurrencyOf(j.model.executors()) }
+
+// ConcurrencyReason says with what.
+func (j *Judge) ConcurrencyReason() string { return rewards.ConcurrencyReason(j.model.executors()) }
 
 // Queues says that the component's time begins when the model begins with a picture or text.
 func (*Judge) Queues() {}

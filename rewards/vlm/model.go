@@ -87,6 +87,14 @@ func (m *model) load(ctx context.Context) (*loaded, error) {
 	})
 }
 
+// executors are what runs the networks.
+func (m *model) executors() any {
+	if l, ok := m.loaded.Made(); ok {
+		return localmodel.Executors(m.nets, m.key.device, l.vision, l.language)
+	}
+	return localmodel.Executors(m.nets, m.key.device)
+}
+
 // bringUp loads everything, and looks whether it fits together.
 func (m *model) bringUp(ctx context.Context) (*loaded, error) {
 	f, err := openFolder(m.key.folder, m.key.dtype) // anew: what was wrong may have been put right

@@ -18,7 +18,7 @@ func Specs(j *Judges) []rewards.Spec {
 	return []rewards.Spec{{
 		Name:    "vlm",
 		Summary: "a vision language model that runs here judges a picture or video: P(yes), a digit, whole answers, or a score it says (VQAScore)",
-		Options: documentation(),
+		Options: documentation(), Concurrency: localmodel.Concurrency,
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o := defaultScorerOptions()
 			if err := rewards.DecodeOptions(raw, o); err != nil {
@@ -55,7 +55,14 @@ var (
 	_ rewards.ExtraFielder = (*scorer)(nil)
 	_ rewards.Warmer       = (*scorer)(nil)
 	_ rewards.Queuer       = (*scorer)(nil)
+	_ rewards.Concurrent   = (*scorer)(nil)
 )
+
+// Concurrency is the judge's.
+func (s *scorer) Concurrency() int { return s.judge.Concurrency() }
+
+// ConcurrencyReason is the judge's.
+func (s *scorer) ConcurrencyReason() string { return s.judge.ConcurrencyReason() }
 
 // Queues says that the component's time begins when the model begins with a picture or text.
 func (*scorer) Queues() {}

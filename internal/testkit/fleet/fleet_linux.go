@@ -105,9 +105,9 @@ func (f *Fleet) yaml(workers int, network bool) string {
 	return fabric + fmt.Sprintf(`loop:
   sample_timeout: 2m
   drain_timeout: 20s
-  workers: {slots: %d}
 reward:
   num_workers: %d
+  concurrency: %d
   reward_functions:
     checksum:
       path: http://%s
@@ -115,7 +115,7 @@ reward:
       request: {id: "{id}", file: "{image_b64}"}
       score_path: score
       concurrency: 256
-`, f.cfg.Slots, workers, f.scorerAddr)
+`, workers, f.cfg.Slots*max(workers, 1), f.scorerAddr)
 }
 
 func (f *Fleet) write(name, text string) {

@@ -73,7 +73,22 @@ var (
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
 	_ rewards.Queuer = (*Reader)(nil)
+
+	_ rewards.Concurrent = (*Reader)(nil)
 )
+
+// Concurrency is that of the model whose device executes the fewest calls at a time.
+func (r *Reader) Concurrency() int { return rewards.ConcurrencyOf(r.narrowest()) }
+
+// ConcurrencyReason is that of the same model.
+func (r *Reader) ConcurrencyReason() string { return rewards.ConcurrencyReason(r.narrowest()) }
+
+func (r *Reader) narrowest() Inferer {
+	if r.models.Cls == nil {
+		return rewards.Narrowest(r.models.Det, r.models.Rec)
+	}
+	return rewards.Narrowest(r.models.Det, r.models.Rec, r.models.Cls)
+}
 
 // Queues says that the component's time begins when a model begins with a frame or a line.
 func (*Reader) Queues() {}

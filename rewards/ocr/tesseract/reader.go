@@ -45,6 +45,8 @@ var (
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
 	_ rewards.Queuer = (*Reader)(nil)
+
+	_ rewards.Concurrent = (*Reader)(nil)
 )
 
 // Queues says that the component's time begins when a slot begins with the picture.
@@ -115,6 +117,14 @@ func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([
 		return nil, classify(ctx, err)
 	}
 	return lines, nil
+}
+
+// Concurrency is the number of slots.
+func (r *Reader) Concurrency() int { return r.cfg.Slots }
+
+// ConcurrencyReason says what reads.
+func (r *Reader) ConcurrencyReason() string {
+	return rewards.Count(r.cfg.Slots, "Tesseract reader")
 }
 
 // Stats says how the slots are.

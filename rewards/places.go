@@ -1,0 +1,106 @@
+package rewards
+
+import (
+	"math"
+	"sync"
+)
+
+// Places counts the samples of one profile that one worker has, by component, and says how
+// many more it can use. A sample occupies every component of its profile from Begin until
+// that component is finished with it, so that nothing the worker takes has to wait for
+// something that executes it.
+//
+// The concurrency of a process is divided among its workers. Places is safe for concurrent
+// use.
+type Places struct {
+	m               *Manager
+	worker, workers int
+
+	mu         sync.Mutex
+	unfinished []int // guarded by mu; samples whose component is unfinished, by component
+	samples    int   // guarded by mu; those of which any is
+}
+
+// NewPlaces returns the places of one of a process's workers, which are numbered from 0.
+func NewPlaces(m *Manager, worker, workers int) *Places {
+	return &Places{m: m, worker: worker, workers: workers, unfinished: make([]int, m.count())}
+}
+
+// share is the worker's part of the process's n. What is left over by the division is
+// with the first workers, of all profiles with the same ones, so that a worker which has
+// a place of one component has one of the others.
+func (p *Places) share(n int) int {
+	own := n / p.workers
+	if p.worker < n%p.workers {
+		own++
+	}
+	return own
+}
+
+// Capacity is the worker's part of the profile's capacity. It is 0 for the last workers of
+// a process that has more of them than the profile has capacity.
+func (p *Places) Capacity() int { return p.share(p.m.Capacity()) }
+
+// Free is how many samples more the worker can use: the least, over all components, of
+// their concurrency less the samples whose component is unfinished, and no more than
+// ManagerConfig.Concurrency less the samples that have any. It is 0 where a concurrency has
+// become smaller than what is under way.
+func (p *Places) Free() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := math.MaxInt
+	if bound := p.m.cfg.Concurrency; bound > 0 {
+		free = p.share(bound) - p.samples
+	}
+	for i, n := range p.unfinished {
+		free = min(free, p.share(p.m.concurrency(i))-n)
+	}
+	return max(free, 0)
+}
+
+// Begin lets one sample, or one group, occupy all components. The caller ends each of them,
+// or calls Leave.
+func (p *Places) Begin() *Place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.samples++
+	for i := range p.unfinished {
+		p.unfinished[i]++
+	}
+	return &Place{of: p, ended: make([]bool, len(p.unfinished)), left: len(p.unfinished)}
+}
+
+// Place is what one sample occupies.
+type Place struct {
+	of    *Places
+	ended []bool // guarded by the Places' mu; by component
+	left  int    // guarded by the Places' mu; those that are not
+}
+
+// End says that a component is finished with the sample. A second time it does nothing.
+func (p *Place) End(component int) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.end(component)
+}
+
+// Leave ends all components that have not ended: of a sample that is not run after all.
+func (p *Place) Leave() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	for i := range p.ended {
+		p.end(i)
+	}
+}
+
+// end is End. The caller holds the Places' mu.
+func (p *Place) end(component int) {
+	if p.ended[component] {
+		return
+	}
+	p.ended[component] = true
+	p.of.unfinished[component]--
+	if p.left--; p.left == 0 {
+		p.of.samples--
+	}
+}
