@@ -376,6 +376,58 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 	})
 }
 
+// What follows a result must not wait for the step's report, and whoever has the last chunk
+// finds it.
+func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		takes, waits time.Duration
+		there        bool
+	}{
+		"in time":  {takes: 500 * time.Millisecond, waits: 500 * time.Millisecond, there: true},
+		"too late": {takes: 5 * time.Second, waits: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := rig.Options{
+				Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second))),
+				StepArrived: func() { time.Sleep(c.takes) }, // on the way to the report
+			}
+			onStage(t, o, func(t *testing.T, s *stage) {
+				t.Helper()
+				p := s.connect(t, wire.Hello{Run: "run"})
+				defer p.drop()
+				for i := range 4 {
+					p.send(t, rowOf(1, i))
+				}
+				for i := range 4 {
+					p.result(t, rowOf(1, i).ID)
+				}
+				ended := make(chan struct{})
+				go func() { // ends with the report
+					defer close(ended)
+					s.Manager.Declare(p.session, wire.Step{Step: 1}) // end_of_step
+				}()
+				start := time.Now()
+				require.True(t, s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000}).Done)
+				require.Equal(t, c.waits, time.Since(start))
+				d, err := s.Manager.Step("run", "", 1)
+				require.NoError(t, err)
+				require.Equal(t, c.there, d.Report != nil)
+				start = time.Now()
+				trace, err := s.Manager.Trace("run", "", 1)
+				require.NoError(t, err)
+				require.Len(t, trace.Spans, 4)
+				require.Equal(t, !c.there, time.Since(start) == time.Second)
+				<-ended
+				d, err = s.Manager.Step("run", "", 1)
+				require.NoError(t, err)
+				require.NotNil(t, d.Report)
+			})
+		})
+	}
+}
+
 func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

@@ -205,9 +205,6 @@ func (m *Manager) apply(fx effects) {
 		m.noteDrained()
 		m.mu.Unlock()
 	}
-	for _, st := range fx.over {
-		m.report(st)
-	}
 	for _, b := range fx.breakers {
 		m.tell(b)
 	}
@@ -224,6 +221,9 @@ func (m *Manager) apply(fx effects) {
 	}
 	if fx.whole && m.stepArrived != nil {
 		m.stepArrived()
+	}
+	for _, st := range fx.over { // last: nothing else waits for a report
+		m.report(st)
 	}
 }
 

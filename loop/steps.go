@@ -155,7 +155,8 @@ func (e *entry) tried(h holder, now time.Time, outcome string) {
 
 // Rewards waits for the next chunk of a step's rewards, or gives one again that was
 // handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
-// with Ready false where the chunk is not there yet, and earlier if ctx ends.
+// with Ready false where the chunk is not there yet, and earlier if ctx ends. The last chunk
+// comes up to 1 s later, once the report of the step is made.
 //
 // The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
 // chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
@@ -164,8 +165,14 @@ func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.
 	defer timer.Stop()
 	for last := t.WaitMS <= 0; ; {
 		res, news, err := m.take(run, epoch, t, last)
-		if res != nil || err != nil {
-			return res, err
+		switch {
+		case err != nil:
+			return nil, err
+		case res != nil && res.Done:
+			awaitReport(ctx, news)
+			return res, nil
+		case res != nil:
+			return res, nil
 		}
 		select {
 		case <-news:
@@ -181,7 +188,27 @@ func unknownRun(run string) error {
 	return fmt.Errorf("%w: %w: run %q", rewards.Malformed, ErrUnknown, run)
 }
 
-// take is one look. Without an answer it returns what to wait for.
+// reportWait bounds the wait for the report of a step that is over. It takes milliseconds
+// for thousands of samples.
+const reportWait = time.Second
+
+// awaitReport waits until a report is made, for 1 s at most, or until ctx ends. made is nil
+// where none will be.
+func awaitReport(ctx context.Context, made <-chan struct{}) {
+	if made == nil {
+		return
+	}
+	timer := time.NewTimer(reportWait)
+	defer timer.Stop()
+	select {
+	case <-made:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// take is one look. Without an answer it returns what to wait for, and with the last chunk
+// what is closed once the step's report is made.
 func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
 	now := time.Now()
 	m.mu.Lock()
@@ -198,6 +225,8 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	}
 	res, err := m.core.book.Fetch(now, run, t)
 	switch {
+	case res != nil && res.Done:
+		return res, m.core.reports.Made(m.core.book.Step(step.KeyOf(run, t.Split, t.Step))), nil
 	case res != nil || err != nil:
 		return res, nil, err
 	case last:
@@ -206,8 +235,18 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	return nil, m.core.book.News(run), nil
 }
 
-// Step returns one step in full. The error wraps ErrUnknown.
+// reported waits for the report of a step that is over, for 1 s at most.
+func (m *Manager) reported(run string, split rewards.Split, n int64) {
+	m.mu.Lock()
+	made := m.core.reports.Made(m.core.book.Step(step.KeyOf(run, split, n)))
+	m.mu.Unlock()
+	awaitReport(context.Background(), made)
+}
+
+// Step returns one step in full; of one that is over it waits for the report, for 1 s at
+// most. The error wraps ErrUnknown.
 func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, error) {
+	m.reported(run, split, n)
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,8 +259,10 @@ func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, er
 
 // Trace returns what was recorded of a step: when every sample arrived, began to be
 // scored, was scored and answered, by whom and at which attempt. Seconds count from the
-// step's first word or sample. The error is that of Rewards.
+// step's first word or sample. Of a step that is over it waits for the report, for 1 s at
+// most. The error is that of Rewards.
 func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, error) {
+	m.reported(run, split, n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st, err := m.known(run, split, n)
@@ -253,9 +294,18 @@ func (m *Manager) report(st *step.Step) {
 	m.mu.Lock()
 	t := trace.Of(st)
 	m.mu.Unlock()
-	rep, err := sim.Measure(t) // milliseconds for thousands of samples
+	rep := m.measure(t)
+	m.mu.Lock()
+	m.core.reports.Put(st, rep)
+	m.mu.Unlock()
+}
+
+// measure makes the report of a trace; nil: not one sample was scored, and there is nothing
+// to measure.
+func (m *Manager) measure(t sim.Trace) *sim.Report {
+	rep, err := sim.Measure(t)
 	if err != nil {
-		return // not one sample was scored: there is nothing to measure
+		return nil
 	}
 	m.metrics.stepExposed.Observe(rep.Exposed)
 	if rep.OverIdeal != nil {
@@ -264,9 +314,7 @@ func (m *Manager) report(st *step.Step) {
 	if rep.Efficiency != nil {
 		m.metrics.stepOverlap.Observe(*rep.Efficiency)
 	}
-	m.mu.Lock()
-	m.core.reports.Put(st, &rep)
-	m.mu.Unlock()
+	return &rep
 }
 
 // latestStats is what the reward gauges show: of each run, the most recently used first,

@@ -53,3 +53,29 @@ func TestASpanHasTheTimesOfTheAttemptThatCountedInSecondsOfItsStep(t *testing.T)
 		},
 	}, trace.Of(st))
 }
+
+func TestWhoWaitsForAReportLearnsThatThereIsNoneAnyMore(t *testing.T) {
+	t.Parallel()
+	b := step.NewBook(step.Limits{Timeout: time.Hour})
+	one, _ := b.Open(time.Unix(1, 0), step.KeyOf("run", "", 1))
+	two, _ := b.Open(time.Unix(1, 0), step.KeyOf("run", "", 2))
+	r := trace.NewReports()
+	assert.Nil(t, r.Made(one), "it is not over")
+	r.Expect(one)
+	r.Expect(two)
+	first, second := r.Made(one), r.Made(two)
+	select {
+	case <-first:
+		t.Error("there is no report yet")
+	default:
+	}
+	r.Put(one, &sim.Report{Samples: 3})
+	<-first
+	assert.Equal(t, 3, r.Of(one).Samples)
+	r.Forget(one)
+	r.Forget(two)
+	<-second
+	r.Put(two, &sim.Report{Samples: 4}) // its maker comes late
+	assert.Nil(t, r.Of(one))
+	assert.Nil(t, r.Of(two))
+}
