@@ -115,14 +115,15 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 		p := n.abroad.next()
 		connect, gateway = p.member.NewSource, p.claims
 	}
-	source, err := connect(id)
+	managers := map[string]*rewards.Manager{"": m}
+	source, err := connect(id, workers.Queues(managers))
 	if err != nil {
 		return err
 	}
 	n.sources = append(n.sources, source)
 	o := workers.Options{
 		Config: workers.Config{ID: id, Slots: n.cfg.slots}, Source: source, Gateway: gateway,
-		Managers: map[string]*rewards.Manager{"": m}, Decoder: n.decoder,
+		Managers: managers, Decoder: n.decoder,
 	}
 	if n.cfg.mortal {
 		n.mortals[id] = &mortal{Source: source, Gateway: n.loop}

@@ -37,7 +37,7 @@ func newNode(t *testing.T, o rig.Options) *node {
 	var sources []*fabric.Source
 	o.Engine = f
 	o.Source = func(id string) workers.Source {
-		s, err := f.NewSource(id)
+		s, err := f.NewSource(id, workers.Queues(o.Profiles))
 		require.NoError(t, err)
 		sources = append(sources, s)
 		return s

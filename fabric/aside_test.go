@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -54,7 +55,7 @@ func passed(t *testing.T, f *fabric.Fabric, source func(worker string) workers.S
 	var avoid []string
 	for i := range pool {
 		id := fmt.Sprintf("w%d", i)
-		w, err := workers.New(workers.Options{Config: workers.Config{ID: id, Slots: 2}, Source: source(id), Gateway: claims})
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: id, Slots: 2}, Source: source(id), Gateway: claims, Managers: map[string]*rewards.Manager{"": nil}})
 		require.NoError(t, err)
 		w.Start(t.Context())
 		t.Cleanup(w.Stop)
@@ -69,7 +70,7 @@ func passed(t *testing.T, f *fabric.Fabric, source func(worker string) workers.S
 		<-pace.C
 		start := time.Now()
 		require.NoError(t, f.Publish(t.Context(), wire.Ticket{
-			ID: fmt.Sprint(i), Run: "r", Gateway: "g", Attempt: 1, Avoid: avoid, Aside: true, Deadline: start.Add(time.Minute),
+			ID: fmt.Sprint(i), Run: "r", Queue: anyQueue, Gateway: "g", Attempt: 1, Avoid: avoid, Aside: true, Deadline: start.Add(time.Minute),
 		}))
 		select {
 		case worker := <-claims:

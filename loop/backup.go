@@ -125,7 +125,7 @@ func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wi
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
 	e.slow = c.slowFor(e)
-	t := c.ticket(e, e.spare.attempt, workers)
+	t := c.ticket(e, e.spare.attempt)
 	e.slow = nil
 	return t
 }

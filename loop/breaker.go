@@ -407,7 +407,7 @@ func (e *entry) another(cfg *Config, h holder) bool {
 	return failed < cfg.MaxAttempts && e.claims-e.bounces < sameAgain*cfg.MaxAttempts
 }
 
-// sent notes that a ticket is on its way, and which worker it tries: one of its pool that
+// sent notes that a ticket is on its way, and which worker it tries: one of its queue that
 // may get a single sample of the profile. The others of the profile that may get none are
 // returned, for the ticket's Avoid.
 func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
@@ -417,7 +417,7 @@ func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
 		case r.profile != e.profile:
 		case r.state == trying && r.probe == e && r.attempt == t.Attempt:
 			tried = true
-		case r.takes() && !tried && c.pools.has(t.Pool, r.worker):
+		case r.takes() && !tried && c.pools.takes(t.Queue, r.profile, func(w posted) bool { return w.id == r.worker }):
 			tried = true
 			r.probe, r.attempt = e, t.Attempt
 		default:

@@ -132,7 +132,7 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 			c.takeBack(now, e, fx)
 		} else if idle(workers) {
 			c.metrics.republished.Inc()
-			return c.ticket(e, e.attempt, workers), true
+			return c.ticket(e, e.attempt), true
 		}
 	case e.state == running:
 		c.overdue(now, e, fx)

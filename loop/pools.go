@@ -2,18 +2,20 @@ package loop
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// This file is about workers that do not all serve the same rewards. Those that do are a
-// pool, with slots of its own in the engine: it holds at most as many unclaimed tickets as
-// it has live slots, so that samples nobody there can score keep no others waiting.
+// This file is about workers that do not all serve the same profiles. Those that do are a
+// pool: at most as many unclaimed tickets as it has live slots are out for it, so that samples
+// nobody there can score keep no others waiting. A ticket lies in the queue of its profile, and
+// a worker of another pool that serves the profile may take it, too.
 
 // pools are the live workers by what they serve.
 type pools struct {
-	seen  *wire.WorkerInfo // of the list that this is of, which is replaced and never changed
-	n     int
+	last  *wire.WorkerInfo // of the list that was looked at last, which is replaced and never changed
+	seen  []sighting       // of the list that this is of
 	list  []pool
 	slots int            // of all
 	out   map[string]int // unclaimed tickets by pool
@@ -25,12 +27,17 @@ type pools struct {
 
 type poolProfile struct{ pool, profile string }
 
-// pool is workers that serve the same rewards.
+// sighting is a worker as it was seen: only its counters move while its rev stays.
+type sighting struct {
+	id  string
+	rev uint64
+}
+
+// pool is workers that serve the same profiles from the same queues.
 type pool struct {
-	name  string
-	slots int
-	// rewards are what all of its workers serve; nil: anything.
-	rewards []string
+	name    string
+	slots   int
+	queues  map[string]string // by profile; nil: they serve anything, from the queue of its name
 	workers []posted
 }
 
@@ -38,42 +45,90 @@ type pool struct {
 type posted struct {
 	id    string
 	slots int
+	ready bool
 }
 
 func (p *pool) serves(profile string) bool {
-	return p.rewards == nil || slices.Contains(p.rewards, profile)
+	return p.queues == nil || p.queues[profile] != ""
+}
+
+// queue is where its workers take the tickets of a profile that they serve.
+func (p *pool) queue(profile string) string {
+	if p.queues == nil {
+		return wire.QueueName(profile, "")
+	}
+	return p.queues[profile]
 }
 
 // survey counts the slots of live workers, and reports whether the list is another one
 // than it knows.
 func (p *pools) survey(workers []wire.WorkerInfo) (fresh bool) {
-	if p.n == len(workers) && (p.n == 0 || p.seen == &workers[0]) {
+	if p.same(workers) {
 		return false
 	}
-	p.n, p.seen, p.slots, p.list = len(workers), nil, 0, p.list[:0]
-	if p.n > 0 {
-		p.seen = &workers[0]
+	p.last, p.slots, p.list, p.seen = nil, 0, p.list[:0], p.seen[:0]
+	if len(workers) > 0 {
+		p.last = &workers[0]
 	}
 	for i := range workers {
 		w := &workers[i]
+		p.seen = append(p.seen, sighting{w.ID, w.Rev})
 		slots := slotsOf(w)
 		if slots == 0 {
 			continue
 		}
 		p.slots += slots
-		at := slices.IndexFunc(p.list, func(s pool) bool { return s.name == w.Pool })
+		name := poolOf(w)
+		at := slices.IndexFunc(p.list, func(s pool) bool { return s.name == name })
 		if at < 0 {
-			p.list = append(p.list, pool{name: w.Pool, rewards: w.Rewards})
+			p.list = append(p.list, pool{name: name, queues: queuesOf(w)})
 			at = len(p.list) - 1
 		}
 		s := &p.list[at]
 		s.slots += slots
-		s.workers = append(s.workers, posted{w.ID, slots})
-		if s.rewards != nil && w.Rewards != nil && !slices.Equal(s.rewards, w.Rewards) {
-			s.rewards = slices.DeleteFunc(slices.Clone(s.rewards), func(r string) bool { return !slices.Contains(w.Rewards, r) })
+		s.workers = append(s.workers, posted{w.ID, slots, w.State == wire.WorkerReady})
+	}
+	return true
+}
+
+// same reports whether the workers are those of the last survey, but for their counters.
+func (p *pools) same(workers []wire.WorkerInfo) bool {
+	if len(workers) != len(p.seen) {
+		return false
+	}
+	if len(workers) == 0 || p.last == &workers[0] {
+		return true
+	}
+	for i := range workers {
+		if w := &workers[i]; w.Rev == 0 || p.seen[i] != (sighting{w.ID, w.Rev}) {
+			return false
 		}
 	}
 	return true
+}
+
+// poolOf names the workers that serve what this one does.
+func poolOf(w *wire.WorkerInfo) string {
+	var b strings.Builder
+	for _, p := range w.Profiles {
+		b.WriteString(p.Name)
+		b.WriteByte(0)
+		b.WriteString(p.Queue)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// queuesOf are the queues of a worker's profiles; nil of one that names none.
+func queuesOf(w *wire.WorkerInfo) map[string]string {
+	if len(w.Profiles) == 0 {
+		return nil
+	}
+	queues := make(map[string]string, len(w.Profiles))
+	for _, p := range w.Profiles {
+		queues[p.Name] = p.Queue
+	}
+	return queues
 }
 
 // slotsOf is how many samples a worker may have.
@@ -87,11 +142,25 @@ func slotsOf(w *wire.WorkerInfo) int {
 	return 0
 }
 
-// has reports whether a worker belongs to the pool of that name.
-func (p *pools) has(name, worker string) bool {
-	return slices.ContainsFunc(p.list, func(s pool) bool {
-		return s.name == name && slices.ContainsFunc(s.workers, func(w posted) bool { return w.id == worker })
-	})
+// takes reports whether any worker for which that holds takes the profile's tickets from the
+// queue.
+func (p *pools) takes(queue, profile string, holds func(posted) bool) bool {
+	for i := range p.list {
+		if s := &p.list[i]; s.serves(profile) && s.queue(profile) == queue && slices.ContainsFunc(s.workers, holds) {
+			return true
+		}
+	}
+	return false
+}
+
+// queueOf is where the tickets of a profile for a pool go.
+func (p *pools) queueOf(name, profile string) string {
+	for i := range p.list {
+		if s := &p.list[i]; s.name == name && s.serves(profile) {
+			return s.queue(profile)
+		}
+	}
+	return wire.QueueName(profile, "") // its workers have gone
 }
 
 // serving are the live workers that serve the profile, whether or not they get it now.

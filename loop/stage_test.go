@@ -240,13 +240,14 @@ type stub struct {
 	s      *stage
 	id     string
 	source workers.Source
+	serves []string // profiles; it takes from their queues in turn
 	leases []workers.Lease
 	frames []*wire.Frame
 }
 
 func (s *stage) stub(t *testing.T, id string) *stub {
 	t.Helper()
-	w := &stub{s: s, id: id, source: s.engine.NewSource(id)}
+	w := &stub{s: s, id: id, source: s.engine.NewSource(id), serves: []string{""}}
 	w.source.Announce(wire.WorkerInfo{ID: id, Slots: 8, State: wire.WorkerReady})
 	return w
 }
@@ -254,8 +255,8 @@ func (s *stage) stub(t *testing.T, id string) *stub {
 // claim takes the next ticket and its payload.
 func (w *stub) claim(t *testing.T) wire.Ticket {
 	t.Helper()
-	for range 1000 {
-		got, err := w.source.Take(t.Context(), 1)
+	for i := range 1000 {
+		got, err := w.source.Take(t.Context(), wire.QueueName(w.serves[i%len(w.serves)], ""), 1)
 		require.NoError(t, err)
 		if len(got) == 0 {
 			continue

@@ -30,7 +30,7 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	e.pool = c.drawPool(e.profile)
 	c.ticketOut(e.pool, e.profile)
 	c.alarms.set(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-	return c.ticket(e, e.attempt, workers), true
+	return c.ticket(e, e.attempt), true
 }
 
 // turn is the sample that is served next: of the runs with samples that may go, the first
@@ -63,15 +63,16 @@ func (c *core) refund(e *entry, charged *time.Duration, took time.Duration) {
 
 // ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
 // others are named only while another one is ready.
-func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Ticket {
+func (c *core) ticket(e *entry, attempt int) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.key.step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
-		Pool: e.pool,
 	}
+	pool := e.pool
 	if e.spare.out && attempt == e.spare.attempt {
-		t.Pool = e.spare.pool
+		pool = e.spare.pool
 	}
+	t.Queue = c.pools.queueOf(pool, e.profile)
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
 	for _, h := range e.holders {
@@ -80,11 +81,9 @@ func (c *core) ticket(e *entry, attempt int, workers []wire.WorkerInfo) wire.Tic
 	if len(e.slow) > 0 {
 		avoid, t.Aside = append(slices.Clip(avoid), e.slow...), true
 	}
-	for _, w := range workers {
-		if w.State == wire.WorkerReady && w.Pool == t.Pool && !slices.Contains(avoid, w.ID) {
-			t.Avoid = slices.Clone(avoid)
-			return t
-		}
+	if c.pools.takes(t.Queue, e.profile, func(w posted) bool { return w.ready && !slices.Contains(avoid, w.id) }) {
+		t.Avoid = slices.Clone(avoid)
+		return t
 	}
 	t.Avoid, t.Aside = unfit, false // it comes back to one that has failed it
 	return t

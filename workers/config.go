@@ -17,13 +17,11 @@ type Config struct {
 	// before the worker reports itself sick and takes nothing more. Defaults to
 	// half its slots, at least 1.
 	MaxAbandoned int
-	// Heartbeat is how often leases are extended and the worker announces itself.
-	// Defaults to 5 s; it must be well below the engine's lease.
+	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
+	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
-	// Version is announced; so are the pool of workers that serve the same rewards, the
-	// machine, and what the worker scores with there.
-	Version         string
-	Pool, Host      string
+	// Version is announced; so are the machine, and what the worker scores with there.
+	Version, Host   string
 	Devices, Models []string
 }
 

@@ -74,7 +74,7 @@ type script struct {
 	result *wire.Result // the last one that was handed over; guarded by mu
 }
 
-func (s *script) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
+func (s *script) Take(ctx context.Context, _ string, _ int) ([]workers.Lease, error) {
 	s.mu.Lock()
 	first := !s.taken
 	s.taken = true

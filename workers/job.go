@@ -12,12 +12,13 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// job is one sample on one slot. Its goroutine owns it; done is guarded by the
+// job is one sample on one slot. Its goroutine owns it; done and renewed are guarded by the
 // worker's mutex.
 type job struct {
-	lease  Lease
-	ticket wire.Ticket
-	done   bool // the lease is over
+	lease   Lease
+	ticket  wire.Ticket
+	done    bool      // the lease is over
+	renewed time.Time // when the lease began, or was last extended
 }
 
 // score is the life of one sample on this worker, from the claim to the freed slot.

@@ -2,19 +2,33 @@ package workers
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
+// Queues are those from which a worker of these profiles takes.
+func Queues(managers map[string]*rewards.Manager) (queues []string) {
+	for _, profile := range slices.Sorted(maps.Keys(managers)) {
+		queues = append(queues, queueOf(profile))
+	}
+	return queues
+}
+
+// queueOf is where the tickets of a profile are.
+func queueOf(profile string) string { return wire.QueueName(profile, "") }
+
 // Source hands out tickets to free slots. Package fabric has the one that ships.
 type Source interface {
-	// Take asks for exactly n tickets, one for each free slot, and returns as soon
-	// as it has at least one, or none when ctx ends or after a short random time:
-	// the caller asks again. It is called by one goroutine at a time. What n a
-	// caller asks for is what it can start; leases that come beyond it are handed
-	// back with Return.
-	Take(ctx context.Context, n int) ([]Lease, error)
+	// Take asks a queue for exactly n tickets, one for each free slot, and returns as
+	// soon as it has at least one, or none when ctx ends or after a short random time:
+	// the caller asks again. For each queue it is called by one goroutine at a time.
+	// What n a caller asks for is what it can start; leases that come beyond it are
+	// handed back with Return.
+	Take(ctx context.Context, queue string, n int) ([]Lease, error)
 	// Announce tells the gateways what this worker is doing. It must not block.
 	Announce(info wire.WorkerInfo)
 	// Close asks for nothing more and hands back what was asked for and not taken.

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -24,26 +25,35 @@ type Worker struct {
 	log      *slog.Logger
 	metrics  *Metrics
 
-	pulling  context.CancelFunc // ends the puller: drain
+	pulling  context.CancelFunc // ends the pullers: drain
 	working  context.CancelFunc // ends the samples: stop
-	puller   sync.WaitGroup     // the puller and the heartbeat
-	changed  chan struct{}      // capacity 1: a slot is free
+	ending   sync.WaitGroup     // the pullers and the heartbeat
+	pullers  []*puller          // one for each queue
 	started  time.Time          // set by New
 	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
 	once     sync.Once
 
 	mu        sync.Mutex
-	free      int                // guarded by mu
-	jobs      map[*job]bool      // guarded by mu; true: abandoned
-	abandoned int                // guarded by mu
-	asked     int                // of the Take that is open; guarded by mu
-	refile    context.CancelFunc // ends the Take that is open; guarded by mu
-	aside     time.Time          // it asks for nothing until then; guarded by mu
-	reached   time.Time          // when a payload last came; guarded by mu
-	unreached int                // claims in a row that found no gateway; guarded by mu
-	scored    uint64             // guarded by mu
-	failed    uint64             // guarded by mu
+	free      int           // guarded by mu
+	jobs      map[*job]bool // guarded by mu; true: abandoned
+	abandoned int           // guarded by mu
+	aside     time.Time     // it asks for nothing until then; guarded by mu
+	reached   time.Time     // when a payload last came; guarded by mu
+	unreached int           // claims in a row that found no gateway; guarded by mu
+	scored    uint64        // guarded by mu
+	failed    uint64        // guarded by mu
+}
+
+// puller takes the tickets of one queue. All pullers of a worker share its free slots: each
+// asks for all of them, and what comes beyond them is handed back.
+type puller struct {
+	profile string
+	queue   string
+	changed chan struct{} // capacity 1: a slot is free
+
+	asked  int                // of the Take that is open; guarded by the worker's mutex
+	refile context.CancelFunc // ends the Take that is open; guarded by the worker's mutex
 }
 
 // Options are what a Worker needs from outside.
@@ -67,8 +77,11 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, source: o.Source, gateway: o.Gateway, managers: o.Managers, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
-		changed: make(chan struct{}, 1), idle: make(chan struct{}, 1), draining: make(chan struct{}),
+		idle: make(chan struct{}, 1), draining: make(chan struct{}),
 		free: cfg.Slots, jobs: map[*job]bool{}, started: time.Now(),
+	}
+	for _, profile := range slices.Sorted(maps.Keys(w.managers)) {
+		w.pullers = append(w.pullers, &puller{profile: profile, queue: queueOf(profile), changed: make(chan struct{}, 1)})
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -85,8 +98,15 @@ func (w *Worker) Start(ctx context.Context) {
 	pull, drain := context.WithCancel(work)
 	w.working, w.pulling = stop, drain
 	w.announce()
-	w.puller.Go(func() { w.pull(pull, work) })
-	w.puller.Go(func() { w.beat(work) })
+	w.ending.Go(func() {
+		defer w.source.Close()
+		var all sync.WaitGroup
+		for _, p := range w.pullers {
+			all.Go(func() { w.pull(pull, work, p) })
+		}
+		all.Wait()
+	})
+	w.ending.Go(func() { w.beat(work) })
 }
 
 // Drain takes no more samples and returns when those it has are answered, or when
@@ -125,7 +145,7 @@ func (w *Worker) Stop() {
 		return
 	}
 	w.working()
-	w.puller.Wait()
+	w.ending.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := w.Drain(ctx); err != nil {
@@ -140,13 +160,13 @@ func (w *Worker) Info() wire.WorkerInfo {
 	defer w.mu.Unlock()
 	info := wire.WorkerInfo{
 		ID: w.cfg.ID, Slots: w.cfg.Slots, Busy: w.cfg.Slots - w.free, State: wire.WorkerReady, Version: w.cfg.Version,
-		Scored: w.scored, Failed: w.failed, Pool: w.cfg.Pool, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
+		Scored: w.scored, Failed: w.failed, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
 		Started: w.started.Round(0),
 	}
-	for name := range w.managers {
-		info.Rewards = append(info.Rewards, name)
+	for _, p := range w.pullers {
+		info.Rewards = append(info.Rewards, p.profile)
+		info.Profiles = append(info.Profiles, wire.ProfileInfo{Name: p.profile, Queue: p.queue, Capacity: info.Slots, Used: info.Busy})
 	}
-	slices.Sort(info.Rewards)
 	select {
 	case <-w.draining:
 		info.State = wire.WorkerDraining
@@ -164,29 +184,28 @@ func (w *Worker) Info() wire.WorkerInfo {
 
 func (w *Worker) announce() { w.source.Announce(w.Info()) }
 
-// pull is the one goroutine that takes tickets: for exactly as many slots as are
-// free, again whenever one more is.
-func (w *Worker) pull(ctx, work context.Context) {
-	defer w.source.Close()
+// pull is the one goroutine that takes tickets of a queue: for exactly as many slots as
+// are free, again whenever one more is.
+func (w *Worker) pull(ctx, work context.Context, p *puller) {
 	for ctx.Err() == nil {
 		n, pause := w.wanted()
 		if n == 0 {
-			if !w.waitChange(ctx, pause) {
+			if !p.waitChange(ctx, pause) {
 				return
 			}
 			continue
 		}
 		tctx, cancel := context.WithCancel(ctx)
-		w.opened(n, cancel)
-		leases, err := w.source.Take(tctx, n)
-		w.opened(0, nil)
+		w.opened(p, n, cancel)
+		leases, err := w.source.Take(tctx, p.queue, n)
+		w.opened(p, 0, nil)
 		cancel()
 		for _, l := range leases {
 			w.begin(work, l)
 		}
 		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "error", err)
-			w.waitChange(ctx, 200*time.Millisecond)
+			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "queue", p.queue, "error", err)
+			p.waitChange(ctx, 200*time.Millisecond)
 		}
 	}
 }
@@ -210,38 +229,40 @@ func (w *Worker) startable() int {
 }
 
 // waitChange waits for a change or the pause; false when ctx ended.
-func (w *Worker) waitChange(ctx context.Context, pause time.Duration) bool {
+func (p *puller) waitChange(ctx context.Context, pause time.Duration) bool {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-w.changed:
+	case <-p.changed:
 	case <-t.C:
 	}
 	return true
 }
 
-func (w *Worker) opened(n int, cancel context.CancelFunc) {
+func (w *Worker) opened(p *puller, n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked, w.refile = n, cancel
+	p.asked, p.refile = n, cancel
 	if cancel != nil && w.startable() > n { // a slot was freed between the counting and the asking
-		w.refile()
-		w.refile = nil
+		p.refile()
+		p.refile = nil
 	}
 }
 
-// stir wakes the puller, and ends an open Take that asks for fewer than could
+// stir wakes the pullers, and ends open Takes that ask for fewer than could
 // start now. The caller holds mu.
 func (w *Worker) stir() {
-	if w.refile != nil && w.startable() > w.asked {
-		w.refile()
-		w.refile = nil
-	}
-	select {
-	case w.changed <- struct{}{}:
-	default:
+	for _, p := range w.pullers {
+		if p.refile != nil && w.startable() > p.asked {
+			p.refile()
+			p.refile = nil
+		}
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -264,13 +285,13 @@ func (w *Worker) begin(work context.Context, l Lease) {
 		return
 	}
 	w.mu.Lock()
-	if w.startable() == 0 { // the Take was open when a scorer overran
+	if w.startable() == 0 { // another queue's ticket has the slot, or a scorer overran
 		w.mu.Unlock()
 		l.Return(0)
 		return
 	}
 	w.free--
-	j := &job{lease: l, ticket: t}
+	j := &job{lease: l, ticket: t, renewed: time.Now()}
 	w.jobs[j] = false
 	w.mu.Unlock()
 	go w.score(work, j) // ends with the sample; Drain and Stop wait for it
@@ -304,26 +325,25 @@ const announceEvery = time.Second
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(announceEvery)
 	defer tick.Stop()
-	var extended time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			w.announce()
-			if now.Sub(extended) >= w.cfg.Heartbeat {
-				extended = now
-				w.extend(ctx)
-			}
+			w.extend(ctx, now)
 		}
 	}
 }
 
-func (w *Worker) extend(ctx context.Context) {
+// extend renews the leases that have not been for one heartbeat. Most samples are answered
+// before: the broker hears nothing of their leases but the end.
+func (w *Worker) extend(ctx context.Context, now time.Time) {
 	w.mu.Lock()
-	leases := make([]Lease, 0, len(w.jobs))
+	var leases []Lease
 	for j, abandoned := range w.jobs {
-		if !abandoned && !j.done {
+		if !abandoned && !j.done && now.Sub(j.renewed) >= w.cfg.Heartbeat {
+			j.renewed = now
 			leases = append(leases, j.lease)
 		}
 	}

@@ -99,26 +99,26 @@ func (p *parts) warm(ctx context.Context) error {
 }
 
 // startWorkers starts the workers of this process, each with a source of its own.
-func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*fabric.Source, error), gateway workers.Gateway) error {
+func (p *parts) startWorkers(ctx context.Context, connect func(worker string, queues []string) (*fabric.Source, error), gateway workers.Gateway) error {
 	w := p.cfg.Loop.Workers
 	slots := w.SlotsFor(max(p.cfg.NumWorkers, 1), runtime.NumCPU())
-	metrics := workers.NewMetrics(p.metrics)
+	metrics, served := workers.NewMetrics(p.metrics), p.served()
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
 			ID: "w" + strconv.Itoa(i), Slots: slots, MaxAbandoned: w.AbandonedFor(slots), Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
 		}
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID
-			cfg.Pool, cfg.Host = poolName(p.cfg), hostName()
+			cfg.Host = hostName()
 			cfg.Devices, cfg.Models = p.scorers.Readers.Devices.uses()
 		}
-		s, err := source(cfg.ID)
+		s, err := connect(cfg.ID, workers.Queues(served))
 		if err != nil {
 			return err
 		}
 		p.sources = append(p.sources, s)
 		worker, err := workers.New(workers.Options{
-			Config: cfg, Source: s, Gateway: gateway, Managers: p.served(), Decoder: p.decoder, Log: p.log, Metrics: metrics,
+			Config: cfg, Source: s, Gateway: gateway, Managers: served, Decoder: p.decoder, Log: p.log, Metrics: metrics,
 		})
 		if err != nil {
 			return err

@@ -132,12 +132,12 @@ type mortal struct {
 	w *Worker
 }
 
-func (m *mortal) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+func (m *mortal) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
 	if m.w.dead.Load() {
 		<-ctx.Done()
 		return nil, nil
 	}
-	got, err := m.Source.Take(ctx, n)
+	got, err := m.Source.Take(ctx, queue, n)
 	for i, l := range got {
 		got[i] = &mortalLease{l, m.w}
 	}
