@@ -24,12 +24,12 @@ type mortal struct {
 var errKilled = errors.New("bench: the worker was killed")
 
 // Take implements workers.Source.
-func (m *mortal) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+func (m *mortal) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
 	if m.dead.Load() {
 		<-ctx.Done()
 		return nil, nil
 	}
-	leases, err := m.Source.Take(ctx, n)
+	leases, err := m.Source.Take(ctx, queue, n)
 	for i, l := range leases {
 		leases[i] = &mortalLease{l, m}
 	}

@@ -116,14 +116,15 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 		p := n.abroad.next()
 		connect, gateway = p.member.NewSource, p.claims
 	}
-	source, err := connect(id)
+	queue := wire.QueueName("", "")
+	source, err := connect(id, []string{queue})
 	if err != nil {
 		return err
 	}
 	n.sources = append(n.sources, source)
 	o := workers.Options{
-		Config: workers.Config{ID: id, Slots: n.cfg.slots}, Source: source, Gateway: gateway,
-		Managers: map[string]*rewards.Manager{"": m}, Decoder: n.decoder,
+		Config: workers.Config{ID: id}, Source: source, Gateway: gateway,
+		Profiles: map[string]workers.Profile{"": {Manager: m, Queue: queue, Capacity: n.cfg.slots}}, Decoder: n.decoder,
 	}
 	if n.cfg.mortal {
 		n.mortals[id] = &mortal{Source: source, Gateway: n.loop}

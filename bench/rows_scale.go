@@ -80,6 +80,7 @@ type ticketTrial struct {
 const (
 	takers     = 4
 	takerSlots = 32
+	takerQueue = "_"
 )
 
 func newTicketTrial(ctx context.Context, o Options) (_ Trial, err error) {
@@ -101,7 +102,7 @@ func newTicketTrial(ctx context.Context, o Options) (_ Trial, err error) {
 			return nil, err
 		}
 		t.members = append(t.members, m)
-		s, err := m.NewSource("w" + strconv.Itoa(i))
+		s, err := m.NewSource("w"+strconv.Itoa(i), []string{takerQueue})
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +138,7 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 	for i, s := range t.sources {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				leases, err := s.Take(ctx, takerSlots)
+				leases, err := s.Take(ctx, takerQueue, takerSlots)
 				if err != nil {
 					return
 				}
@@ -154,7 +155,7 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 		case <-free:
 			t.count++
 			err = t.fabric.Publish(ctx, wire.Ticket{
-				ID: "flowgrpo/120/train/8f6c2f0e_0_" + strconv.Itoa(t.count), Run: "flowgrpo", Epoch: 1 << 50, Step: 120, Gateway: "gw", Attempt: 1,
+				ID: "flowgrpo/120/train/8f6c2f0e_0_" + strconv.Itoa(t.count), Run: "flowgrpo", Epoch: 1 << 50, Step: 120, Queue: takerQueue, Gateway: "gw", Attempt: 1,
 				Bytes: 786432, Deadline: time.Now().Add(time.Minute), Claim: "ws://10.0.0.5:8080/v1/claim", Token: "0123456789abcdef0123456789abcdef0123456789ab",
 			})
 			continue

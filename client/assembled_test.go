@@ -16,7 +16,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // Steps through the real gateway.
@@ -78,7 +77,7 @@ func upTo(n int) []int {
 func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
 	const samples = 320
-	n := newNode(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var readers sync.WaitGroup
@@ -134,7 +133,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 
 func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
@@ -183,7 +182,7 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	t.Parallel()
 	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hung()}, Timeout: time.Minute})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	// Of 40 rows 3, 13, 23 and 33 hang, and 38 and 39 never come.
@@ -244,8 +243,8 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 
 func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 	t.Parallel()
-	first := newNode(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 16}, Profiles: profile(t, idle())})
-	second := newNode(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 16}, Profiles: profile(t, idle())})
+	first := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
+	second := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
 	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)

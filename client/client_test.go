@@ -37,7 +37,7 @@ func newNode(t *testing.T, o rig.Options) *node {
 	var sources []*fabric.Source
 	o.Engine = f
 	o.Source = func(id string) workers.Source {
-		s, err := f.NewSource(id)
+		s, err := f.NewSource(id, rig.Queues(o.Profiles))
 		require.NoError(t, err)
 		sources = append(sources, s)
 		return s
@@ -96,7 +96,7 @@ func hashTerm() rewards.Term {
 
 func TestAFinishedSampleComesBackScoredByItsOwnBytes(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 2}, Profiles: profile(t, hashTerm())})
+	n := newNode(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, hashTerm())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var futures []*client.Future
@@ -126,7 +126,7 @@ func TestAClientWhoseConnectionIsCutAgainAndAgainGetsEachResultOnce(t *testing.T
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	n := newNode(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: profile(t, slow)})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, slow)})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	seen := map[string]int{}

@@ -15,7 +15,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // What a client does at a gateway that is being stopped.
@@ -60,7 +59,7 @@ func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	start := func() *node {
-		return newNode(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 4}, Profiles: profile(t, slow)})
+		return newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow)})
 	}
 	now, nobody := start(), unheard(t)
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)

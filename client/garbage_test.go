@@ -19,7 +19,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // rawClient sends what it is told, and collects what it is told.
@@ -123,7 +122,7 @@ const (
 func garbageNode(t *testing.T) *node {
 	t.Helper()
 	return newNode(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 4}, Profiles: profile(t, hashTerm()),
+		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, hashTerm()),
 		Loop: loop.Config{MessageBytes: 100_000, CreditBytes: 200_000, CreditSamples: 64},
 	})
 }
@@ -294,7 +293,7 @@ func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t 
 	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{wait}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
+		Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
 	})
 	raw := dialRaw(t, n.url)
 	require.NoError(t, raw.conn.Send([]byte(`{"type":"hello","run":"r"}`)))

@@ -16,7 +16,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // rlFactory is what RL-Factory says of some responses; the file names the source. The
@@ -124,7 +123,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 		})},
 	}})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	get := func(id, uid string) *client.Future {

@@ -19,7 +19,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // fate is what happens to a sample, by its number.
@@ -108,7 +107,7 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 	}})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 4, Worker: workers.Config{Slots: 24, MaxAbandoned: 20},
+		Workers: 4, Worker: rig.Settings{Slots: 24, MaxAbandoned: 20},
 		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128, Breaker: loop.Breaker{Failures: 50}},
 	})
 	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)
@@ -186,7 +185,7 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
+		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
 	})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)

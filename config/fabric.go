@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,9 +28,7 @@ type Fabric struct {
 	// Advertise is where workers reach this gateway; "": it follows from server.listen.
 	Advertise string
 	// Rewards are those that this process's workers serve; none: all of the file.
-	Rewards []string
-	// Pool names the workers that serve them; "": it follows from the rewards.
-	Pool     string
+	Rewards  []string
 	Lease    time.Duration
 	ClaimTTL time.Duration
 	Replicas int
@@ -70,7 +67,6 @@ func (f *Fabric) section() section {
 			text("name", &f.Name, "Name of this process; another one for each. Empty: host and process number."),
 			text("advertise", &f.Advertise, "Where workers reach this gateway, such as ws://10.0.0.5:8080. Empty: it follows from server.listen."),
 			texts("rewards", &f.Rewards, "Rewards that the workers of this process serve, by the names of their sections. Empty: all of this file."),
-			text("pool", &f.Pool, "Name of the workers that serve the same rewards. Empty: it follows from the rewards."),
 			period("lease", &f.Lease, time.Second, "How long a worker may be silent before its samples go to others."),
 			period("claim_ttl", &f.ClaimTTL, time.Second, "How long a ticket entitles to the sample that it is for."),
 			integer("replicas", &f.Replicas, 1, 5, "Servers of a NATS cluster that each keep the tickets."),
@@ -140,10 +136,4 @@ func (r *reader) fabric(c *Config) {
 			r.faultAt("fabric.rewards", "there is no reward %q; known are %s", shorten(name), strings.Join(slices.Sorted(maps.Keys(c.Profiles)), ", "))
 		}
 	}
-	if f.Pool != "" && !poolName.MatchString(f.Pool) {
-		r.faultAt("fabric.pool", "want up to 64 of a-z, 0-9 and -, got %q", shorten(f.Pool))
-	}
 }
-
-// poolName is what a pool may be called: it is part of a subject of NATS.
-var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)

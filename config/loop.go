@@ -57,18 +57,10 @@ const (
 // Workers holds the settings of loop.workers.
 type Workers struct {
 	MaxAbandoned    int
+	MaxBytes        int64
 	BreakerFailures int
 	BreakerPause    time.Duration
 	BreakerMaxPause time.Duration
-}
-
-// AbandonedFor is MaxAbandoned of a worker with that many slots, or where it is
-// 0 half of them.
-func (w Workers) AbandonedFor(slots int) int {
-	if w.MaxAbandoned > 0 {
-		return w.MaxAbandoned
-	}
-	return max(1, slots/2)
 }
 
 // defaultLoop has the default of every setting.
@@ -141,7 +133,8 @@ func (l *Loop) section() section {
 		}, {
 			name: "workers", doc: "The reward-loop workers of this process; reward.num_workers is their number.",
 			settings: []setting{
-				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls past their deadline a worker bears before it takes no more. 0: half of what it scores at a time."),
+				integer("max_abandoned", &l.Workers.MaxAbandoned, 0, 65536, "Scorer calls of a profile that may overrun their deadline on a worker before it takes no more samples of that profile. 0: half of its capacity for the profile."),
+				size("max_bytes", &l.Workers.MaxBytes, 0, "Most bytes of samples that a worker has at a time. 0: its part of a quarter of the memory that the process may have, at least loop.message_bytes."),
 				integer("breaker_failures", &l.Workers.BreakerFailures, 1, 65536, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile."),
 				period("breaker_pause", &l.Workers.BreakerPause, time.Millisecond, "How long a worker gets no samples of a profile that it failed before one sample tries it; doubles with each that fails."),
 				period("breaker_max_pause", &l.Workers.BreakerMaxPause, time.Millisecond, "The longest such pause. At least breaker_pause."),

@@ -58,6 +58,10 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
+	case "fabric":
+		if rest == "pool" {
+			return "has been removed: each reward has a queue of its own; write fabric.rewards for what this process's workers serve"
+		}
 	case "store":
 		return "storing samples is not built yet; leave store out"
 	case "loop":

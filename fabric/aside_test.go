@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -51,10 +53,13 @@ func passed(t *testing.T, f *fabric.Fabric, source func(worker string) workers.S
 	t.Helper()
 	const pool, tickets = 16, 40
 	claims := make(door, tickets)
+	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "none", Weight: 1, Scorer: rewards.ScorerFunc(nil)}}})
+	require.NoError(t, err)
+	managers := map[string]*rewards.Manager{"": m}
 	var avoid []string
 	for i := range pool {
 		id := fmt.Sprintf("w%d", i)
-		w, err := workers.New(workers.Options{Config: workers.Config{ID: id, Slots: 2}, Source: source(id), Gateway: claims})
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: id}, Source: source(id), Gateway: claims, Profiles: rig.Served(managers, 2)})
 		require.NoError(t, err)
 		w.Start(t.Context())
 		t.Cleanup(w.Stop)
@@ -69,7 +74,7 @@ func passed(t *testing.T, f *fabric.Fabric, source func(worker string) workers.S
 		<-pace.C
 		start := time.Now()
 		require.NoError(t, f.Publish(t.Context(), wire.Ticket{
-			ID: fmt.Sprint(i), Run: "r", Gateway: "g", Attempt: 1, Avoid: avoid, Aside: true, Deadline: start.Add(time.Minute),
+			ID: fmt.Sprint(i), Run: "r", Queue: anyQueue, Gateway: "g", Attempt: 1, Avoid: avoid, Aside: true, Deadline: start.Add(time.Minute),
 		}))
 		select {
 		case worker := <-claims:

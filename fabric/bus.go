@@ -19,10 +19,11 @@ import (
 // Names on the bus. fabric/acl says who may use which.
 const (
 	streamName      = "RL_TICKETS"
-	ticketSubjects  = "rl.ticket."
+	ticketSubjects  = "rl.ticket." // and the queue
 	allTickets      = ticketSubjects + ">"
-	poolSubject     = "rl.ticket.pool." // and the pool
+	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT." + streamName + "." // and the consumer
 	pullGroup       = "all"
+	wakeSubject     = "rl.wake." // and the queue
 	revokeSubject   = "rl.revoke"
 	presenceSubject = "rl.presence"
 	gatewaySubject  = "rl.gateway"
@@ -34,6 +35,10 @@ const (
 // leader gives none, and has one some seconds later; it is asked again.
 const answerTimeout = 3 * time.Second
 
+// longestMail is how many messages may wait for the hubs of a process. One that comes beyond
+// them is dropped: a ticket lapses then and comes again.
+const longestMail = 16 << 10
+
 // bus is a process's way to the engine: a server of its own, or the addresses of others.
 type bus struct {
 	cfg    Config
@@ -44,14 +49,26 @@ type bus struct {
 	js     jetstream.JetStream
 	counts *metrics
 
+	attempts *attempts
+	answers  string // the answers to pulls come below it
+	fast     *nats.Subscription
+	slow     *nats.Subscription
+	mail     chan *nats.Msg // for hubs: tickets and what else answers pulls, and wakes, as they come
+	end      context.CancelFunc
+
 	mu   sync.Mutex
-	hubs map[string]*hub // of the workers of this process, by consumer; guarded by mu
+	hubs map[string]*hub // of the workers of this process, by queue; guarded by mu
 }
 
 // openBus starts the server, if it is this process's, and connects. restored is called
 // from a goroutine of the connection whenever it is back.
 func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ *bus, err error) {
-	b := &bus{cfg: cfg, inbox: inbox, hubs: map[string]*hub{}, counts: newMetrics(cfg.Metrics)}
+	b := &bus{
+		cfg: cfg, inbox: inbox, hubs: map[string]*hub{}, counts: newMetrics(cfg.Metrics),
+		attempts: newAttempts(remembered), mail: make(chan *nats.Msg, longestMail),
+	}
+	reading, end := context.WithCancel(context.WithoutCancel(ctx))
+	b.end = end
 	defer func() {
 		if err != nil {
 			b.close()
@@ -62,7 +79,10 @@ func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ 
 			return nil, err
 		}
 	}
-	if b.nc, err = b.connect(ctx, cfg.Name, restored); err != nil {
+	if b.nc, err = b.connect(ctx, cfg.Name, func() {
+		b.restored()
+		restored()
+	}); err != nil {
 		return nil, err
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
@@ -71,7 +91,23 @@ func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ 
 	if _, err := b.nc.Subscribe(revokeSubject, b.revoke); err != nil { // ends with the connection
 		return nil, fmt.Errorf("fabric: revocations: %w", err)
 	}
+	b.answers = b.nc.NewInbox()
+	for kind, sub := range map[string]**nats.Subscription{pullFast: &b.fast, pullSlow: &b.slow} {
+		if *sub, err = b.nc.ChanSubscribe(b.answers+"."+kind+".>", b.mail); err != nil {
+			return nil, fmt.Errorf("fabric: answers to requests for tickets: %w", err)
+		}
+	}
+	go b.read(reading) // ends with close
 	return b, nil
+}
+
+// restored tells the hubs that the connection was lost and is back.
+func (b *bus) restored() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.hubs {
+		h.restored()
+	}
 }
 
 // revoke ends the leases of an attempt that is over, in this process.
@@ -80,11 +116,7 @@ func (b *bus) revoke(m *nats.Msg) {
 	if foreign(m, revokeSubject) || json.Unmarshal(m.Data, &key) != nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.hubs {
-		h.revoke(key)
-	}
+	b.attempts.revoke(key)
 }
 
 // foreign reports whether a message was brought by the server itself, of a stream and not
@@ -101,6 +133,7 @@ func (b *bus) openFleet(ctx context.Context, create bool) (*Fleet, error) {
 }
 
 func (b *bus) close() {
+	b.end()
 	if b.nc != nil {
 		b.nc.Close()
 	}

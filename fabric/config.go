@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -52,18 +51,16 @@ type Config struct {
 	// Lease is how long a worker may be silent before its tickets go to others.
 	// Defaults to 15 s.
 	Lease time.Duration
-	// PullMin and PullMax bound the random life of a pull request where there are up to 16
-	// workers; where there are more, requests live longer in proportion, so that all
-	// together ask no more often. Default to 10 ms and 100 ms.
+	// PullMin and PullMax bound the random life of a pull request at a queue that has
+	// tickets, where up to 16 processes take from it; where there are more, requests live
+	// longer in proportion, so that all together ask no more often. Default to 10 ms and
+	// 100 ms.
 	PullMin, PullMax time.Duration
 	// Gone is how long a worker or a gateway may be silent before it no longer counts as
 	// live. Defaults to 5 s; they announce themselves every second.
 	Gone time.Duration
 	// MaxTickets bounds the stream. Defaults to 1,000,000 (about 300 MB).
 	MaxTickets int64
-	// Pool names the workers of this process, which serve the same rewards. Defaults to
-	// "any".
-	Pool string
 
 	// Sign makes the token that a ticket carries for workers of other processes; nil: there
 	// are none.
@@ -78,9 +75,6 @@ type Config struct {
 // longestName bounds Name: encoded, it is part of a key of the fleet's bucket.
 const longestName = 200
 
-// poolAny is the pool of workers that name none.
-const poolAny = "any"
-
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.Name = cmp.Or(c.Name, "rewardloop")
@@ -92,15 +86,11 @@ func (c Config) WithDefaults() Config {
 	c.PullMax = cmp.Or(c.PullMax, 100*time.Millisecond)
 	c.Gone = cmp.Or(c.Gone, 5*time.Second)
 	c.MaxTickets = cmp.Or(c.MaxTickets, 1_000_000)
-	c.Pool = cmp.Or(c.Pool, poolAny)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
-
-// poolName is what a pool may be called: it is part of a subject.
-var poolName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
@@ -122,9 +112,6 @@ func (c Config) Validate() error {
 	}
 	if len(c.URLs) > 0 && c.Listen != "" {
 		errs = append(errs, errors.New("fabric: nats names an engine that runs by itself, and nats_listen starts one: leave one of them out"))
-	}
-	if !poolName.MatchString(c.Pool) {
-		errs = append(errs, fmt.Errorf("fabric: pool %q: want up to 64 of a-z, 0-9 and -", c.Pool))
 	}
 	if c.Listen != "" {
 		host, _, err := hostPort(c.Listen)

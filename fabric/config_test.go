@@ -23,7 +23,6 @@ func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 		"6 replicas":  {Replicas: 6, URLs: []string{"nats://a"}},
 		"-1 replicas": {Replicas: -1},
 		"nats_listen starts one: leave one of them out":                           {Listen: "127.0.0.1:0", URLs: []string{"nats://a"}},
-		`pool "a.b": want up to 64 of a-z, 0-9 and -`:                             {Pool: "a.b"},
 		"nats_listen: address 4222: missing port in address":                      {Listen: "4222"},
 		`nats_listen: port "nats": want 0 to 65535`:                               {Listen: "127.0.0.1:nats"},
 		`nats_listen: port "-1": want 0 to 65535`:                                 {Listen: "127.0.0.1:-1"},
@@ -45,8 +44,8 @@ func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 			}
 		})
 	}
-	err := fabric.Config{MaxTickets: -1, Pool: "a.b", Listen: "x"}.WithDefaults().Validate()
-	for _, want := range []string{"max_tickets", "a.b", "nats_listen"} {
+	err := fabric.Config{MaxTickets: -1, Listen: "x"}.WithDefaults().Validate()
+	for _, want := range []string{"max_tickets", "nats_listen"} {
 		require.ErrorContains(t, err, want, "all of it at once")
 	}
 	for _, right := range []fabric.Config{

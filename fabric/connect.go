@@ -30,9 +30,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			log.InfoContext(ctx, "the engine's connection is back", "server", nc.ConnectedUrlRedacted())
-			if restored != nil {
-				restored()
-			}
+			restored()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""

@@ -1,16 +1,16 @@
 package fabric
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/rewardloop/rewardloop/wire"
 )
 
 // settle declares what this process needs. A cluster that has just begun has no leader for
@@ -18,7 +18,7 @@ import (
 func (f *Fabric) settle(ctx context.Context) error {
 	var said error // by the engine, the last time
 	for {
-		err := f.declareAll(ctx)
+		err := f.declare(ctx)
 		if said != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return said // that the time was up in the middle of a question tells nobody anything
 		}
@@ -35,14 +35,6 @@ func (f *Fabric) settle(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
-}
-
-// declareAll makes the stream and what the workers of this process need.
-func (f *Fabric) declareAll(ctx context.Context) error {
-	if err := f.declare(ctx); err != nil {
-		return err
-	}
-	return f.consumer(ctx, consumerOfPool(f.cfg.Pool), poolSubject+f.cfg.Pool)
 }
 
 // What JetStream says of a stream that it will not make; its client has no names for these.
@@ -102,27 +94,78 @@ func (f *Fabric) declare(ctx context.Context) error {
 	return nil
 }
 
-// consumer makes what hands out the tickets of a subject.
-func (f *Fabric) consumer(ctx context.Context, name, subject string) error {
+const (
+	// unused is how long a queue may be that nobody takes from before the engine forgets it.
+	// Its tickets stay.
+	unused = time.Hour
+	// sure is for how long after a queue was made it is certainly there.
+	sure = unused / 2
+)
+
+// consumer makes what hands out the tickets of a queue.
+func (f *Fabric) consumer(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease, MemoryStorage: !f.cfg.Durable,
+		Durable: consumerOf(queue), FilterSubject: ticketSubjects + queue, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease,
+		MemoryStorage: !f.cfg.Durable,
 		MaxAckPending: -1, // what is out is bounded by the slots that asked
 		MaxDeliver:    -1, // the gateway counts attempts
 		MaxWaiting:    1 << 14,
 		// Requests say themselves whether they wait at the front or at the back.
 		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{pullGroup},
+		InactiveThreshold: unused,
 	})
 	if err != nil {
-		return fmt.Errorf("fabric: consumer %s: %w", name, err)
+		return fmt.Errorf("fabric: queue %s: %w", queue, err)
 	}
 	return nil
 }
 
-// subjectFor is where a ticket goes.
-func subjectFor(t wire.Ticket) string {
-	return poolSubject + cmp.Or(t.Pool, poolAny)
+// consumerOf is the consumer that has a queue's tickets.
+func consumerOf(queue string) string { return "q-" + queue }
+
+// queues are those that this gateway has made, and when.
+type queues struct {
+	mu   sync.Mutex
+	made map[string]time.Time // guarded by mu
 }
 
-func consumerOfPool(pool string) string { return "pool-" + pool }
+// mostQueues bounds how many queues a gateway makes: workers name them.
+const mostQueues = 10_000
+
+// lacks reports whether a queue is to be made.
+func (q *queues) lacks(queue string, now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at, there := q.made[queue]
+	return !there && len(q.made) < mostQueues || there && now.Sub(at) > sure
+}
+
+func (q *queues) note(queue string, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.made[queue] = now
+}
+
+// lost returns the queues that there were, and takes none for made any more.
+func (q *queues) lost() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := slices.Collect(maps.Keys(q.made))
+	clear(q.made)
+	return all
+}
+
+// ensure makes a queue that is not there.
+func (f *Fabric) ensure(ctx context.Context, queue string) error {
+	now := time.Now()
+	if !f.queues.lacks(queue, now) {
+		return nil
+	}
+	if err := f.consumer(ctx, queue); err != nil {
+		return err
+	}
+	f.queues.note(queue, now)
+	return nil
+}

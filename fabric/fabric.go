@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,10 @@ type Fabric struct {
 	keeper   *keeper
 	restored atomic.Pointer[func()]
 	claim    atomic.Pointer[string] // where its tickets' payloads are claimed; nil: in this process
+	queues   queues
+
+	mu     sync.Mutex
+	roused map[string]time.Time // when it last said that tickets come, by queue; guarded by mu
 }
 
 var (
@@ -39,7 +44,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	f := &Fabric{}
+	f := &Fabric{queues: queues{made: map[string]time.Time{}}, roused: map[string]time.Time{}}
 	f.keeper = newKeeper(f)
 	defer func() {
 		if err != nil {
@@ -57,16 +62,21 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 	if f.gateways, err = listen(f.nc, cfg.Gone); err != nil {
 		return nil, err
 	}
-	if f.presence, err = watch(f.nc, cfg.Gone, f.keeper.appeared); err != nil {
+	if f.presence, err = watch(f.nc, cfg.Gone, f.keeper.changed); err != nil {
 		return nil, err
 	}
 	f.keeper.start()
 	return f, nil
 }
 
-// NewSource connects a worker of this process to the engine.
-func (f *Fabric) NewSource(worker string) (*Source, error) {
-	return newSource(f.bus, worker, func() int { return len(f.Workers()) })
+// NewSource connects a worker of this process to the queues of the engine that it takes from.
+func (f *Fabric) NewSource(worker string, queues []string) (*Source, error) {
+	for _, queue := range queues {
+		if err := f.ensure(context.Background(), queue); err != nil {
+			return nil, err
+		}
+	}
+	return newSource(f.bus, worker, queues)
 }
 
 // Advertise says where workers of other processes claim what this gateway's tickets are
@@ -103,6 +113,9 @@ func (f *Fabric) Close() {
 // tenth of all that a small sample allocates on its way: the gateway publishes a
 // ticket again that nobody claims, and counts it.
 func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
+	if !queueName.MatchString(t.Queue) {
+		return fmt.Errorf("fabric: ticket of sample %q: its queue %q is none: wire.QueueName makes them", t.ID, t.Queue)
+	}
 	if at := f.claim.Load(); at != nil && f.cfg.Sign != nil {
 		t.Claim, t.Token = *at, f.cfg.Sign(t.Key())
 	}
@@ -111,11 +124,38 @@ func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	id := t.Gateway + "/" + t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
-	msg := &nats.Msg{Subject: subjectFor(t), Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
+	f.rouse(t.Queue)
+	msg := &nats.Msg{Subject: ticketSubjects + t.Queue, Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
 	if err := f.nc.PublishMsg(msg); err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	return nil
+}
+
+// rouseEvery is how often a gateway says of a queue to which it publishes that tickets come.
+// A process that hears nothing for livelyFor asks seldom, although others get the tickets.
+const rouseEvery = livelyFor / 2
+
+// rouse says to the processes that take from a queue that tickets come, and for how many
+// workers. Where the word is lost a process goes on asking seldom: its share is smaller for a
+// while, and the ticket goes to another, or to its slow pull.
+func (f *Fabric) rouse(queue string) {
+	now := time.Now()
+	f.mu.Lock()
+	lately := now.Sub(f.roused[queue]) < rouseEvery
+	if !lately {
+		if len(f.roused) >= mostQueues {
+			clear(f.roused)
+		}
+		f.roused[queue] = now
+	}
+	f.mu.Unlock()
+	if lately {
+		return
+	}
+	if err := f.nc.Publish(wakeSubject+queue, strconv.AppendInt(nil, int64(f.presence.serving(queue)), 10)); err != nil {
+		f.cfg.Log.Debug("a queue was not roused", "queue", queue, "error", err)
+	}
 }
 
 // Revoke tells every source that an attempt is over: a lease of it ends, a ticket

@@ -25,14 +25,21 @@ func TestMain(m *testing.M) {
 // soon is how long a busy machine may take for what happens in moments.
 const soon = 30 * time.Second
 
-func open(t *testing.T, cfg fabric.Config) (f *fabric.Fabric, source func(t *testing.T, worker string) workers.Source) {
+// anyQueue is that of the default profile.
+const anyQueue = "_"
+
+// open makes a gateway, and a way to connect workers to it: to anyQueue if no others are named.
+func open(t *testing.T, cfg fabric.Config) (f *fabric.Fabric, source func(t *testing.T, worker string, queues ...string) workers.Source) {
 	t.Helper()
 	f, err := fabric.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(f.Close) // after the sources' own clean-up
-	return f, func(t *testing.T, worker string) workers.Source {
+	return f, func(t *testing.T, worker string, queues ...string) workers.Source {
 		t.Helper()
-		s, err := f.NewSource(worker)
+		if len(queues) == 0 {
+			queues = []string{anyQueue}
+		}
+		s, err := f.NewSource(worker, queues)
 		require.NoError(t, err)
 		t.Cleanup(s.Disconnect)
 		return s
@@ -50,7 +57,11 @@ func setUp(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harn
 		t.Helper()
 		f, source := open(t, cfg)
 		test(t, &enginetest.Harness{
-			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone, Source: source,
+			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
+			Source: func(t *testing.T, worker string, queues []string) workers.Source {
+				t.Helper()
+				return source(t, worker, queues...)
+			},
 			Lose: func(t *testing.T) { t.Helper(); require.NoError(t, f.Lose(t.Context())) },
 		})
 	}

@@ -15,18 +15,12 @@ type gateways struct {
 	gone time.Duration
 
 	mu    sync.Mutex
-	heard map[string]lastWord // guarded by mu
-	since time.Time           // when this process began to listen, or could again; guarded by mu
-}
-
-// lastWord is what a gateway said last.
-type lastWord struct {
-	at      time.Time
-	workers int
+	heard map[string]time.Time // guarded by mu
+	since time.Time            // when this process began to listen, or could again; guarded by mu
 }
 
 func listen(nc *nats.Conn, gone time.Duration) (*gateways, error) {
-	g := &gateways{nc: nc, gone: gone, heard: map[string]lastWord{}, since: time.Now()}
+	g := &gateways{nc: nc, gone: gone, heard: map[string]time.Time{}, since: time.Now()}
 	if _, err := nc.Subscribe(gatewaySubject, g.hear); err != nil { // ends with the connection
 		return nil, fmt.Errorf("fabric: announcements of gateways: %w", err)
 	}
@@ -48,9 +42,9 @@ func (g *gateways) hear(msg *nats.Msg) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.heard[info.ID] = lastWord{now, info.Workers}
-	for id, h := range g.heard { // a handful
-		if now.Sub(h.at) > time.Minute {
+	g.heard[info.ID] = now
+	for id, at := range g.heard { // a handful
+		if now.Sub(at) > time.Minute {
 			delete(g.heard, id)
 		}
 	}
@@ -63,16 +57,5 @@ func (g *gateways) alive(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	deaf := !g.nc.IsConnected() || now.Sub(g.since) < g.gone
-	return deaf || now.Sub(g.heard[id].at) < g.gone
-}
-
-// crowd is how many workers share the engine.
-func (g *gateways) crowd() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 1
-	for _, h := range g.heard {
-		n = max(n, h.workers)
-	}
-	return n
+	return deaf || now.Sub(g.heard[id]) < g.gone
 }

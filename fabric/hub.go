@@ -3,156 +3,154 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// hub asks for the tickets of one consumer for all workers of this process that take from
-// it: in one request for as many slots as they want together, however many workers these
-// are (pull.go). A ticket that comes goes to one of the slots at random (deliver.go).
+// hub asks for the tickets of one queue for all workers of this process that take from it:
+// in one request for as many slots as they want together, however many workers these are
+// (pull.go). A ticket that comes goes to one of the slots at random (deliver.go).
 type hub struct {
-	bus      *bus
-	consumer string
-	inbox    string // the pulls' answers go to inbox.<batch>
-	crowd    func() int
-	answer   *nats.Subscription
-	work     chan struct{}      // capacity 1: somebody wants more, or a pull ended
-	end      context.CancelFunc // ends run
-	ended    chan struct{}
+	bus   *bus
+	queue string
+	wakes *nats.Subscription
+	work  chan struct{}      // capacity 1: somebody wants more, or a pull ended
+	end   context.CancelFunc // ends run
+	ended chan struct{}
 
 	mu      sync.Mutex
-	sources map[*Source]bool           // guarded by mu
-	wanted  int                        // slots of all open Takes; guarded by mu
-	asked   int                        // tickets that open pulls may still bring; guarded by mu
-	until   time.Time                  // when the last of them is over, whatever the server says; guarded by mu
-	rest    time.Time                  // it asks for nothing until then: there is nobody to ask; guarded by mu
-	ready   []*lease                   // came when nobody wanted any; guarded by mu
-	stale   *time.Timer                // hands them on; guarded by mu
-	leases  map[wire.AttemptKey]*lease // of all that came and are not over; guarded by mu
-	over    *recent                    // attempts that were revoked; guarded by mu
+	takers  map[*taker]bool // guarded by mu
+	wanted  int             // slots of all open Takes; guarded by mu
+	asked   int             // tickets that open fast pulls may still bring; guarded by mu
+	until   time.Time       // when the last of these is over, whatever the server says; guarded by mu
+	slow    time.Time       // until when a slow pull is open; guarded by mu
+	lively  time.Time       // the queue counts as idle from then on; guarded by mu
+	crowd   int             // workers that take from the queue, as a gateway said last; guarded by mu
+	rest    time.Time       // it asks for nothing until then; guarded by mu
+	refused int             // pulls in a row that the server refused; guarded by mu
+	ready   []*lease        // came when nobody wanted any; guarded by mu
+	stale   *time.Timer     // hands them on; guarded by mu
 }
 
-// enlist gives a source its hub, making it for the first.
-func (b *bus) enlist(s *Source, consumer string, crowd func() int) error {
+// enlist gives a taker its hub, making it for the first.
+func (b *bus) enlist(t *taker, queue string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := b.hubs[consumer]
+	h := b.hubs[queue]
 	if h == nil {
-		h = &hub{
-			bus: b, consumer: consumer, inbox: b.nc.NewInbox(), crowd: crowd, work: make(chan struct{}, 1), ended: make(chan struct{}),
-			sources: map[*Source]bool{}, leases: map[wire.AttemptKey]*lease{}, over: newRecent(4096),
-		}
+		h = &hub{bus: b, queue: queue, work: make(chan struct{}, 1), ended: make(chan struct{}), takers: map[*taker]bool{}}
 		var err error
-		if h.answer, err = b.nc.Subscribe(h.inbox+".*", h.receive); err != nil {
-			return fmt.Errorf("fabric: inbox for %s: %w", consumer, err)
+		if h.wakes, err = b.nc.ChanSubscribe(wakeSubject+queue, b.mail); err != nil {
+			return fmt.Errorf("fabric: wakes of the queue %s: %w", queue, err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		h.end = cancel
-		go h.run(ctx) // ends with its last source, which waits for it
-		b.hubs[consumer] = h
+		go h.run(ctx) // ends with its last taker, which waits for it
+		b.hubs[queue] = h
 	}
-	s.hub = h
+	t.hub = h
 	h.mu.Lock()
-	h.sources[s] = true
+	h.takers[t] = true
 	h.mu.Unlock()
 	return nil
 }
 
-// dismiss forgets a source, and its hub with the last one.
-func (b *bus) dismiss(s *Source) {
+// dismiss forgets a taker, and its hub with the last one.
+func (b *bus) dismiss(t *taker) {
+	h := t.hub
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := s.hub
 	h.mu.Lock()
-	delete(h.sources, s)
-	for _, l := range h.leases {
-		if l.source == s {
-			l.cancel()
-		}
+	here := h.takers[t]
+	delete(h.takers, t)
+	for _, l := range b.attempts.of(t) {
+		l.cancel()
 	}
-	last := len(h.sources) == 0
+	last := here && len(h.takers) == 0
 	if last {
 		h.handOn()
 	}
 	h.mu.Unlock()
-	if last && b.hubs[h.consumer] == h {
-		delete(b.hubs, h.consumer)
-		_ = h.answer.Unsubscribe() // an error: the connection has ended
+	if last {
+		delete(b.hubs, h.queue) // what still comes for it goes back at once
+	}
+	b.mu.Unlock()
+	if last {
+		_ = h.wakes.Unsubscribe() // an error: the connection has ended
 		h.end()
 		<-h.ended
 	}
 }
 
 // ask opens a Take for n tickets, or answers it with what is here.
-func (h *hub) ask(s *Source, n int) []workers.Lease {
+func (h *hub) ask(t *taker, n int) []workers.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.closed {
+	if t.closed {
 		return nil
 	}
 	select {
-	case <-s.signal: // of an earlier Take
+	case <-t.signal: // of an earlier Take
 	default:
 	}
-	for len(h.ready) > 0 && len(s.got) < n {
+	for len(h.ready) > 0 && len(t.got) < n {
 		l := h.ready[0]
 		h.ready = h.ready[1:]
 		if l.revoked {
 			l.give(0)
 			continue
 		}
-		s.take(l)
+		t.take(l)
 	}
-	if len(s.got) > 0 {
-		return s.hand()
+	if len(t.got) > 0 {
+		return t.hand()
 	}
-	h.wants(s, n)
+	h.wants(t, n)
 	h.wake()
 	return nil
 }
 
 // collect closes a Take.
-func (h *hub) collect(s *Source) []workers.Lease {
+func (h *hub) collect(t *taker) []workers.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wants(s, 0)
-	return s.hand()
+	h.wants(t, 0)
+	return t.hand()
 }
 
-// wants sets how many tickets a source's open Take lacks. The caller holds mu.
-func (h *hub) wants(s *Source, n int) {
-	h.wanted += n - s.want
-	s.want = n
+// wants sets how many tickets a worker's open Take lacks. The caller holds mu.
+func (h *hub) wants(t *taker, n int) {
+	h.wanted += n - t.want
+	t.want = n
 }
 
-// close ends a source's asking, and hands back what came and was not taken.
-func (h *hub) close(s *Source) {
+// close ends a worker's asking, and hands back what came and was not taken.
+func (h *hub) close(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.closed = true
-	h.wants(s, 0)
-	for _, l := range s.got {
+	t.closed = true
+	h.wants(t, 0)
+	for _, l := range t.got {
 		l.give(0)
 	}
-	s.got = nil
+	t.got = nil
 	if !h.attended() {
 		h.handOn()
 	}
 	select {
-	case s.signal <- struct{}{}:
+	case t.signal <- struct{}{}:
 	default:
 	}
 }
 
-// attended reports whether any source may ask again. The caller holds mu.
+// attended reports whether any worker may ask again. The caller holds mu.
 func (h *hub) attended() bool {
-	for s := range h.sources {
-		if !s.closed {
+	for t := range h.takers {
+		if !t.closed {
 			return true
 		}
 	}
@@ -174,3 +172,45 @@ func (h *hub) wake() {
 	default:
 	}
 }
+
+const (
+	// livelyFor is how long a queue counts as lively after a ticket of it came, or after a
+	// gateway said that one comes.
+	livelyFor = time.Second
+	// spread is how long after a queue has become lively a process asks at the latest. The
+	// word of it reaches the processes in the same order each time, and whoever asks first is
+	// served first.
+	spread = 5 * time.Millisecond
+)
+
+// stir notes that the queue has tickets. The caller holds mu.
+func (h *hub) stir(now time.Time) {
+	if !now.Before(h.lively) && h.processes() > 1 {
+		h.rest = now.Add(rand.N(spread)) //nolint:gosec // order needs no secret randomness
+	}
+	h.lively = now.Add(livelyFor)
+	h.wake()
+}
+
+// rouse is a gateway's word that tickets come, and for how many workers.
+func (h *hub) rouse(crowd int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.crowd = crowd
+	if h.refused > 0 { // what was missing is there now
+		h.refused, h.rest = 0, time.Time{}
+	}
+	h.stir(time.Now())
+}
+
+// restored is told that the connection was lost and is back: no pull is open.
+func (h *hub) restored() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked, h.slow, h.refused, h.rest = 0, time.Time{}, 0, time.Time{}
+	h.wake()
+}
+
+// processes is how many processes ask for this queue's tickets, if all have as many workers
+// as this one. The caller holds mu.
+func (h *hub) processes() int { return max(h.crowd/max(len(h.takers), 1), 1) }

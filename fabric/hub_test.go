@@ -14,16 +14,15 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// newHub is a hub without a connection, and a source of it for each worker.
-func newHub(workers ...string) (*hub, map[string]*Source) {
+// newHub is a hub without a connection, and a taker of it for each worker.
+func newHub(workers ...string) (*hub, map[string]*taker) {
 	h := &hub{
-		bus: &bus{cfg: Config{}.WithDefaults()}, work: make(chan struct{}, 1),
-		sources: map[*Source]bool{}, leases: map[wire.AttemptKey]*lease{}, over: newRecent(2),
+		bus: &bus{cfg: Config{}.WithDefaults(), attempts: newAttempts(2)}, queue: "_", work: make(chan struct{}, 1), takers: map[*taker]bool{},
 	}
-	all := map[string]*Source{}
+	all := map[string]*taker{}
 	for _, w := range workers {
-		all[w] = &Source{hub: h, worker: w, signal: make(chan struct{}, 1)}
-		h.sources[all[w]] = true
+		all[w] = &taker{hub: h, worker: w, signal: make(chan struct{}, 1)}
+		h.takers[all[w]] = true
 	}
 	return h, all
 }
@@ -34,7 +33,7 @@ func (h *hub) comes(t *testing.T, next wire.Ticket) wire.AttemptKey {
 	next.Run, next.Gateway, next.Attempt = "r", "g", 1
 	data, err := next.Encode()
 	require.NoError(t, err)
-	h.receive(&nats.Msg{Subject: ticketSubjects + "pool.any", Data: data})
+	h.receive(&nats.Msg{Subject: ticketSubjects + "_", Data: data}, false)
 	return next.Key()
 }
 
@@ -75,7 +74,7 @@ func TestATicketThatNobodyHereMayTakeSoonIsHandedOnAtOnce(t *testing.T) {
 				here := func() [2]int {
 					h.mu.Lock()
 					defer h.mu.Unlock()
-					return [2]int{len(h.ready), len(h.leases)}
+					return [2]int{len(h.ready), len(h.bus.attempts.leases)}
 				}
 				require.Equal(t, [2]int{c.waits, c.waits}, here())
 				time.Sleep(linger)
@@ -92,13 +91,13 @@ func TestATicketThatIsRevokedWhileItWaitsForASlotIsNotHandedOut(t *testing.T) {
 		h, all := newHub("w")
 		revoked := h.comes(t, wire.Ticket{ID: "a"})
 		h.comes(t, wire.Ticket{ID: "b"})
-		h.revoke(revoked)
+		h.bus.attempts.revoke(revoked)
 		got := h.ask(all["w"], 2)
 		require.Len(t, got, 1)
 		require.Equal(t, "b", got[0].Ticket().ID)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		require.Len(t, h.leases, 1)
+		require.Len(t, h.bus.attempts.leases, 1)
 		h.stale.Stop()
 	})
 }
@@ -109,7 +108,7 @@ func TestASourceThatClosesHandsBackWhatItsTakeHasNotFetched(t *testing.T) {
 	h.ask(all["w"], 1)
 	h.comes(t, wire.Ticket{ID: "a"})
 	h.close(all["w"])
-	require.Empty(t, h.leases)
+	require.Empty(t, h.bus.attempts.leases)
 	require.Empty(t, h.collect(all["w"]))
 	require.Empty(t, h.ask(all["w"], 1), "and asks for nothing more")
 	require.Zero(t, h.wanted)
@@ -144,7 +143,7 @@ func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
 	t.Parallel()
 	full := true
 	var told []string
-	p := &presence{gone: time.Minute, appeared: func(w wire.WorkerInfo) bool {
+	p := &presence{gone: time.Minute, crowd: map[string]int{}, changed: func(w wire.WorkerInfo) bool {
 		told = append(told, w.ID)
 		return !full
 	}}
@@ -159,18 +158,18 @@ func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
 
 	k := newKeeper(nil)
 	for range cap(k.news) {
-		require.True(t, k.appeared(wire.WorkerInfo{}))
+		require.True(t, k.changed(wire.WorkerInfo{}))
 	}
-	require.False(t, k.appeared(wire.WorkerInfo{}), "it does not block the connection")
+	require.False(t, k.changed(wire.WorkerInfo{}), "it does not block the connection")
 	k.restored()
 	k.restored()
 }
 
 func TestAGatewayThatWasSilentForAMinuteIsForgotten(t *testing.T) {
 	t.Parallel()
-	g := &gateways{heard: map[string]lastWord{"old": {at: time.Now().Add(-2 * time.Minute), workers: 9}}}
+	g := &gateways{heard: map[string]time.Time{"old": time.Now().Add(-2 * time.Minute)}}
 	g.hear(&nats.Msg{Subject: gatewaySubject, Data: []byte(`{"id":"new","workers":3}`)})
-	require.Equal(t, 3, g.crowd())
+	require.Contains(t, g.heard, "new")
 	require.NotContains(t, g.heard, "old")
 }
 

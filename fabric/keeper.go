@@ -3,22 +3,21 @@ package fabric
 import (
 	"context"
 	"encoding/json"
-	"maps"
+	"regexp"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
 )
 
 // keeper sees to it that the engine has what tickets need: the stream, and a consumer for
-// every pool that it has heard of. It also says once a second that this gateway lives. One goroutine owns all of it.
+// every queue that it has heard a worker take from. It also says once a second that this
+// gateway lives. One goroutine owns all of it.
 type keeper struct {
 	f      *Fabric
-	news   chan wire.WorkerInfo // workers that have just appeared
+	news   chan wire.WorkerInfo // workers that have just appeared, or say other things than before
 	again  chan struct{}        // capacity 1: the connection is back
 	cancel context.CancelFunc
 	done   chan struct{}
-
-	made map[string]string // subjects by the consumer that has them; the goroutine's
 }
 
 // announceEvery is how often a gateway says that it lives.
@@ -28,7 +27,7 @@ const announceEvery = time.Second
 const retryAfter = 500 * time.Millisecond
 
 func newKeeper(f *Fabric) *keeper {
-	return &keeper{f: f, news: make(chan wire.WorkerInfo, 1024), again: make(chan struct{}, 1), made: map[string]string{}}
+	return &keeper{f: f, news: make(chan wire.WorkerInfo, 1024), again: make(chan struct{}, 1)}
 }
 
 func (k *keeper) start() {
@@ -45,9 +44,9 @@ func (k *keeper) stop() {
 	}
 }
 
-// appeared is told of a worker that was not there before. With a full channel it is told
-// again: a worker without a consumer says so by asking for nothing, not by being silent.
-func (k *keeper) appeared(w wire.WorkerInfo) bool {
+// changed is told of a worker that was not there, or says other things than before. With a
+// full channel it is told again.
+func (k *keeper) changed(w wire.WorkerInfo) bool {
 	select {
 	case k.news <- w:
 		return true
@@ -69,7 +68,7 @@ func (k *keeper) run(ctx context.Context) {
 	tick := time.NewTicker(announceEvery)
 	defer tick.Stop()
 	k.announce()
-	wanted := map[string]string{} // not made yet
+	wanted := map[string]bool{} // queues that are not made yet
 	var retry <-chan time.Time
 	for {
 		select {
@@ -82,9 +81,10 @@ func (k *keeper) run(ctx context.Context) {
 			k.want(wanted, w)
 		case <-k.again: // perhaps to an engine that has forgotten everything
 			k.f.gateways.again()
-			maps.Copy(wanted, k.made)
-			clear(k.made)
-			wanted[""] = ""
+			for _, queue := range k.f.queues.lost() {
+				wanted[queue] = true
+			}
+			wanted[""] = true
 		case <-retry:
 		}
 		retry = nil
@@ -94,42 +94,43 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// want notes what a worker needs.
-func (k *keeper) want(wanted map[string]string, w wire.WorkerInfo) {
-	name, subject := consumerOfPool(poolAny), poolSubject+poolAny
-	switch {
-	case w.Pool != "" && poolName.MatchString(w.Pool):
-		name, subject = consumerOfPool(w.Pool), poolSubject+w.Pool
-	case w.Pool != "":
-		k.f.cfg.Log.Warn("a worker's pool cannot be a pool's name; it gets nothing", "worker", w.ID, "pool", w.Pool)
-		return
-	}
-	if _, there := k.made[name]; !there {
-		wanted[name] = subject
+// queueName is what a queue may be called: it is a token of a subject, and part of the name of
+// a consumer.
+var queueName = regexp.MustCompile(`^[a-z0-9_-]{1,100}$`)
+
+// want notes the queues that a worker takes from.
+func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
+	now := time.Now()
+	for _, p := range w.Profiles {
+		switch {
+		case !queueName.MatchString(p.Queue):
+			k.f.cfg.Log.Warn("a worker's queue cannot be a queue's name; it gets nothing", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
+		case k.f.queues.lacks(p.Queue, now):
+			wanted[p.Queue] = true
+		}
 	}
 }
 
 // make makes what is wanted and reports whether all of it is there. "" stands for the
 // stream after a loss, whose gateway is told once everything is there again.
-func (k *keeper) make(ctx context.Context, wanted map[string]string) bool {
+func (k *keeper) make(ctx context.Context, wanted map[string]bool) bool {
 	log := k.f.cfg.Log
-	_, restored := wanted[""]
+	restored := wanted[""]
 	if restored {
-		if err := k.f.declareAll(ctx); err != nil {
+		if err := k.f.declare(ctx); err != nil {
 			log.WarnContext(ctx, "the engine is not ready for tickets; trying again", "error", err)
 			return false
 		}
 	}
-	for name, subject := range wanted {
-		if name == "" {
+	for queue := range wanted {
+		if queue == "" {
 			continue
 		}
-		if err := k.f.consumer(ctx, name, subject); err != nil {
-			log.WarnContext(ctx, "tickets of a pool cannot be handed out; trying again", "subject", subject, "error", err)
+		if err := k.f.ensure(ctx, queue); err != nil {
+			log.WarnContext(ctx, "tickets of a queue cannot be handed out; trying again", "queue", queue, "error", err)
 			return false
 		}
-		k.made[name] = subject
-		delete(wanted, name)
+		delete(wanted, queue)
 	}
 	delete(wanted, "")
 	if tell := k.f.restored.Load(); restored && tell != nil {
@@ -141,12 +142,10 @@ func (k *keeper) make(ctx context.Context, wanted map[string]string) bool {
 // gatewayInfo is what a gateway tells of itself.
 type gatewayInfo struct {
 	ID string `json:"id"`
-	// Workers is how many it sees, by which they pace their requests.
-	Workers int `json:"workers"`
 }
 
 func (k *keeper) announce() {
-	data, err := json.Marshal(gatewayInfo{ID: k.f.cfg.Name, Workers: len(k.f.Workers())})
+	data, err := json.Marshal(gatewayInfo{ID: k.f.cfg.Name})
 	if err == nil {
 		err = k.f.nc.Publish(gatewaySubject, data)
 	}

@@ -18,8 +18,8 @@ type lease struct {
 	ctx    context.Context //nolint:containedctx // the lease is the lifetime: it ends when the lease is revoked
 	cancel context.CancelFunc
 
-	source  *Source // whose worker has it; guarded by hub.mu
-	revoked bool    // guarded by hub.mu
+	taker   *taker // whose worker has it; guarded by hub.mu
+	revoked bool   // guarded by hub.mu
 }
 
 // Ticket implements workers.Lease.
@@ -69,7 +69,5 @@ func (l *lease) give(after time.Duration) {
 // end forgets the lease. The caller holds hub.mu.
 func (l *lease) end() {
 	l.cancel()
-	if l.hub.leases[l.ticket.Key()] == l {
-		delete(l.hub.leases, l.ticket.Key())
-	}
+	l.hub.bus.attempts.end(l)
 }

@@ -39,9 +39,10 @@ func Join(ctx context.Context, cfg Config) (_ *Member, err error) {
 	return m, nil
 }
 
-// NewSource connects a worker.
-func (m *Member) NewSource(worker string) (*Source, error) {
-	return newSource(m.bus, worker, m.gateways.crowd)
+// NewSource connects a worker to the queues of the engine that it takes from, which a gateway
+// makes when it hears the worker name them.
+func (m *Member) NewSource(worker string, queues []string) (*Source, error) {
+	return newSource(m.bus, worker, queues)
 }
 
 // Alive reports whether a gateway has been heard of late, or could not have been.

@@ -26,12 +26,26 @@ func join(t *testing.T, cfg fabric.Config) *fabric.Member {
 	return m
 }
 
-func connect(t *testing.T, m *fabric.Member, worker string) *fabric.Source {
+// connect connects a worker, to anyQueue if no others are named, and has it say so.
+func connect(t *testing.T, m *fabric.Member, worker string, queues ...string) *fabric.Source {
 	t.Helper()
-	s, err := m.NewSource(worker)
+	if len(queues) == 0 {
+		queues = []string{anyQueue}
+	}
+	s, err := m.NewSource(worker, queues)
 	require.NoError(t, err)
 	t.Cleanup(s.Disconnect)
+	s.Announce(serving(worker, queues...))
 	return s
+}
+
+// serving is what a worker says that takes from these queues.
+func serving(worker string, queues ...string) wire.WorkerInfo {
+	info := wire.WorkerInfo{ID: worker, State: wire.WorkerReady}
+	for _, queue := range queues {
+		info.Profiles = append(info.Profiles, wire.ProfileInfo{Name: queue, Queue: queue, Capacity: 1})
+	}
+	return info
 }
 
 func TestFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
@@ -50,26 +64,24 @@ func over(cfg fabric.Config) func(*testing.T, func(*testing.T, *enginetest.Harne
 		f, _ := open(t, served)
 		test(t, &enginetest.Harness{
 			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
-			Source: func(t *testing.T, worker string) workers.Source {
+			Source: func(t *testing.T, worker string, queues []string) workers.Source {
 				t.Helper()
 				own := cfg
 				own.URLs, own.Name = []string{"nats://" + f.Address()}, worker
-				s := connect(t, join(t, own), worker)
-				s.Announce(wire.WorkerInfo{ID: worker, Slots: 1, State: wire.WorkerReady})
-				return s
+				return connect(t, join(t, own), worker, queues...)
 			},
 			Lose: func(t *testing.T) { t.Helper(); require.NoError(t, f.Lose(t.Context())) },
 		})
 	}
 }
 
-// takeFrom asks until a ticket comes.
-func takeFrom(t *testing.T, s *fabric.Source) wire.Ticket {
+// takeFrom asks anyQueue, or another, until a ticket comes.
+func takeFrom(t *testing.T, s *fabric.Source, queue ...string) wire.Ticket {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for ctx.Err() == nil {
-		got, err := s.Take(ctx, 1)
+		got, err := s.Take(ctx, append(queue, anyQueue)[0], 1)
 		if err != nil || len(got) == 0 {
 			continue // not connected, or nothing yet
 		}
@@ -81,7 +93,7 @@ func takeFrom(t *testing.T, s *fabric.Source) wire.Ticket {
 }
 
 func ticketOf(gateway, id string) wire.Ticket {
-	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Gateway: gateway, Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}
+	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Queue: anyQueue, Gateway: gateway, Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}
 }
 
 // Two gateways have samples of the same names at the same time; neither's is taken for
@@ -101,20 +113,19 @@ func TestGatewaysDoNotTakeEachOthersTicketsForTheirOwn(t *testing.T) {
 	assert.Equal(t, map[string]bool{"one": true, "two": true}, got)
 }
 
-func TestATicketForAPoolGoesToItsWorkersAlone(t *testing.T) {
+func TestATicketGoesToTheWorkersOfItsQueueAlone(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	gw, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw"})
-	ocr := connect(t, join(t, fabric.Config{URLs: []string{b.url()}, Pool: "ocr"}), "w1")
+	ocr := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w1", "ocr")
 	other := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w2")
-	ocr.Announce(wire.WorkerInfo{ID: "w1", Slots: 1, State: wire.WorkerReady, Pool: "ocr"})
 	first, second := ticketOf("gw", "for ocr"), ticketOf("gw", "for any")
-	first.Pool = "ocr"
-	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, soon, time.Millisecond)
+	first.Queue = "ocr"
+	require.Eventually(t, func() bool { return len(gw.Workers()) == 2 }, soon, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
 	require.NoError(t, gw.Publish(t.Context(), second))
 	assert.Equal(t, "for any", takeFrom(t, other).ID)
-	assert.Equal(t, "for ocr", takeFrom(t, ocr).ID)
+	assert.Equal(t, "for ocr", takeFrom(t, ocr, "ocr").ID)
 }
 
 // A broker that keeps nothing dies and comes back: the gateway is told once everything is
@@ -126,14 +137,13 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 	var restored atomic.Int64
 	back := make(chan struct{}, 8)
 	gw.OnRestored(func() { restored.Add(1); back <- struct{}{} })
-	m := join(t, fabric.Config{URLs: []string{b.url()}, Pool: "p"})
-	s := connect(t, m, "w")
-	s.Announce(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady, Pool: "p"})
+	m := join(t, fabric.Config{URLs: []string{b.url()}})
+	s := connect(t, m, "w", "p")
 	first := ticketOf("gw", "before")
-	first.Pool = "p"
+	first.Queue = "p"
 	require.Eventually(t, func() bool { return len(gw.Workers()) == 1 }, soon, time.Millisecond)
 	require.NoError(t, gw.Publish(t.Context(), first))
-	require.Equal(t, "before", takeFrom(t, s).ID)
+	require.Equal(t, "before", takeFrom(t, s, "p").ID)
 	b.stop()
 	require.Eventually(t, func() bool { return gw.Publish(t.Context(), ticketOf("gw", "lost")) != nil }, soon, time.Millisecond,
 		"what is sent while nobody listens is refused, so that the loop knows")
@@ -145,9 +155,9 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 		require.Fail(t, "the gateway was not told")
 	}
 	second := ticketOf("gw", "after")
-	second.Pool = "p"
+	second.Queue = "p"
 	require.NoError(t, gw.Publish(t.Context(), second))
-	require.Equal(t, "after", takeFrom(t, s).ID)
+	require.Equal(t, "after", takeFrom(t, s, "p").ID)
 }
 
 func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
@@ -188,7 +198,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "a")))
 	var leases []workers.Lease
 	require.Eventually(t, func() bool {
-		leases, _ = s.Take(t.Context(), 1)
+		leases, _ = s.Take(t.Context(), anyQueue, 1)
 		return len(leases) > 0
 	}, soon, time.Millisecond)
 	nc, err := nats.Connect(b.url())
@@ -204,7 +214,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	say("rl.revoke", key, brought)
 	forged, err := ticketOf("gw", "forged").Encode()
 	require.NoError(t, err)
-	say("rl.ticket.pool.any", forged, brought)
+	say("rl.ticket."+anyQueue, forged, brought)
 	say("rl.presence", []byte(`{"id":"ghost","slots":100,"state":"ready"}`), brought)
 	say("rl.gateway", []byte(`{"id":"ghost"}`), brought)
 	for _, subject := range []string{"rl.revoke", "rl.presence", "rl.gateway"} {
@@ -213,7 +223,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "b")))
 	require.Equal(t, "b", takeFrom(t, s).ID, "the forged one was dropped")
 	require.NoError(t, leases[0].Context().Err())
-	require.Empty(t, gw.Workers())
+	require.Len(t, gw.Workers(), 1, "and no ghost")
 	say("rl.revoke", key, nil)
 	select {
 	case <-leases[0].Context().Done():

@@ -73,7 +73,7 @@ func TestTicketsOfADurableEngineOutliveIt(t *testing.T) {
 	cfg := fabric.Config{Durable: true, Dir: t.TempDir(), Listen: "127.0.0.1:0"}
 	f, err := fabric.Open(t.Context(), cfg)
 	require.NoError(t, err)
-	s, err := f.NewSource("w")
+	s, err := f.NewSource("w", []string{anyQueue})
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b"} {
 		require.NoError(t, f.Publish(t.Context(), ticketOf("gw", id)))
@@ -145,7 +145,7 @@ func TestAMessageThatIsRefusedIsLoggedAndCounted(t *testing.T) {
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Access: narrow, Credentials: []nats.Option{nats.UserInfo("gw", "x")}})
 	book, reg := &logbook{}, prometheus.NewRegistry()
 	m := join(t, fabric.Config{URLs: []string{"nats://w:x@" + f.Address()}, Log: book.log(), Metrics: reg})
-	connect(t, m, "w").Announce(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady})
+	connect(t, m, "w")
 	book.says(t, "the engine refuses")
 	require.Contains(t, book.String(), "rl.presence")
 	require.Equal(t, map[string]float64{"key": 0, "subject": 1, "tls": 0, "other": 0}, reasons(t, reg, "rewardloop_nats_denied_total"))
@@ -177,8 +177,8 @@ func TestAnEngineWithACertificateIsSpokenToByTLSOnly(t *testing.T) {
 	require.ErrorContains(t, err, "write nats:// and leave fabric.tls_ca out")
 }
 
-// A pool whose queue cannot be made when its first worker appears gets it once it can be.
-func TestAPoolThatCannotBeServedYetIsServedOnceItCan(t *testing.T) {
+// A queue that cannot be made when its first worker appears is made once it can be.
+func TestAQueueThatCannotBeMadeYetIsMadeOnceItCan(t *testing.T) {
 	t.Parallel()
 	b, book := newBroker(t), &logbook{}
 	f, _ := open(t, fabric.Config{URLs: []string{b.url()}, Name: "gw", Log: book.log()})
@@ -186,17 +186,16 @@ func TestAPoolThatCannotBeServedYetIsServedOnceItCan(t *testing.T) {
 	stream, err := js.Stream(t.Context(), "RL_TICKETS")
 	require.NoError(t, err)
 	require.NoError(t, js.DeleteStream(t.Context(), "RL_TICKETS"))
-	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}, Pool: "p"}), "w")
-	s.Announce(wire.WorkerInfo{ID: "odd", Slots: 1, State: wire.WorkerReady, Pool: "A b"})
-	book.says(t, "a worker's pool cannot be a pool's name")
-	s.Announce(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady, Pool: "p"})
-	book.says(t, "tickets of a pool cannot be handed out; trying again")
+	s := connect(t, join(t, fabric.Config{URLs: []string{b.url()}}), "w", "p")
+	s.Announce(serving("odd", "A b"))
+	book.says(t, "a worker's queue cannot be a queue's name")
+	book.says(t, "tickets of a queue cannot be handed out; trying again")
 	_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
 	require.NoError(t, err)
 	first := ticketOf("gw", "a")
-	first.Pool = "p"
+	first.Queue = "p"
 	require.NoError(t, f.Publish(t.Context(), first))
-	require.Equal(t, "a", takeFrom(t, s).ID)
+	require.Equal(t, "a", takeFrom(t, s, "p").ID)
 }
 
 func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
@@ -210,7 +209,7 @@ func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, gw.Publish(t.Context(), ticketOf("gw", "a")))
 	var leases []workers.Lease
 	require.Eventually(t, func() bool {
-		leases, _ = s.Take(t.Context(), 1)
+		leases, _ = s.Take(t.Context(), anyQueue, 1)
 		return len(leases) > 0
 	}, soon, time.Millisecond)
 	b.stop()
@@ -219,14 +218,14 @@ func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
 	require.ErrorContains(t, gw.Publish(t.Context(), ticketOf("gw", "b")), `ticket of sample "b"`)
 	require.ErrorContains(t, gw.Revoke(t.Context(), leases[0].Ticket().Key()), `revoke of sample "a"`)
 	s.Announce(wire.WorkerInfo{ID: "w"})
-	got, err := s.Take(t.Context(), 1)
+	got, err := s.Take(t.Context(), anyQueue, 1)
 	require.NoError(t, err, "a worker goes on asking")
 	require.Empty(t, got)
 
 	own, err := fabric.Open(t.Context(), fabric.Config{})
 	require.NoError(t, err)
 	own.Close()
-	_, err = own.NewSource("w")
+	_, err = own.NewSource("w", []string{anyQueue})
 	require.ErrorIs(t, err, nats.ErrConnectionClosed)
 }
 

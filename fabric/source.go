@@ -3,14 +3,22 @@ package fabric
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Source hands the stream's tickets to one worker. What it wants its hub asks for.
+// Source hands tickets to one worker. What it wants of a queue that queue's hub asks for.
 type Source struct {
+	bus    *bus
+	worker string
+	takers map[string]*taker // by queue; never changed
+}
+
+// taker is what one worker takes from one queue.
+type taker struct {
 	hub    *hub
 	worker string
 	signal chan struct{} // capacity 1: a ticket came
@@ -23,59 +31,80 @@ type Source struct {
 // longestTake is how long a Take waits for a ticket before its worker looks again.
 const longestTake = time.Second
 
-// newSource makes a worker's source; crowd is how many workers share the engine.
-func newSource(b *bus, worker string, crowd func() int) (*Source, error) {
-	s := &Source{worker: worker, signal: make(chan struct{}, 1)}
-	return s, b.enlist(s, consumerOfPool(b.cfg.Pool), crowd)
+// newSource makes the source of a worker that takes from these queues.
+func newSource(b *bus, worker string, queues []string) (*Source, error) {
+	s := &Source{bus: b, worker: worker, takers: map[string]*taker{}}
+	for _, queue := range queues {
+		if s.takers[queue] != nil {
+			continue
+		}
+		t := &taker{worker: worker, signal: make(chan struct{}, 1)}
+		if err := b.enlist(t, queue); err != nil {
+			s.Disconnect()
+			return nil, err
+		}
+		s.takers[queue] = t
+	}
+	return s, nil
 }
 
 // Take implements workers.Source.
-func (s *Source) Take(ctx context.Context, n int) ([]workers.Lease, error) {
-	if got := s.hub.ask(s, n); len(got) > 0 {
+func (s *Source) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
+	taker := s.takers[queue]
+	if taker == nil {
+		return nil, fmt.Errorf("fabric: worker %s was not connected to the queue %q", s.worker, queue)
+	}
+	if got := taker.hub.ask(taker, n); len(got) > 0 {
 		return got, nil
 	}
 	t := time.NewTimer(longestTake)
 	defer t.Stop()
 	select {
-	case <-s.signal:
+	case <-taker.signal:
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return s.hub.collect(s), nil
+	return taker.hub.collect(taker), nil
 }
 
 // Announce implements workers.Source.
 func (s *Source) Announce(info wire.WorkerInfo) {
 	data, err := json.Marshal(info)
 	if err == nil {
-		err = s.hub.bus.nc.Publish(presenceSubject, data)
+		err = s.bus.nc.Publish(presenceSubject, data)
 	}
 	if err != nil {
-		s.hub.bus.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
+		s.bus.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
 	}
 }
 
 // Close implements workers.Source.
-func (s *Source) Close() { s.hub.close(s) }
+func (s *Source) Close() {
+	for _, t := range s.takers {
+		t.hub.close(t)
+	}
+}
 
 // Disconnect ends the source, after the worker has stopped: leases that are not over lapse.
 func (s *Source) Disconnect() {
 	s.Close()
-	s.hub.bus.dismiss(s)
+	for _, t := range s.takers {
+		s.bus.dismiss(t)
+	}
 }
 
-// take gives a ticket to the source. The caller holds mu.
-func (s *Source) take(l *lease) {
-	l.source = s
-	s.got = append(s.got, l)
+// take gives a ticket to the worker. The caller holds mu.
+func (t *taker) take(l *lease) {
+	l.taker = t
+	t.got = append(t.got, l)
 }
 
 // hand gives the worker what came. The caller holds mu.
-func (s *Source) hand() []workers.Lease {
-	out := make([]workers.Lease, 0, len(s.got))
-	for _, l := range s.got {
+func (t *taker) hand() []workers.Lease {
+	out := make([]workers.Lease, 0, len(t.got))
+	for _, l := range t.got {
 		out = append(out, l)
 	}
-	s.got = nil
+	t.got = nil
 	return out
 }

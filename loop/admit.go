@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -205,7 +204,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		e.group = g
 	}
 	c.entries[key] = e
-	e.item = dispatch.NewItem(e.run.share, e.step, e.profile, e.order, e.arrived)
+	e.item = c.itemOf(e)
 	c.move(e, queued)
 	a.run.inflight++
 	e.owner.expects(1)

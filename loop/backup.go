@@ -1,53 +1,30 @@
 package loop
 
 import (
-	"maps"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// This file is about the second ticket of a sample that runs long (dispatch.Backup).
+// This file is about the second ticket of a sample that runs long (dispatch.Decision).
 
-// backup picks a sample that is to have a second ticket, and makes it; c.backupDue is then
-// when there may be the next one.
-func (c *core) backup(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
-	c.backupDue = time.Time{}
-	if !c.backups.On() || c.queue.Any(c.served) {
-		return wire.Ticket{}, false
-	}
-	s, due := c.backups.Choose(c.view(now, workers), func(yield func(*dispatch.Run) bool) {
-		for r := range maps.Values(c.runs) {
-			if !yield(r.share) {
-				return
-			}
-		}
-	})
-	c.backupDue = due
-	if s == nil {
-		return wire.Ticket{}, false
-	}
-	return c.sendBackup(now, entryOf(s), workers), true
-}
-
-// sendBackup makes the second ticket of a sample.
-func (c *core) sendBackup(now time.Time, e *entry, workers []wire.WorkerInfo) wire.Ticket {
-	c.backups.Sent(e)
+// sendBackup makes the second ticket of a sample, that these workers are too slow for.
+func (c *core) sendBackup(now time.Time, e *entry, slow []string) wire.Ticket {
+	dispatch.Sent(e)
 	e.issued++
-	e.spare = spare{attempt: e.issued, sent: true, charged: e.run.share.Charge()}
-	h := c.offerTo(e, now, holder{attempt: e.issued, backup: true, pool: c.drawPool(e.profile)})
+	e.spare = spare{attempt: e.issued, sent: true, charged: e.share().Charge()}
+	h := c.offerTo(e, now, holder{attempt: e.issued, backup: true, slow: slow})
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
-	h.slow = c.backups.Slow(c.view(now, workers), e)
-	return c.ticket(e, h, workers)
+	return c.ticket(e, h)
 }
 
 // dropSpare forgets a backup's ticket that nobody has claimed.
 func (c *core) dropSpare(e *entry) {
 	if e.offer != nil {
 		c.turn(e, e.offer, revoked)
-		e.run.share.Refund(&e.spare.charged, 0)
+		e.share().Refund(&e.spare.charged, 0)
 	}
 	e.spare.attempt = 0
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // Eight clients, each of which would be given as much as all may hold together, send
@@ -26,7 +25,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 	t.Parallel()
 	const bound, clients = 64 << 10, 8
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2},
+		Workers: 1, Worker: rig.Settings{Slots: 2},
 		Loop:     loop.Config{MaxBytes: bound, CreditBytes: bound, MessageBytes: 8 << 10, CreditSamples: 64},
 		Profiles: profiles(t, term(hashing(300*time.Millisecond))),
 	}, func(t *testing.T, s *stage) {
@@ -223,14 +222,14 @@ func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 			s.Manager.Cancel(p.session, sample.ID)
 		}
 		require.LessOrEqual(t, s.Manager.Lanes("run"), 128)
-		s.Add(t, workers.Config{ID: "w", Slots: 1})
+		s.Add(t, rig.Settings{ID: "w", Slots: 1})
 		require.Equal(t, rewards.Scored, p.result(t, "kept").Outcome, "it has kept its place")
 	})
 }
 
 func TestClosedGroupsAreRememberedForThePageOnlySoMany(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workers.Config{Slots: 64}, Profiles: profiles(t, term(hashing(0)))}
+	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, term(hashing(0)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()

@@ -155,13 +155,19 @@ func (b *breakers) of(worker, profile string) *record {
 	return r
 }
 
-// takes reports whether a worker may get a sample of the profile.
-func (b *breakers) takes(worker, profile string) bool {
-	if len(b.shut) == 0 {
-		return true
+// Any implements dispatch.Breakers.
+func (b *breakers) Any() bool { return len(b.shut) > 0 }
+
+// Places implements dispatch.Breakers: a worker whose breaker is open has no place, and one
+// that is being tried has one.
+func (b *breakers) Places(worker, profile string, capacity int) int {
+	switch r := b.records[profile][worker]; {
+	case r == nil || r.state == closed:
+		return capacity
+	case r.takes():
+		return min(capacity, 1)
 	}
-	r := b.records[profile][worker]
-	return r == nil || r.takes()
+	return 0
 }
 
 // move puts a record into another state.
@@ -351,7 +357,7 @@ func (c *core) compare(now time.Time, profile string) {
 	b := &c.breakers
 	by := b.records[profile]
 	answers, scored, others := 0, 0, 0
-	for _, worker := range c.pools.serving(profile) {
+	for _, worker := range c.board.Profile(profile).Workers() {
 		others++
 		if r := by[worker]; r != nil {
 			answers += r.n
@@ -413,8 +419,7 @@ func (b *breakers) unsent(e *entry) {
 	}
 }
 
-// sent notes that a ticket is on its way, and which worker it tries: one of its pool that
-// may get a single sample of the profile. The others of the profile that may get none are
+// sent notes that a ticket is on its way, and which worker it tries: one that may get a single sample of the profile. The others of the profile that may get none are
 // returned, for the ticket's Avoid.
 func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
 	tried := false
@@ -423,7 +428,7 @@ func (c *core) sent(e *entry, t *wire.Ticket) (avoid []string) {
 		case r.profile != e.profile:
 		case r.state == trying && r.probe == e && r.attempt == t.Attempt:
 			tried = true
-		case r.takes() && !tried && c.pools.has(t.Pool, r.worker):
+		case r.takes() && !tried && e.item.Profile().Serves(r.worker):
 			tried = true
 			r.probe, r.attempt = e, t.Attempt
 		default:

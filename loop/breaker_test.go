@@ -14,7 +14,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // site is workers of which some fail, each in its own way.
@@ -95,7 +94,7 @@ func TestAWorkerThatBlamesItselfGetsNoMoreSamplesOfThatProfileAndComesBackByOne(
 	t.Parallel()
 	on := newSite()
 	of := on.profilesOf(t, 100*time.Millisecond)
-	onStage(t, rig.Options{Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		load := func(seconds int) (failed int) {
 			until := time.Now().Add(time.Duration(seconds) * time.Second)
@@ -123,7 +122,7 @@ func TestAWorkerThatBlamesItselfGetsNoMoreSamplesOfThatProfileAndComesBackByOne(
 		opened := time.Now()
 		require.Zero(t, load(40), "other workers score what one cannot")
 		at := on.at("w0")
-		require.Less(t, len(at), 16, "%v", at)
+		require.LessOrEqual(t, len(at), 5+8+4+6, "five open it; the queue held a ticket for each of 8 places and 4 workers by then; one sample after each pause: %v", at)
 		require.GreaterOrEqual(t, len(at), 5+3, "one sample tries it after 1, 3, 7, 15, 31 s")
 		require.Len(t, s.Manager.Breakers(), 1)
 		b := s.Manager.Breakers()[0]
@@ -158,7 +157,7 @@ func TestARewardThatAlwaysFailsPausesNothing(t *testing.T) {
 			"sound": minutes(t, term(hashing(10*time.Millisecond))),
 		}
 	}
-	onStage(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 4}, Profiles: raises(""), ProfilesOf: raises}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: raises(""), ProfilesOf: raises}, func(t *testing.T, s *stage) {
 		t.Helper()
 		start := time.Now()
 		var bad, good []*loop.Future
@@ -192,7 +191,7 @@ func TestAWorkerThatFailsEverythingIsToldByComparison(t *testing.T) {
 			t.Parallel()
 			on := newSite()
 			of := on.profilesOf(t, service)
-			onStage(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 				t.Helper()
 				on.fail("w1", fmt.Errorf("%w: KeyError: 'v2'", rewards.Internal))
 				var all []*loop.Future
@@ -226,7 +225,7 @@ func TestWhatFailsOnEveryWorkerSuspectsNone(t *testing.T) {
 	t.Parallel()
 	on := newSite()
 	of := on.profilesOf(t, 10*time.Millisecond)
-	onStage(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		batch := func(n int) map[rewards.Outcome]int {
 			var all []*loop.Future
@@ -278,7 +277,7 @@ func TestAProfileThatNoWorkerCanEverScoreFailsAtOnceUntilOneIsRestarted(t *testi
 			require.True(t, res.Errors[0].Permanent)
 		}
 		require.Less(t, time.Since(start), 2*time.Second)
-		require.LessOrEqual(t, on.count("w0")+on.count("w1")+on.count("w2"), 6, "each worker said it once, or twice where it had a ticket by then")
+		require.LessOrEqual(t, on.count("w0")+on.count("w1")+on.count("w2"), 3*(3+2), "each worker said it once, and again for the tickets that the queue held by then")
 		require.Equal(t, rewards.Scored, result(t, s.submitTo(t, "sound", "s", 0)).Outcome)
 
 		w := s.Workers[0]
@@ -295,7 +294,7 @@ func TestSamplesWaitVisiblyForAWorkerThatMayComeBackAndAreToldInTime(t *testing.
 	t.Parallel()
 	on := newSite()
 	of := on.profilesOf(t, 10*time.Millisecond)
-	onStage(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		on.fail("w0", errWorkers)
 		start := time.Now()

@@ -55,7 +55,6 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 		e.claimed = now
 	}
 	e.item.Accepted()
-	delete(c.aimed, e)
 	if backup {
 		e.spare.claims++
 	} else {

@@ -16,7 +16,6 @@ import (
 
 // tick handles everything whose time has come. It returns tickets to be published again.
 func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Ticket, fx effects) {
-	c.bench.Stale()
 	c.backupDue = time.Time{}
 	c.survey(workers)
 	c.breakers.tick(now)
@@ -41,7 +40,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 
 // survey looks at who is there.
 func (c *core) survey(workers []wire.WorkerInfo) {
-	if c.pools.survey(workers) {
+	if c.board.Survey(workers) {
 		c.breakers.meet(workers)
 	}
 }
@@ -55,7 +54,7 @@ func (c *core) unserve(now time.Time, fx *effects) {
 			c.metrics.breakers.Add(float64(map[bool]int{true: 1}[n.Open]))
 		}
 		for _, e := range c.all() { // it is seldom that one opens
-			if e.state == published && !c.takenIn(e.offer.pool, e.profile) {
+			if e.state == published && !e.item.Profile().Served() {
 				c.takeBack(now, e, fx)
 			} else if _, hopeless := c.hopeless(e.profile); hopeless && e.state == queued {
 				c.doomed = append(c.doomed, e)
@@ -129,16 +128,17 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}
 	case e.state == queued && !now.Before(e.lastCall()):
 		c.alarms.put(&e.alarm, e.deadline)
-		if reason := c.unserved(e.profile); reason != "" && len(c.pools.serving(e.profile)) > 0 {
+		if reason := c.unserved(e.profile); reason != "" && len(e.item.Profile().Workers()) > 0 {
 			c.unscorable(now, e, rewards.TermError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: reason}, fx)
 		}
 	case e.state == published:
 		c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-		if !c.takenIn(e.offer.pool, e.profile) && (c.served(e.profile) || c.pools.live(e.offer.pool)) { // others could score it, or nobody there takes it
+		switch p := e.item.Profile(); {
+		case !p.Served() && len(p.Workers()) > 0: // who is there takes none
 			c.takeBack(now, e, fx)
-		} else if idle(workers) {
+		case p.Free() > 0:
 			c.metrics.republished.Inc()
-			return c.ticket(e, e.offer, workers), true
+			return c.ticket(e, e.offer), true
 		}
 	case e.state == running:
 		c.overdue(now, e, fx)
@@ -169,16 +169,6 @@ func (c *core) lookAtGroup(now time.Time, g *group, fx *effects) {
 		c.closeGroup(now, g, fx)
 		c.alarms.clear(&g.alarm)
 	}
-}
-
-// idle reports whether any ready worker has a free slot.
-func idle(workers []wire.WorkerInfo) bool {
-	for _, w := range workers {
-		if w.State == wire.WorkerReady && w.Busy < w.Slots {
-			return true
-		}
-	}
-	return false
 }
 
 func earliest(a, b time.Time) time.Time {

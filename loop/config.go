@@ -67,6 +67,10 @@ type Config struct {
 	KeepFor     time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
+	// Queues are the names of their queues of tickets, by profile: workers take what they
+	// serve from the queue of the same name. Two names of one profile have the same queue. A
+	// profile that is not named has that of its name (wire.QueueName).
+	Queues map[string]string
 	// GroupByPrompt are the profiles whose samples of the same prompt are one group where
 	// they have a group_size and no uid.
 	GroupByPrompt []string
@@ -141,4 +145,13 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// queues are those of all profiles.
+func (c Config) queues() map[string]string {
+	all := make(map[string]string, len(c.Profiles))
+	for _, name := range c.Profiles {
+		all[name] = cmp.Or(c.Queues[name], wire.QueueName(name, ""))
+	}
+	return all
 }

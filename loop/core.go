@@ -2,10 +2,8 @@ package loop
 
 import (
 	"cmp"
-	"hash/fnv"
 	"iter"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -23,31 +21,24 @@ import (
 // time comes in as an argument and what has to be done outside comes back as
 // effects. The manager's mutex guards all of it.
 type core struct {
-	cfg       Config
-	runs      map[string]*run
-	entries   map[sampleKey]*entry
-	alarms    alarms
-	arrivals  uint64
-	units     int // entries that stand for whole groups
-	unclaimed int // tickets in the engine that no worker has claimed
-	metrics   *metrics
+	cfg      Config
+	runs     map[string]*run
+	entries  map[sampleKey]*entry
+	alarms   alarms
+	arrivals uint64
+	units    int // entries that stand for whole groups
+	metrics  *metrics
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
 	columns map[string]map[string]any
-	pools   pools // as of the last look
 	// Of steps (steps.go): deadlines are the alarms of those that have one.
 	book      *step.Book
 	stats     *stats.Stats
 	reports   *trace.Reports
 	deadlines map[*step.Step]*alarm
-	queue     *dispatch.Queue
-	bench     *dispatch.Bench // the workers as the dispatcher sees them
-	policy    dispatch.Policy
-	backups   *dispatch.Backup
+	board     *dispatch.Board
 	backupDue time.Time       // when the next sample has run so long that it gets a backup; zero: not known
-	aimed     map[*entry]bool // published, and not for every worker
 	known     map[string]bool // workers of the last look, in any state
-	rng       *rand.Rand      // draws among pools; it is of the gateway's name, so that a history can be repeated
 	breakers  breakers
 	doomed    []*entry // queued for a profile that no worker can ever score
 	journal   *journal
@@ -72,19 +63,15 @@ type effects struct {
 func newCore(cfg Config, m *metrics, kept Spool) *core {
 	c := &core{
 		cfg: cfg, metrics: m, journal: &journal{kept}, runs: map[string]*run{}, entries: map[sampleKey]*entry{}, columns: map[string]map[string]any{},
-		pools:    pools{out: map[string]int{}, outOf: map[poolProfile]int{}},
-		breakers: newBreakers(cfg.Breaker), queue: dispatch.NewQueue(), policy: dispatch.New(cfg.Dispatch.Policy), backups: dispatch.NewBackup(cfg.Dispatch),
+		breakers: newBreakers(cfg.Breaker),
 		book: step.NewBook(step.Limits{
 			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
 		}),
 		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
-		aimed: map[*entry]bool{}, known: map[string]bool{},
+		known: map[string]bool{},
 	}
 	c.stats = stats.New(c.progress)
-	c.bench = dispatch.NewBench(c.breakers.takes)
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(cfg.Gateway))         // never fails
-	c.rng = rand.New(rand.NewPCG(h.Sum64(), 0)) //nolint:gosec // a draw among pools needs no secret randomness
+	c.board = dispatch.NewBoard(cfg.Gateway, cfg.Dispatch, cfg.queues(), &c.breakers)
 	return c
 }
 
@@ -97,7 +84,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			weight = 1
 		}
 		r = &run{
-			name: name, share: dispatch.NewRun(name, weight), done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
+			name: name, weight: weight, done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
 			groups: map[groupKey]*group{}, counts: map[string]uint64{},
 		}
 		c.runs[name] = r

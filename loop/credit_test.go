@@ -12,7 +12,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 func TestASampleBeyondTheCreditIsAnsweredAndTheConnectionLives(t *testing.T) {
@@ -23,7 +22,7 @@ func TestASampleBeyondTheCreditIsAnsweredAndTheConnectionLives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onStage(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 8}, Loop: cfg, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Loop: cfg, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -66,7 +65,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 		return hashing(0)(ctx, s)
 	}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, term(score)),
+		Workers: 1, Worker: rig.Settings{Slots: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, term(score)),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -112,7 +111,7 @@ func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
 func TestAClientMaySendItsWholeWindowAgainAfterACut(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, term(hashing(time.Second))),
+		Workers: 1, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, term(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}

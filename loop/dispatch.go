@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -43,17 +42,13 @@ func (e *entry) Published() time.Time { return e.offer.published }
 // Claimed implements dispatch.Sample.
 func (e *entry) Claimed() time.Time { return e.holders[len(e.holders)-1].since }
 
-// view is what a policy sees.
-func (c *core) view(now time.Time, workers []wire.WorkerInfo) dispatch.View {
-	return dispatch.View{
-		Now: now, Queue: c.queue, Bench: c.bench, Workers: workers, Room: c.room, Unclaimed: c.unclaimed,
-		Aimed: func() (all []dispatch.Decision) {
-			for _, e := range inOrder(maps.Keys(c.aimed)) {
-				all = append(all, dispatch.Decision{Sample: e, Aside: e.offer.slow})
-			}
-			return all
-		},
-	}
+// share is the entry's run in its profile: the part of the places that is the run's.
+func (e *entry) share() *dispatch.Run { return e.item.Run() }
+
+// itemOf makes what dispatch keeps of an entry.
+func (c *core) itemOf(e *entry) dispatch.Item {
+	p := c.board.Profile(e.profile)
+	return dispatch.NewItem(p, p.Run(e.run.name, e.run.weight), e.step, e.order, e.arrived)
 }
 
 // reconsider looks again at what was chosen, now that time has passed: at workers that
@@ -63,11 +58,7 @@ func (c *core) reconsider(now time.Time, workers []wire.WorkerInfo, fx *effects)
 		return
 	}
 	c.noticeGone(now, workers, fx)
-	for _, s := range c.policy.Reconsider(c.view(now, workers)) {
+	for _, s := range c.board.Reconsider(now) {
 		c.takeBack(now, entryOf(s), fx)
 	}
 }
-
-// waiting reports whether any sample is queued, or in the engine for some workers only:
-// who is there may change without a word.
-func (c *core) waiting() bool { return len(c.aimed) > 0 || !c.queue.Empty() }

@@ -16,7 +16,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // ledger books slot time by run.
@@ -60,7 +59,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				cfg.Dispatch.Policy = dispatch.SpeedWeighted
 			}
 			onStage(t, rig.Options{
-				Workers: 4, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score)), Loop: cfg,
+				Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(score)), Loop: cfg,
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				for i := range 3000 { // more than can be scored meanwhile: both are under load to the end
@@ -167,7 +166,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 		}))
 	}
 	onStage(t, rig.Options{
-		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: workers.Config{Slots: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
+		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: rig.Settings{Slots: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
@@ -329,7 +328,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 		}
 		return rewards.Score{Value: 1, Extra: map[string]any{"length": 3, "text": "abc"}}, nil
 	}
-	onStage(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 4}, Profiles: profiles(t, term(extra))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profiles(t, term(extra))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		scored := result(t, s.submit(t, "_run", rig.Sample("scored", 3)))
 		require.Equal(t, rewards.Scored, scored.Outcome)

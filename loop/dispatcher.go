@@ -50,7 +50,7 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 			}
 			tickets = append(tickets, t)
 		}
-		waiting, due := m.core.waiting(), m.core.due()
+		waiting, due := m.core.board.Waiting(), m.core.due()
 		m.mu.Unlock()
 		m.apply(fx)
 		if !m.publish(ctx, tickets) {

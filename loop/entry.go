@@ -71,7 +71,6 @@ type holder struct {
 	state   attemptState
 	backup  bool // it was asked because another one takes long
 
-	pool      string    // the workers that the ticket is for
 	published time.Time // when the ticket was given to the engine
 	slow      []string  // workers that are to leave it to faster ones
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -91,7 +92,11 @@ func (m *Manager) TryEndStep(s *stream.Session, msg wire.EndOfStep) error { retu
 func (m *Manager) Lanes(run string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.core.runs[run].share.Lanes()
+	n := 0
+	for _, p := range m.core.board.Profiles() {
+		n += p.Run(run, 1).Lanes()
+	}
+	return n
 }
 
 // Cancel takes samples back for their client.
@@ -128,8 +133,7 @@ func (m *Manager) Audit(over int64) error {
 		unused += s.Unused().Bytes
 	}
 	taken, granted := m.flow.Bytes()
-	unclaimed := 0
-	busy := map[string]int{}
+	unclaimed, busy := map[*dispatch.Profile]int{}, map[*dispatch.Profile]map[string]int{}
 	inflight, open, waiting := map[*run]int{}, map[owner]int64{}, map[*run]int{}
 	for _, e := range m.core.entries {
 		if e.unit == nil {
@@ -140,7 +144,7 @@ func (m *Manager) Audit(over int64) error {
 			frames += e.bytes
 		}
 		if e.offer != nil {
-			unclaimed++
+			unclaimed[e.item.Profile()]++
 		}
 		if e.item.Queued() {
 			waiting[e.run]++
@@ -153,7 +157,11 @@ func (m *Manager) Audit(over int64) error {
 		}
 		for _, h := range e.holders {
 			if h.state == claimed {
-				busy[h.worker]++
+				p := e.item.Profile()
+				if busy[p] == nil {
+					busy[p] = map[string]int{}
+				}
+				busy[p][h.worker]++
 			}
 		}
 		if e.state == running && len(e.holders) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
@@ -169,15 +177,15 @@ func (m *Manager) Audit(over int64) error {
 		return fmt.Errorf("frames of entries come to %d bytes, held are %d", frames, taken)
 	case taken+granted > m.cfg.MaxBytes+over:
 		return fmt.Errorf("%d bytes held and %d granted exceed max_bytes = %d", taken, granted, m.cfg.MaxBytes)
-	case unclaimed != m.core.unclaimed:
-		return fmt.Errorf("%d tickets are unclaimed, booked are %d", unclaimed, m.core.unclaimed)
 	}
-	if !maps.Equal(busy, m.core.bench.Busy()) {
-		return fmt.Errorf("workers have %v, booked are %v", busy, m.core.bench.Busy())
+	for _, p := range m.core.board.Profiles() {
+		if unclaimed[p] != p.Out() || !maps.Equal(busy[p], p.Busy()) {
+			return fmt.Errorf("%d tickets of %q are unclaimed, booked are %d; workers have %v, booked are %v", unclaimed[p], p.Name(), p.Out(), busy[p], p.Busy())
+		}
 	}
 	for _, r := range m.core.runs {
-		if waits := waiting[r]; waits != r.share.Queued() {
-			return fmt.Errorf("run %s has %d samples queued, booked are %d", r.name, waits, r.share.Queued())
+		if queued, _ := m.core.board.Of(r.name); waiting[r] != queued {
+			return fmt.Errorf("run %s has %d samples queued, booked are %d", r.name, waiting[r], queued)
 		}
 		if r.inflight != inflight[r] {
 			return fmt.Errorf("run %s has %d in flight, booked are %d", r.name, inflight[r], r.inflight)

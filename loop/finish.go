@@ -96,15 +96,16 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	if res.Outcome == rewards.OutcomeCancelled {
 		return
 	}
+	e.item.Profile().Done(now)
 	took := now.Sub(h.since)
 	good := res.Outcome == rewards.Scored || res.Partial != nil
 	if e.unit == nil && good { // how fast a broken worker fails says nothing
-		e.run.share.Observe(took, e.run.counts[string(rewards.Scored)])
-		if c.backups.On() || c.cfg.Dispatch.Policy == dispatch.SpeedWeighted {
-			e.run.share.ObservePace(h.worker, took)
+		e.share().Observe(took)
+		if c.cfg.Dispatch.BackupAfter > 0 || c.cfg.Dispatch.Policy == dispatch.SpeedWeighted {
+			e.share().ObservePace(h.worker, took)
 		}
 	}
-	e.run.share.Refund(e.chargedFor(h), took)
+	e.share().Refund(e.chargedFor(h), took)
 	switch {
 	case h.backup && good:
 		c.metrics.backupsWon.Inc()
@@ -135,7 +136,7 @@ func (c *core) again(e *entry, fx *effects) {
 		c.promote(e)
 		return
 	}
-	c.backups.Over(e)
+	dispatch.Over(e)
 	e.issued++
 	e.attempt = e.issued
 	e.spare.attempt = 0 // it has had its backup

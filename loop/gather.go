@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -103,7 +102,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	c.units++
 	c.entries[unit.key] = unit
 	c.alarms.put(&g.alarm, g.deadline)
-	unit.item = dispatch.NewItem(unit.run.share, unit.step, unit.profile, unit.order, unit.arrived)
+	unit.item = c.itemOf(unit)
 	c.move(unit, queued)
 	fx.wake = true
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // comparison is a group scorer that takes so long and gives each member its place among
@@ -109,7 +108,7 @@ func fourOf(uid string) []*rewards.Sample {
 func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Term)) {
 	t.Helper()
 	onStage(t, rig.Options{
-		Workers: 2, Worker: workers.Config{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
+		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
 	}, test)
 }
 
@@ -336,7 +335,7 @@ func TestAPanicOrAWrongAnswerOfAGroupScorerHurtsItsGroupAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onStage(t, rig.Options{
-				Workers: 1, Worker: workers.Config{Slots: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
+				Workers: 1, Worker: rig.Settings{Slots: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				f := s.submit(t, "_run", ofGroup("u", 0, 2))
@@ -402,7 +401,7 @@ func TestInterleavedGroupsDoNotStarveEachOther(t *testing.T) {
 	const groups, size = 8, 4
 	c := &comparison{}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditSamples: size / 2, SampleTimeout: 10 * time.Minute},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -444,7 +443,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, size))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{
 			CreditSamples: 64, CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, SampleTimeout: 10 * time.Minute,
 		},
@@ -505,7 +504,7 @@ func TestAGroupThatCannotFitIsRefusedByName(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, 100))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, GroupProfiles: []string{""}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -608,7 +607,7 @@ func TestGroupsEndWhateverHappensToTheirMembers(t *testing.T) {
 				return nil
 			}}
 			onStage(t, rig.Options{
-				Workers: 3, Worker: workers.Config{Slots: 1 + r.IntN(3)}, Profiles: compared(t, c),
+				Workers: 3, Worker: rig.Settings{Slots: 1 + r.IntN(3)}, Profiles: compared(t, c),
 				Loop: loop.Config{SampleTimeout: time.Minute, ClaimTimeout: 25 * time.Second},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()

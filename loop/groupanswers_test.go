@@ -17,8 +17,8 @@ import (
 // claimGroup takes a group's ticket and its payload.
 func (w *stub) claimGroup(t *testing.T) wire.Ticket {
 	t.Helper()
-	for range 1000 {
-		got, err := w.source.Take(t.Context(), 1)
+	for i := range 1000 {
+		got, err := w.source.Take(t.Context(), wire.QueueName(w.serves[i%len(w.serves)], ""), 1)
 		require.NoError(t, err)
 		if len(got) == 0 {
 			continue
@@ -163,6 +163,7 @@ func TestAMemberThatAsksForAnotherRewardThanItsGroupIsRefused(t *testing.T) {
 	onStage(t, rig.Options{Profiles: both}, func(t *testing.T, s *stage) {
 		t.Helper()
 		a := s.stub(t, "a")
+		a.serves = []string{"one", "other"}
 		defer a.release()
 		p := s.connect(t, wire.Hello{Run: "run", Reward: "one"})
 		defer p.drop()

@@ -14,7 +14,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // member is one of eight samples of a prompt group.
@@ -81,7 +80,7 @@ func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s 
 
 func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: twoTerms(t, "m3")}
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: twoTerms(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var all []*rewards.Sample

@@ -17,7 +17,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // rowOf is row i of a step whose groups have four members each.
@@ -59,7 +58,7 @@ func indices(r *wire.Rewards) []int64 {
 	return list
 }
 
-func workersWith(slots int) workers.Config { return workers.Config{Slots: slots} }
+func workersWith(slots int) rig.Settings { return rig.Settings{Slots: slots} }
 
 // patient gives terms the time that these tests need.
 func patient(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -25,8 +26,8 @@ func (c *core) hold(e *entry, attempt int, backup bool, worker string, now time.
 	h.backup, h.worker, h.since = backup, worker, now
 	c.turn(e, &h, claimed)
 	c.move(e, running)
-	if c.backups.On() && e.unit == nil && !e.spare.sent {
-		c.backups.Running(e)
+	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
+		dispatch.Running(e)
 	}
 }
 

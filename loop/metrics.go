@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/loop/stats"
@@ -90,14 +92,8 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
 	}
-	slots := func(name, help string, which func(wanted, live, busy int) int) prometheus.GaugeFunc {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, func() float64 { return float64(which(m.slotCounts())) })
-	}
 	reg.MustRegister(
-		slots("wanted_slots", "Slots that would have work: samples that wait for one or have one. Over live_slots it says whether workers are missing.",
-			func(wanted, _, _ int) int { return wanted }),
-		slots("live_slots", "Slots of all live workers.", func(_, live, _ int) int { return live }),
-		slots("busy_slots", "Slots that this gateway's samples have.", func(_, _, busy int) int { return busy }),
+		newPlaces(m),
 		stats.NewGauges(m.latestStats),
 		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
@@ -111,23 +107,75 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	return x
 }
 
-// slotCounts are the slots that would have work, those that are there, and those that this
-// gateway's samples have.
-func (m *Manager) slotCounts() (wanted, live, busy int) {
+// places shows the places of each profile.
+type places struct {
+	m                  *Manager
+	wanted, live, busy *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*places)(nil)
+
+func newPlaces(m *Manager) *places {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("rewardloop_"+name, help, []string{"reward"}, nil)
+	}
+	return &places{
+		m:      m,
+		wanted: desc("wanted_places", "Places that samples of the profile wait for or have. Above live_places, workers are missing."),
+		live:   desc("live_places", "Samples of the profile that all live workers can use at a time."),
+		busy:   desc("busy_places", "Places that this gateway's samples of the profile have."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (p *places) Describe(ch chan<- *prometheus.Desc) { ch <- p.wanted; ch <- p.live; ch <- p.busy }
+
+// Collect implements prometheus.Collector.
+func (p *places) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range p.m.placeCounts() {
+		for desc, n := range map[*prometheus.Desc]int{p.wanted: c.wanted, p.live: c.live, p.busy: c.busy} {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), shown(c.profile))
+		}
+	}
+}
+
+// placeCount is the places of one profile.
+type placeCount struct {
+	profile            string
+	wanted, live, busy int
+}
+
+// placeCounts are the places that samples wait for or have, those that there are, and those
+// that this gateway's samples have, of each profile that clients may ask for.
+func (m *Manager) placeCounts() []placeCount {
 	workers := m.presence.Workers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.core.survey(workers)
-	for _, e := range m.core.entries {
-		switch e.state {
-		case queued, published:
-			wanted++
-		case running:
-			wanted++
-			busy += len(e.holders)
+	counts := map[string]*placeCount{}
+	var out []*placeCount
+	for _, p := range m.core.board.Profiles() {
+		if !strings.HasPrefix(p.Name(), "_") {
+			counts[p.Name()] = &placeCount{profile: p.Name(), live: p.Capacity()}
+			out = append(out, counts[p.Name()])
 		}
 	}
-	return wanted, m.core.pools.slots, busy
+	for _, e := range m.core.entries {
+		c := counts[e.item.Profile().Name()]
+		switch {
+		case c == nil:
+		case e.state == queued, e.state == published:
+			c.wanted++
+		case e.state == running:
+			c.wanted++
+			c.busy += len(e.holders)
+		}
+	}
+	list := make([]placeCount, len(out))
+	for i, c := range out {
+		list[i] = *c
+	}
+	return list
 }
 
 func (m *Manager) stepBytes() int64 {

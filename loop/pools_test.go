@@ -12,8 +12,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // twoPools has workers named o… that serve the reward ocr, p… that serve pick, and b… that
@@ -36,7 +34,7 @@ func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body f
 	onStage(t, rig.Options{Profiles: of("both"), ProfilesOf: of, Loop: loop.Config{Dispatch: dispatch}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		body(t, s, func(id string) {
-			s.Add(t, workers.Config{ID: id, Slots: 2, Pool: id[:1]})
+			s.Add(t, rig.Settings{ID: id, Slots: 2})
 		})
 	})
 }
@@ -200,7 +198,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 			return futures
 		}
 		for _, id := range names {
-			s.Add(t, workers.Config{ID: id, Slots: 1, Pool: id[1:]})
+			s.Add(t, rig.Settings{ID: id, Slots: 1})
 			for range 20 {
 				require.Equal(t, rewards.Scored, result(t, send(0, id[1:2], 1)[0]).Outcome)
 			}
@@ -235,25 +233,5 @@ func TestAStepThatNobodyCanScoreKeepsNoLaterStepWaiting(t *testing.T) {
 		pending, _ := s.Manager.Pending(1)
 		require.Equal(t, "queued", pending[0].Stage)
 		waits.Cancel("not wanted")
-	})
-}
-
-// Two workers of one pool whose configurations differ: a ticket of the pool may come to
-// either, so that only what both serve may be sent there.
-func TestAPoolServesWhatAllItsWorkersServe(t *testing.T) {
-	t.Parallel()
-	both := map[string]*rewards.Manager{"a": profile(t, term(hanging)), "b": profile(t, term(hanging))}
-	onStage(t, rig.Options{Profiles: both}, func(t *testing.T, s *stage) {
-		t.Helper()
-		one, other := s.stub(t, "one"), s.stub(t, "other")
-		one.source.Announce(wire.WorkerInfo{ID: "one", Slots: 8, State: wire.WorkerReady, Pool: "p", Rewards: []string{"a", "b"}})
-		other.source.Announce(wire.WorkerInfo{ID: "other", Slots: 8, State: wire.WorkerReady, Pool: "p", Rewards: []string{"b"}})
-		waits, goes := s.submit(t, "_run", asking("x", "a")), s.submit(t, "_run", asking("y", "b"))
-		time.Sleep(time.Second)
-		pending, _ := s.Manager.Pending(2)
-		require.Equal(t, "queued", pending[0].Stage)
-		require.Equal(t, "published", pending[1].Stage)
-		waits.Cancel("not wanted")
-		goes.Cancel("not wanted")
 	})
 }

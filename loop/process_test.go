@@ -13,7 +13,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // processAndOutcome are an optional component of weight 0.5 with three steps, whose first is
@@ -41,7 +40,7 @@ func processAndOutcome(t *testing.T, without, failing byte) map[string]*rewards.
 func TestTheStepsOfAChunkSumToItsRewardsAndValidationHasTheSame(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{
-		Workers: 2, Worker: workers.Config{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
+		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
 	}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()

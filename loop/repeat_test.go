@@ -562,12 +562,9 @@ func (s toldSpool) Each(func(k *spool.Kept) error) error { return nil }
 // join adds a worker.
 func (h *told) join() {
 	h.next++
-	w := wire.WorkerInfo{ID: fmt.Sprint("w", h.next), Slots: 1 + h.rng.IntN(3), State: wire.WorkerReady, Started: time.Now()}
-	switch h.rng.IntN(4) {
-	case 0:
-		w.Rewards, w.Pool = []string{"", "mixed"}, "few"
-	case 1:
-		w.Rewards, w.Pool = []string{"", "mixed", "whole"}, "all"
+	w := wire.WorkerInfo{ID: fmt.Sprint("w", h.next), State: wire.WorkerReady, Started: time.Now(), Profiles: serving(1+h.rng.IntN(3), "", "mixed", "whole")}
+	if h.rng.IntN(4) == 0 {
+		w.Profiles = w.Profiles[:2]
 	}
 	h.workers = append(slices.Clone(h.workers), w)
 }

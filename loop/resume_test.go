@@ -14,7 +14,6 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 // counted is a stage of one worker whose scorer takes a second, and how often it ran.
@@ -80,7 +79,7 @@ func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 
 func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
 	t.Parallel()
-	counted(t, rig.Options{Worker: workers.Config{Slots: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+	counted(t, rig.Options{Worker: rig.Settings{Slots: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
 		t.Helper()
 		h := wire.Hello{Run: "run", Client: "a"}
 		p := s.connect(t, h)
@@ -231,7 +230,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			counted(t, rig.Options{Loop: cfg, Worker: workers.Config{Slots: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+			counted(t, rig.Options{Loop: cfg, Worker: rig.Settings{Slots: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()

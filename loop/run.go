@@ -3,16 +3,15 @@ package loop
 import (
 	"time"
 
-	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
 )
 
 // run is one training run: its queue, its share, and what it remembers. All of it
 // is guarded by the manager's mutex.
 type run struct {
-	name  string
-	epoch uint64
-	share *dispatch.Run // of the workers' time
+	name   string
+	weight float64
+	epoch  uint64
 
 	inflight int // accepted, not final
 	sessions map[stream.ID]*stream.Session

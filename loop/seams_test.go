@@ -125,7 +125,7 @@ func gaugesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-func TestTheSlotsThatWouldHaveWorkAreTold(t *testing.T) {
+func TestThePlacesOfAProfileAreTold(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	bare(t, loop.Options{Metrics: reg}, func(t *testing.T, s *stage) {
@@ -134,16 +134,16 @@ func TestTheSlotsThatWouldHaveWorkAreTold(t *testing.T) {
 		defer p.drop()
 		p.send(t, rig.Sample("waits", 300))
 		before := gaugesOf(t, reg)
-		require.InDelta(t, 1, before["wanted_slots"], 0)
-		require.InDelta(t, 0, before["live_slots"], 0)
+		require.InDelta(t, 1, before["wanted_places"], 0)
+		require.InDelta(t, 0, before["live_places"], 0)
 		w := s.stub(t, "w")
 		defer w.release()
 		w.claim(t)
 		p.send(t, rig.Sample("more", 300))
 		after := gaugesOf(t, reg)
-		require.InDelta(t, 2, after["wanted_slots"], 0)
-		require.InDelta(t, 8, after["live_slots"], 0)
-		require.InDelta(t, 1, after["busy_slots"], 0)
+		require.InDelta(t, 2, after["wanted_places"], 0)
+		require.InDelta(t, 8, after["live_places"], 0)
+		require.InDelta(t, 1, after["busy_places"], 0)
 		require.InDelta(t, 2, after["loop_samples_in_flight"], 0)
 		require.Greater(t, after["loop_held_bytes"], 600.0)
 		require.Positive(t, after["loop_granted_bytes"])

@@ -241,22 +241,31 @@ type stub struct {
 	s      *stage
 	id     string
 	source workers.Source
+	serves []string // profiles; it takes from their queues in turn
 	leases []workers.Lease
 	frames []*wire.Frame
 }
 
 func (s *stage) stub(t *testing.T, id string) *stub {
 	t.Helper()
-	w := &stub{s: s, id: id, source: s.engine.NewSource(id)}
-	w.source.Announce(wire.WorkerInfo{ID: id, Slots: 8, State: wire.WorkerReady})
+	w := &stub{s: s, id: id, source: s.engine.NewSource(id), serves: []string{""}}
+	w.source.Announce(wire.WorkerInfo{ID: id, State: wire.WorkerReady, Profiles: serving(8, "", "one", "other")})
 	return w
+}
+
+// serving says that a worker has so many places for each of these profiles.
+func serving(n int, profiles ...string) (all []wire.ProfileInfo) {
+	for _, name := range profiles {
+		all = append(all, wire.ProfileInfo{Name: name, Queue: wire.QueueName(name, ""), Capacity: n, Narrow: n})
+	}
+	return all
 }
 
 // claim takes the next ticket and its payload.
 func (w *stub) claim(t *testing.T) wire.Ticket {
 	t.Helper()
-	for range 1000 {
-		got, err := w.source.Take(t.Context(), 1)
+	for i := range 1000 {
+		got, err := w.source.Take(t.Context(), wire.QueueName(w.serves[i%len(w.serves)], ""), 1)
 		require.NoError(t, err)
 		if len(got) == 0 {
 			continue

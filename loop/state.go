@@ -141,9 +141,9 @@ func (m *Manager) runs(groups int) []RunState {
 	out := make([]RunState, 0, len(names))
 	for _, name := range names {
 		r := m.core.runs[name]
+		queued, mean := m.core.board.Of(name)
 		st := RunState{
-			Run: name, Epoch: r.epoch, Weight: r.share.Weight(), Queued: r.share.Queued(), InFlight: r.inflight,
-			MeanMS: millis(r.share.Mean()), Outcomes: maps.Clone(r.counts),
+			Run: name, Epoch: r.epoch, Weight: r.weight, Queued: queued, InFlight: r.inflight, MeanMS: millis(mean), Outcomes: maps.Clone(r.counts),
 		}
 		for _, s := range r.sessions {
 			if s.Live() {

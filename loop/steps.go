@@ -118,7 +118,7 @@ func (c *core) closeStep(now time.Time, st *step.Step, fx *effects) {
 func (c *core) noteResult(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	own := *res
 	own.Details = nil
-	c.heed(c.book.Finished(now, e.step, e.row, res, sizeOf(&own), c.pools.slots), fx)
+	c.heed(c.book.Finished(now, e.step, e.row, res, sizeOf(&own), e.item.Profile().Capacity()), fx)
 	key := stats.Key(e.step.Key())
 	c.stats.Note(key, res)
 	if e.step.InFlight() == 0 {

@@ -13,12 +13,11 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
-	"github.com/rewardloop/rewardloop/workers"
 )
 
 func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
@@ -91,7 +90,7 @@ func TestStopIsBoundedAlthoughScorersHang(t *testing.T) {
 		time.Sleep(20 * time.Second) // heeds nothing
 		return rewards.Score{Value: 1}, nil
 	}
-	onStage(t, rig.Options{Workers: 3, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {

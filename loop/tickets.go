@@ -8,38 +8,36 @@ import (
 )
 
 // This file is about tickets: core.next takes the sample whose turn it is out of its queue
-// and makes the ticket that the dispatcher publishes. The engine holds at most as many
-// unclaimed ones as there are live slots, so that it has nothing to put in order.
+// and makes the ticket that the dispatcher publishes. A profile's queue of tickets holds a
+// few more unclaimed ones than there are free places, so that it has nothing to put in order.
 
-// next picks the sample whose ticket is to be published, or none if the engine
-// holds as many unclaimed tickets as there are live slots for what waits.
+// next picks the sample whose ticket is to be published, or none where no profile's queue of
+// tickets has room for what waits.
 func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool) {
 	c.survey(workers)
-	if c.unclaimed >= c.pools.slots {
+	d, found, due := c.board.Next(now)
+	c.backupDue = due
+	if !found {
 		return wire.Ticket{}, false
 	}
-	d, found := c.policy.Choose(c.view(now, workers))
-	if !found {
-		return c.backup(now, workers)
-	}
 	e := entryOf(d.Sample)
-	c.move(e, published)
-	e.charged = e.run.share.Charge()
-	h := c.offerTo(e, now, holder{attempt: e.attempt, pool: c.drawPool(e.profile), slow: d.Aside})
-	if len(d.Aside) > 0 {
-		c.aimed[e] = true
+	if d.Backup {
+		return c.sendBackup(now, e, d.Aside), true
 	}
+	c.move(e, published)
+	e.charged = e.share().Charge()
+	h := c.offerTo(e, now, holder{attempt: e.attempt, slow: d.Aside})
 	c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-	return c.ticket(e, h, workers), true
+	return c.ticket(e, h), true
 }
 
 // ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
-// others are named only while another one is ready.
-func (c *core) ticket(e *entry, h *holder, workers []wire.WorkerInfo) wire.Ticket {
+// others are named only while another one takes samples of the profile.
+func (c *core) ticket(e *entry, h *holder) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.Key().Step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: h.attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
-		Pool: h.pool,
+		Queue: e.item.Profile().Queue(), Weight: e.run.weight,
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
@@ -49,11 +47,9 @@ func (c *core) ticket(e *entry, h *holder, workers []wire.WorkerInfo) wire.Ticke
 	if len(h.slow) > 0 {
 		avoid, t.Aside = append(slices.Clip(avoid), h.slow...), true
 	}
-	for _, w := range workers {
-		if w.State == wire.WorkerReady && w.Pool == t.Pool && !slices.Contains(avoid, w.ID) {
-			t.Avoid = slices.Clone(avoid)
-			return t
-		}
+	if len(avoid) > 0 && e.item.Profile().Fit(avoid) {
+		t.Avoid = slices.Clone(avoid)
+		return t
 	}
 	t.Avoid, t.Aside = unfit, false // it comes back to one that has failed it
 	return t
@@ -76,8 +72,7 @@ func (c *core) unpublish(t wire.Ticket) {
 // rescind ends the offer of a published entry.
 func (c *core) rescind(e *entry) {
 	c.turn(e, e.offer, revoked)
-	e.run.share.Refund(&e.charged, 0)
-	delete(c.aimed, e)
+	e.share().Refund(&e.charged, 0)
 }
 
 // takeBack returns an entry whose ticket nobody has claimed to its queue.
@@ -86,23 +81,4 @@ func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
 	e.issued++
 	e.attempt = e.issued
 	c.move(e, queued)
-}
-
-// ticketOut notes a ticket in the engine that nobody has claimed, ticketIn that there is
-// one less.
-func (c *core) ticketOut(pool, profile string) {
-	c.unclaimed++
-	c.pools.out[pool]++
-	c.pools.outOf[poolProfile{pool, profile}]++
-}
-
-func (c *core) ticketIn(pool, profile string) {
-	c.unclaimed--
-	if c.pools.out[pool]--; c.pools.out[pool] == 0 {
-		delete(c.pools.out, pool)
-	}
-	of := poolProfile{pool, profile}
-	if c.pools.outOf[of]--; c.pools.outOf[of] == 0 {
-		delete(c.pools.outOf, of)
-	}
 }

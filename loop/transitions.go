@@ -57,14 +57,14 @@ func (c *core) move(e *entry, to state) {
 	}
 	switch {
 	case e.state == queued && to == published:
-		c.queue.Serve(e)
+		e.item.Profile().Serve(e)
 	case e.state == queued:
-		c.queue.Remove(e)
+		e.item.Profile().Remove(e)
 	}
 	e.state = to
 	switch to {
 	case queued:
-		c.queue.Add(e)
+		e.item.Profile().Add(e)
 		c.alarms.put(&e.alarm, e.lastCall())
 		if _, hopeless := c.hopeless(e.profile); hopeless {
 			c.doomed = append(c.doomed, e)
@@ -136,25 +136,25 @@ func (c *core) turn(e *entry, h *holder, to attemptState) {
 	}
 	switch h.state {
 	case offered:
-		c.ticketIn(h.pool, e.profile)
+		e.item.Profile().Unoffered(e)
 		e.offer = nil
 	case claimed:
-		c.bench.Leave(h.worker)
+		e.item.Profile().Leave(h.worker)
 		c.breakers.holds(h.worker, e.profile, -1)
 	}
 	h.state = to
 	switch to {
 	case offered:
-		c.ticketOut(h.pool, e.profile)
+		e.item.Profile().Offered(e, h.slow)
 		e.offer = h
 	case claimed:
 		e.holders = append(e.holders, *h)
-		c.bench.Enter(h.worker)
+		e.item.Profile().Enter(h.worker)
 		c.breakers.holds(h.worker, e.profile, 1)
 	}
 }
 
-// offerTo publishes a ticket for a pool.
+// offerTo makes an attempt whose ticket is published.
 func (c *core) offerTo(e *entry, now time.Time, h holder) *holder {
 	h.published = now
 	c.turn(e, &h, offered)

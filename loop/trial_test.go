@@ -146,7 +146,7 @@ func (tr trial) play(t *testing.T) outcome {
 	server := rand.New(rand.NewPCG(tr.seed, 12))
 	r := rig.New(t, rig.Options{
 		Engine: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
-		Worker: workers.Config{Slots: tr.slots},
+		Worker: rig.Settings{Slots: tr.slots},
 		Loop: loop.Config{
 			Gateway: fmt.Sprint("gw", tr.seed), Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,
 			SampleTimeout: time.Hour, StepTimeout: 3 * time.Hour, ClaimTimeout: time.Hour,

@@ -17,7 +17,7 @@ func (c *core) hopeless(profile string) (rewards.TermError, bool) {
 		return rewards.TermError{}, false
 	}
 	reason, some := "", false
-	for _, worker := range c.pools.serving(profile) {
+	for _, worker := range c.board.Profile(profile).Workers() {
 		r := c.breakers.records[profile][worker]
 		if r == nil || !r.permanent {
 			return rewards.TermError{}, false
@@ -32,10 +32,10 @@ func (c *core) hopeless(profile string) (rewards.TermError, bool) {
 
 // unserved says why no live worker takes samples of a profile; "" if one does.
 func (c *core) unserved(profile string) string {
-	workers := c.pools.serving(profile)
-	if len(workers) == 0 {
-		return fmt.Sprintf("no worker serves the profile %q", shown(profile))
+	if why := c.board.Profile(profile).Unserved(); why != "" {
+		return why
 	}
+	workers := c.board.Profile(profile).Workers()
 	var r *record
 	for _, worker := range workers {
 		if len(c.breakers.shut) == 0 {

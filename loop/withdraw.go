@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -75,7 +76,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	c.journal.begins(r)
 	c.heed(c.book.Drop(r.name), &fx)
 	r.groups, r.groupLog = map[groupKey]*group{}, nil
-	r.share.Clear()
+	c.board.Clear(r.name)
 	return fx
 }
 
@@ -105,7 +106,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
 		c.dropSpare(e)
 	}
-	c.backups.Over(e)
+	dispatch.Over(e)
 	own := len(fx.revoked)
 	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
 		lapsed := e.holders[0].state == lapsed
@@ -118,7 +119,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 			continue
 		}
 		took := now.Sub(h.since)
-		e.run.share.Refund(e.chargedFor(h), took)
+		e.share().Refund(e.chargedFor(h), took)
 		if e.spare.sent {
 			c.metrics.backupSeconds.Add(took.Seconds())
 		}

@@ -15,6 +15,7 @@ import (
 type Places struct {
 	m               *Manager
 	worker, workers int
+	fixed           int // of every component, whatever its scorer says; 0: as it says
 
 	mu         sync.Mutex
 	unfinished []int // guarded by mu; samples whose component is unfinished, by component
@@ -24,6 +25,12 @@ type Places struct {
 // NewPlaces returns the places of one of a process's workers, which are numbered from 0.
 func NewPlaces(m *Manager, worker, workers int) *Places {
 	return &Places{m: m, worker: worker, workers: workers, unfinished: make([]int, m.count())}
+}
+
+// FixedPlaces returns places of a worker of which every component can have n samples,
+// whatever its scorer says.
+func FixedPlaces(m *Manager, n int) *Places {
+	return &Places{m: m, worker: 0, workers: 1, fixed: n, unfinished: make([]int, m.count())}
 }
 
 // share is the worker's part of the process's n. What is left over by the division is
@@ -39,7 +46,30 @@ func (p *Places) share(n int) int {
 
 // Capacity is the worker's part of the profile's capacity. It is 0 for the last workers of
 // a process that has more of them than the profile has capacity.
-func (p *Places) Capacity() int { return p.share(p.m.Capacity()) }
+func (p *Places) Capacity() int {
+	if p.fixed > 0 {
+		return p.fixed
+	}
+	return p.share(p.m.Capacity())
+}
+
+// concurrency is the worker's part of a component's.
+func (p *Places) concurrency(component int) int {
+	if p.fixed > 0 {
+		return p.fixed
+	}
+	return p.share(p.m.concurrency(component))
+}
+
+// Narrow is how many samples can begin at a time where none is under way: the worker's part
+// of the concurrency of the component that has the least.
+func (p *Places) Narrow() int {
+	n := p.Capacity()
+	for i := range p.unfinished {
+		n = min(n, p.concurrency(i))
+	}
+	return n
+}
 
 // Free is how many samples more the worker can use: the least, over all components, of
 // their concurrency less the samples whose component is unfinished, and no more than
@@ -49,11 +79,11 @@ func (p *Places) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := math.MaxInt
-	if bound := p.m.cfg.Concurrency; bound > 0 {
+	if bound := p.m.cfg.Concurrency; bound > 0 && p.fixed == 0 {
 		free = p.share(bound) - p.samples
 	}
 	for i, n := range p.unfinished {
-		free = min(free, p.share(p.m.concurrency(i))-n)
+		free = min(free, p.concurrency(i)-n)
 	}
 	return max(free, 0)
 }

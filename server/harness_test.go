@@ -22,6 +22,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
+	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -104,8 +105,8 @@ func newSite(t *testing.T, o siteOptions) *site {
 	}
 	for i := range o.workers {
 		w, err := workers.New(workers.Options{
-			Config: workers.Config{ID: fmt.Sprintf("w%d", i), Slots: 8},
-			Source: s.engine.NewSource(fmt.Sprintf("w%d", i)), Gateway: m, Managers: managers, Decoder: decoder,
+			Config: workers.Config{ID: fmt.Sprintf("w%d", i)},
+			Source: s.engine.NewSource(fmt.Sprintf("w%d", i)), Gateway: m, Profiles: rig.Served(managers, 8), Decoder: decoder,
 		})
 		require.NoError(t, err)
 		w.Start(t.Context())

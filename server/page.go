@@ -108,7 +108,6 @@ func (s *Server) pageData(c *gin.Context) pageData {
 	d.Pending, d.Total = s.loop.Pending(pagePending)
 	d.Held, d.Granted = s.loop.Bytes()
 	for _, w := range d.Workers {
-		d.Slots += w.Slots
 		d.Busy += w.Busy
 	}
 	for _, r := range s.loop.Runs(pageGroups) {

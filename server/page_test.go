@@ -80,10 +80,10 @@ func busyPicture() (*picture, crew) {
 		}, {Run: "_pickle", Outcomes: map[string]uint64{}}},
 	}
 	return p, crew{
-		{ID: "w0", Slots: 8, Busy: 8, State: wire.WorkerReady, Rewards: []string{"", "ocr"}, Scored: 9_102},
-		{ID: "w1", Slots: 8, Busy: 3, State: wire.WorkerReady, Rewards: []string{""}, Scored: 9_100, Failed: 2},
-		{ID: "gpu-node-07/" + hostile, Slots: 4, Busy: 4, State: wire.WorkerSick, Rewards: []string{hostile}, Failed: 31},
-		{ID: "w3", Slots: 8, State: wire.WorkerDraining},
+		{ID: "w0", Busy: 8, State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Capacity: 8}, {Name: "ocr", Capacity: 2}}, Scored: 9_102},
+		{ID: "w1", Busy: 3, State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Capacity: 8}}, Scored: 9_100, Failed: 2},
+		{ID: "gpu-node-07/" + hostile, Busy: 4, State: wire.WorkerSick, Profiles: []wire.ProfileInfo{{Name: hostile, Waits: hostile}}, Failed: 31},
+		{ID: "w3", State: wire.WorkerDraining},
 	}
 }
 
@@ -151,7 +151,7 @@ func TestStateEndpoints(t *testing.T) {
 	var workers struct{ Workers []wire.WorkerInfo }
 	require.NoError(t, json.Unmarshal(s.get("/v1/workers").body, &workers))
 	require.Len(t, workers.Workers, 1)
-	assert.Equal(t, 8, workers.Workers[0].Slots)
+	assert.Equal(t, 8, workers.Workers[0].Profiles[0].Capacity)
 
 	var runs struct{ Runs []loop.RunState }
 	require.NoError(t, json.Unmarshal(s.get("/v1/runs?groups=0").body, &runs))

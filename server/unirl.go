@@ -368,9 +368,12 @@ func (s *Server) roster(c *gin.Context) {
 	ready := false
 	for _, w := range s.presence.Workers() {
 		ready = ready || w.State == wire.WorkerReady
-		for _, name := range w.Rewards {
-			if _, ok := states[name]; ok {
-				states[name] = append(states[name], w.State)
+		for _, p := range w.Profiles {
+			for _, name := range []string{p.Name, cmp.Or(p.Name, "default")} {
+				if _, ok := states[name]; ok {
+					states[name] = append(states[name], w.State)
+					break
+				}
 			}
 		}
 	}

@@ -34,8 +34,10 @@ type Ticket struct {
 	// Aside says that workers in Avoid are too slow for it: they hand it back at once, for
 	// a faster one is free, and ask for nothing for a moment.
 	Aside bool `json:"aside,omitempty"`
-	// Pool names the workers that it is for, which serve the same rewards; empty: all.
-	Pool string `json:"pool,omitempty"`
+	// Queue carries the ticket: QueueName of its profile.
+	Queue string `json:"queue,omitempty"`
+	// Weight is the share that the sample's run has of executors that several runs use; 0 is 1.
+	Weight float64 `json:"weight,omitempty"`
 	// Claim is the address at which another process claims the payload, and Token what it
 	// shows there; both are empty for workers of the gateway's own process.
 	Claim string `json:"claim,omitempty"`
@@ -112,9 +114,13 @@ func (t Ticket) Encode() ([]byte, error) {
 	if t.Aside {
 		field(`,"aside":true`)
 	}
-	if t.Pool != "" {
-		field(`,"pool":`)
-		w.text(t.Pool)
+	if t.Queue != "" {
+		field(`,"queue":`)
+		w.text(t.Queue)
+	}
+	if t.Weight != 0 && t.Weight != 1 {
+		field(`,"weight":`)
+		w.number(t.Weight)
 	}
 	if t.Claim != "" {
 		field(`,"claim":`)
@@ -173,8 +179,10 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			var raw []byte
 			raw, err = s.value()
 			t.Aside = string(raw) == "true"
-		case "pool":
-			t.Pool, err = s.string()
+		case "queue":
+			t.Queue, err = s.string()
+		case "weight":
+			t.Weight, err = s.float64()
 		case "claim":
 			t.Claim, err = s.string()
 		case "token":

@@ -14,7 +14,7 @@ import (
 func TestATicketKeepsEveryField(t *testing.T) {
 	t.Parallel()
 	full := wire.Ticket{
-		ID: "ü\"", Run: "r", Epoch: 1 << 60, Step: -1, Reward: "ocr", Gateway: "gw", Attempt: 2, Avoid: []string{"w1", "w<2"}, Aside: true, Pool: "p-1",
+		ID: "ü\"", Run: "r", Epoch: 1 << 60, Step: -1, Reward: "ocr", Gateway: "gw", Attempt: 2, Avoid: []string{"w1", "w<2"}, Aside: true, Queue: "ocr__3fa9", Weight: 2.5,
 		Claim: "wss://[::1]:8080/v1/claim", Token: "t.0<", Bytes: 1 << 40,
 		Deadline: time.Date(2031, 2, 3, 4, 5, 6, 789, time.UTC), Group: true,
 	}

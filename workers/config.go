@@ -11,26 +11,29 @@ import (
 type Config struct {
 	// ID names the worker; it must be unique among all that live.
 	ID string
-	// Slots is how many samples it scores at once. Defaults to 1.
-	Slots int
-	// MaxAbandoned is how many scorers may overrun their deadline and still run
-	// before the worker reports itself sick and takes nothing more. Defaults to
-	// half its slots, at least 1.
+	// Index is which of the Of workers of its process it is, from 0: what the process can
+	// execute at a time is divided among them. Of defaults to 1.
+	Index, Of int
+	// MaxAbandoned is how many scorers of a profile may overrun their deadline and still run
+	// before the worker takes no more samples of that profile. Defaults to half its capacity
+	// for the profile, at least 1.
 	MaxAbandoned int
-	// Heartbeat is how often leases are extended and the worker announces itself.
-	// Defaults to 5 s; it must be well below the engine's lease.
+	// MaxBytes bounds the bytes of the samples that the worker has; one that is larger is
+	// taken alone. No profile has more than half of it while another wants some. Defaults to
+	// 256 MiB.
+	MaxBytes int64
+	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
+	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
-	// Version is announced; so are the pool of workers that serve the same rewards, the
-	// machine, and what the worker scores with there.
-	Version         string
-	Pool, Host      string
+	// Version is announced; so are the machine, and what the worker scores with there.
+	Version, Host   string
 	Devices, Models []string
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	c.Slots = cmp.Or(c.Slots, 1)
-	c.MaxAbandoned = cmp.Or(c.MaxAbandoned, max(1, c.Slots/2))
+	c.Of = cmp.Or(c.Of, 1)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
 	return c
 }
@@ -41,13 +44,14 @@ func (c Config) Validate() error {
 	if c.ID == "" {
 		errs = append(errs, errors.New("workers: a worker needs an id"))
 	}
-	positive := func(name string, v int64) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("workers: %s must be positive, not %d", name, v))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("workers: "+format, args...))
 		}
 	}
-	positive("slots", int64(c.Slots))
-	positive("max_abandoned", int64(c.MaxAbandoned))
-	positive("heartbeat", int64(c.Heartbeat))
+	check(c.Index >= 0 && c.Index < c.Of, "worker %d of %d: the first one is 0", c.Index, c.Of)
+	check(c.MaxAbandoned >= 0, "max_abandoned must not be negative, not %d", c.MaxAbandoned)
+	check(c.MaxBytes > 0, "max_bytes must be positive, not %d", c.MaxBytes)
+	check(c.Heartbeat > 0, "heartbeat must be positive, not %v", c.Heartbeat)
 	return errors.Join(errs...)
 }

@@ -35,7 +35,7 @@ type ferry struct {
 	info    wire.WorkerInfo  // what was announced last; guarded by mu
 }
 
-func (f *ferry) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
+func (f *ferry) Take(ctx context.Context, _ string, _ int) ([]workers.Lease, error) {
 	f.mu.Lock()
 	err := f.took
 	f.took = nil
@@ -133,7 +133,7 @@ func aboard(t *testing.T, ticket wire.Ticket, test func(t *testing.T, f *ferry, 
 		var log journal
 		score := func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil }
 		w, err := workers.New(workers.Options{
-			Config: workers.Config{ID: "w"}, Source: f, Gateway: f, Managers: profiles(t, score), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Config: workers.Config{ID: "w"}, Source: f, Gateway: f, Profiles: serving(profiles(t, score)), Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		require.NoError(t, err)
 		w.Start(t.Context())
@@ -227,7 +227,7 @@ func TestAGatewayThatTakesNoResultKeepsNobodyFromStopping(t *testing.T) {
 		f.mu.Lock()
 		f.reaches, f.cut = always, true
 		f.mu.Unlock()
-		time.Sleep(6 * time.Second)
+		time.Sleep(6500 * time.Millisecond)
 		require.Contains(t, log.String(), "lease not extended")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -50,7 +50,7 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 		t.Helper()
 		d := &deaf{Manager: r.Manager, left: 2}
 		w, err := workers.New(workers.Options{
-			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Managers: profiles(t, score),
+			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Profiles: serving(profiles(t, score)),
 		})
 		require.NoError(t, err)
 		w.Start(t.Context())
@@ -74,7 +74,7 @@ type script struct {
 	result *wire.Result // the last one that was handed over; guarded by mu
 }
 
-func (s *script) Take(ctx context.Context, _ int) ([]workers.Lease, error) {
+func (s *script) Take(ctx context.Context, _ string, _ int) ([]workers.Lease, error) {
 	s.mu.Lock()
 	first := !s.taken
 	s.taken = true
@@ -137,7 +137,7 @@ func TestAWorkerThatServesNoSuchRewardSaysSo(t *testing.T) {
 			ticket: wire.Ticket{ID: "x", Attempt: 1, Reward: "ocr", Deadline: time.Now().Add(time.Minute)},
 		}
 		score := func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil }
-		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Managers: profiles(t, score)})
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Profiles: serving(profiles(t, score))})
 		require.NoError(t, err)
 		w.Start(t.Context())
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestASampleThatExpiresInAWorkersHandsIsNotGivenBack(t *testing.T) {
 			<-ctx.Done()
 			return rewards.Score{}, ctx.Err()
 		}
-		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Managers: profiles(t, hang)})
+		w, err := workers.New(workers.Options{Config: workers.Config{ID: "w"}, Source: s, Gateway: s, Profiles: serving(profiles(t, hang))})
 		require.NoError(t, err)
 		w.Start(t.Context())
 		time.Sleep(1500 * time.Millisecond)
@@ -173,4 +173,13 @@ func TestASampleThatExpiresInAWorkersHandsIsNotGivenBack(t *testing.T) {
 		require.Zero(t, buffers.Live())
 		w.Stop()
 	})
+}
+
+// serving are the profiles of these managers, with a place each.
+func serving(managers map[string]*rewards.Manager) map[string]workers.Profile {
+	out := make(map[string]workers.Profile, len(managers))
+	for name, m := range managers {
+		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: 1}
+	}
+	return out
 }

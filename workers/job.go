@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/obs"
@@ -12,15 +13,18 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// job is one sample on one slot. Its goroutine owns it; done is guarded by the
+// job is one sample on one place. Its goroutine owns it; done and renewed are guarded by the
 // worker's mutex.
 type job struct {
-	lease  Lease
-	ticket wire.Ticket
-	done   bool // the lease is over
+	bay     *bay
+	place   *rewards.Place
+	lease   Lease
+	ticket  wire.Ticket
+	done    bool      // the lease is over
+	renewed time.Time // when the lease began, or was last extended
 }
 
-// score is the life of one sample on this worker, from the claim to the freed slot.
+// score is the life of one sample on this worker, from the claim to the freed place.
 func (w *Worker) score(work context.Context, j *job) {
 	defer w.end(j)
 	ctx, cancel := context.WithDeadline(j.lease.Context(), j.ticket.Deadline)
@@ -54,7 +58,7 @@ func (w *Worker) score(work context.Context, j *job) {
 const abandonGrace = 100 * time.Millisecond
 
 // await waits for the scorers of an answered sample: one that ignores its context
-// keeps its slot and its bytes until it returns.
+// keeps its place and its bytes until it returns.
 func (w *Worker) await(j *job, done <-chan struct{}) {
 	select {
 	case <-done:
@@ -108,7 +112,6 @@ func (w *Worker) cutOff(now time.Time) (again bool) {
 	pause := min(cutRest<<min(w.unreached, 8), maxCutRest)
 	w.aside = now.Add(pause + rand.N(pause/2)) //nolint:gosec // a pause needs no secret randomness
 	w.unreached++
-	w.stir()
 	return w.unreached > 1
 }
 
@@ -154,15 +157,14 @@ func (w *Worker) claim(ctx context.Context, j *job) (p payload, err error) {
 
 // run scores the payload. The channel is closed when no goroutine uses it any more.
 func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-chan struct{}) {
-	manager := w.managers[j.ticket.Reward]
-	if manager == nil {
+	manager := j.bay.manager
+	if !slices.Contains(j.bay.names, j.ticket.Reward) {
 		closed := make(chan struct{})
 		close(closed)
-		res := w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+		return w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
 			Class: rewards.UnknownReward, Message: fmt.Sprintf("worker %s serves no reward named %q", w.cfg.ID, j.ticket.Reward),
 			Blame: rewards.BlameWorker, Permanent: true,
-		}}})
-		return res, closed
+		}}}), closed
 	}
 	ctx, stages := obs.WithStages(ctx)
 	if p.group != nil {
@@ -170,7 +172,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 		note(res, stages)
 		return res, done
 	}
-	run := manager.Run(ctx, w.sample(j, p.frame, stages))
+	run := manager.Run(ctx, w.sample(j, p.frame, stages), w.finished(j))
 	res := w.result(j, &run.Result)
 	for _, t := range run.Result.Terms {
 		res.TimingMS["term/"+t.Key] = millis(t.Took)
@@ -178,6 +180,16 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	}
 	note(res, stages)
 	return res, run.Done()
+}
+
+// finished frees what a component occupies when it is finished with the sample.
+func (w *Worker) finished(j *job) rewards.RunOption {
+	return rewards.OnEnd(func(component int) {
+		j.place.End(component)
+		w.mu.Lock()
+		w.stir(j.bay)
+		w.mu.Unlock()
+	})
 }
 
 // note puts what the stages took beside the result.
@@ -218,7 +230,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 	for i, m := range g.Members {
 		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}
 	}
-	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd)
+	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j))
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])
@@ -299,21 +311,18 @@ func (w *Worker) count(res *wire.Result) {
 	}
 }
 
-// abandon marks a job whose scorer overran: it keeps its slot and its bytes until
+// abandon marks a job whose scorer overran: it keeps its place and its bytes until
 // it returns.
 func (w *Worker) abandon(j *job) {
 	w.mu.Lock()
 	w.jobs[j] = true
-	w.abandoned++
-	sick := w.abandoned > w.cfg.MaxAbandoned
-	n := w.abandoned
+	j.bay.abandoned++
+	n := j.bay.abandoned
 	w.mu.Unlock()
 	w.ended()
 	w.metrics.abandoned.Inc()
-	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "abandoned", n)
-	if sick {
-		w.announce()
-	}
+	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "reward", j.bay.name, "abandoned", n)
+	w.announce()
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

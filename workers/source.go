@@ -7,14 +7,14 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Source hands out tickets to free slots. Package fabric has the one that ships.
+// Source hands out tickets to free places. Package fabric has the one that ships.
 type Source interface {
-	// Take asks for exactly n tickets, one for each free slot, and returns as soon
-	// as it has at least one, or none when ctx ends or after a short random time:
-	// the caller asks again. It is called by one goroutine at a time. What n a
-	// caller asks for is what it can start; leases that come beyond it are handed
-	// back with Return.
-	Take(ctx context.Context, n int) ([]Lease, error)
+	// Take asks a queue for exactly n tickets, one for each free place, and returns as
+	// soon as it has at least one, or none when ctx ends or after a short random time:
+	// the caller asks again. For each queue it is called by one goroutine at a time.
+	// What n a caller asks for is what it can start; leases that come beyond it are
+	// handed back with Return.
+	Take(ctx context.Context, queue string, n int) ([]Lease, error)
 	// Announce tells the gateways what this worker is doing. It must not block.
 	Announce(info wire.WorkerInfo)
 	// Close asks for nothing more and hands back what was asked for and not taken.
@@ -32,7 +32,7 @@ type Lease interface {
 	Extend(ctx context.Context) error
 	// Done ends the lease for good: the gateway has the result, or wants none.
 	Done()
-	// Return gives the ticket back to be taken by another slot after the pause.
+	// Return gives the ticket back to be taken for another place after the pause.
 	Return(after time.Duration)
 }
 

@@ -3,7 +3,7 @@ package workers
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,38 +12,34 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Worker takes tickets for its free slots, scores each sample, and hands the
+// Worker takes tickets for its free places, scores each sample, and hands the
 // result over before it lets the lease go.
 type Worker struct {
 	// Immutable after New.
-	cfg      Config
-	source   Source
-	gateway  Gateway
-	managers map[string]*rewards.Manager
-	decoder  rewards.Decoder
-	log      *slog.Logger
-	metrics  *Metrics
+	cfg     Config
+	source  Source
+	gateway Gateway
+	bays    []*bay // one for each queue, by name
+	decoder rewards.Decoder
+	log     *slog.Logger
+	metrics *Metrics
 
-	pulling  context.CancelFunc // ends the puller: drain
+	pulling  context.CancelFunc // ends the pullers: drain
 	working  context.CancelFunc // ends the samples: stop
-	puller   sync.WaitGroup     // the puller and the heartbeat
-	changed  chan struct{}      // capacity 1: a slot is free
+	ending   sync.WaitGroup     // the pullers and the heartbeat
 	started  time.Time          // set by New
 	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
 	once     sync.Once
 
 	mu        sync.Mutex
-	free      int                // guarded by mu
-	jobs      map[*job]bool      // guarded by mu; true: abandoned
-	abandoned int                // guarded by mu
-	asked     int                // of the Take that is open; guarded by mu
-	refile    context.CancelFunc // ends the Take that is open; guarded by mu
-	aside     time.Time          // it asks for nothing until then; guarded by mu
-	reached   time.Time          // when a payload last came; guarded by mu
-	unreached int                // claims in a row that found no gateway; guarded by mu
-	scored    uint64             // guarded by mu
-	failed    uint64             // guarded by mu
+	jobs      map[*job]bool // guarded by mu; true: abandoned
+	bytes     int64         // of the samples that it has; guarded by mu
+	aside     time.Time     // it asks for nothing until then; guarded by mu
+	reached   time.Time     // when a payload last came; guarded by mu
+	unreached int           // claims in a row that found no gateway; guarded by mu
+	scored    uint64        // guarded by mu
+	failed    uint64        // guarded by mu
 }
 
 // Options are what a Worker needs from outside.
@@ -51,8 +47,9 @@ type Options struct {
 	Config  Config
 	Source  Source
 	Gateway Gateway
-	// Managers are the profiles it serves, by name; "" is the default one.
-	Managers map[string]*rewards.Manager
+	// Profiles are what it serves, by name; "" is the default one. Names that have the same
+	// queue are one profile.
+	Profiles map[string]Profile
 	// Decoder turns media into pixels, once per attempt.
 	Decoder rewards.Decoder
 	Log     *slog.Logger // nil: discarded
@@ -66,9 +63,23 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, source: o.Source, gateway: o.Gateway, managers: o.Managers, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
-		changed: make(chan struct{}, 1), idle: make(chan struct{}, 1), draining: make(chan struct{}),
-		free: cfg.Slots, jobs: map[*job]bool{}, started: time.Now(),
+		cfg: cfg, source: o.Source, gateway: o.Gateway, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
+		idle: make(chan struct{}, 1), draining: make(chan struct{}), jobs: map[*job]bool{}, started: time.Now(),
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Profiles)) {
+		p := o.Profiles[name]
+		if i := slices.IndexFunc(w.bays, func(b *bay) bool { return b.queue == p.Queue }); i >= 0 {
+			w.bays[i].names = append(w.bays[i].names, name)
+			continue
+		}
+		places := rewards.NewPlaces(p.Manager, cfg.Index, cfg.Of)
+		if p.Capacity > 0 {
+			places = rewards.FixedPlaces(p.Manager, p.Capacity)
+		}
+		w.bays = append(w.bays, &bay{
+			name: name, names: []string{name}, queue: p.Queue, manager: p.Manager, places: places,
+			changed: make(chan struct{}, 1), used: map[string]int{},
+		})
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -85,8 +96,15 @@ func (w *Worker) Start(ctx context.Context) {
 	pull, drain := context.WithCancel(work)
 	w.working, w.pulling = stop, drain
 	w.announce()
-	w.puller.Go(func() { w.pull(pull, work) })
-	w.puller.Go(func() { w.beat(work) })
+	w.ending.Go(func() {
+		defer w.source.Close()
+		var all sync.WaitGroup
+		for _, b := range w.bays {
+			all.Go(func() { w.pull(pull, work, b) })
+		}
+		all.Wait()
+	})
+	w.ending.Go(func() { w.beat(work) })
 }
 
 // Drain takes no more samples and returns when those it has are answered, or when
@@ -99,7 +117,12 @@ func (w *Worker) Drain(ctx context.Context) error {
 	w.announce()
 	for {
 		w.mu.Lock()
-		left := len(w.jobs) - w.abandoned
+		left := 0
+		for _, abandoned := range w.jobs {
+			if !abandoned {
+				left++
+			}
+		}
 		w.mu.Unlock()
 		if left <= 0 {
 			w.ended() // another Drain may be waiting for the same
@@ -125,7 +148,7 @@ func (w *Worker) Stop() {
 		return
 	}
 	w.working()
-	w.puller.Wait()
+	w.ending.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := w.Drain(ctx); err != nil {
@@ -139,14 +162,16 @@ func (w *Worker) Info() wire.WorkerInfo {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	info := wire.WorkerInfo{
-		ID: w.cfg.ID, Slots: w.cfg.Slots, Busy: w.cfg.Slots - w.free, State: wire.WorkerReady, Version: w.cfg.Version,
-		Scored: w.scored, Failed: w.failed, Pool: w.cfg.Pool, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
+		ID: w.cfg.ID, Busy: len(w.jobs), State: wire.WorkerReady, Version: w.cfg.Version,
+		Scored: w.scored, Failed: w.failed, Host: w.cfg.Host, Devices: w.cfg.Devices, Models: w.cfg.Models,
 		Started: w.started.Round(0),
 	}
-	for name := range w.managers {
-		info.Rewards = append(info.Rewards, name)
+	sick := len(w.bays) > 0
+	for _, b := range w.bays {
+		p := w.profileInfo(b)
+		info.Profiles = append(info.Profiles, p)
+		sick = sick && p.State == wire.WorkerSick
 	}
-	slices.Sort(info.Rewards)
 	select {
 	case <-w.draining:
 		info.State = wire.WorkerDraining
@@ -154,7 +179,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 	default:
 	}
 	switch {
-	case w.abandoned > w.cfg.MaxAbandoned:
+	case sick:
 		info.State = wire.WorkerSick
 	case w.unreached > 0:
 		info.State = wire.WorkerBroken
@@ -163,131 +188,6 @@ func (w *Worker) Info() wire.WorkerInfo {
 }
 
 func (w *Worker) announce() { w.source.Announce(w.Info()) }
-
-// pull is the one goroutine that takes tickets: for exactly as many slots as are
-// free, again whenever one more is.
-func (w *Worker) pull(ctx, work context.Context) {
-	defer w.source.Close()
-	for ctx.Err() == nil {
-		n, pause := w.wanted()
-		if n == 0 {
-			if !w.waitChange(ctx, pause) {
-				return
-			}
-			continue
-		}
-		tctx, cancel := context.WithCancel(ctx)
-		w.opened(n, cancel)
-		leases, err := w.source.Take(tctx, n)
-		w.opened(0, nil)
-		cancel()
-		for _, l := range leases {
-			w.begin(work, l)
-		}
-		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "error", err)
-			w.waitChange(ctx, 200*time.Millisecond)
-		}
-	}
-}
-
-// wanted returns how many tickets to ask for; if none, how long to wait for a change.
-func (w *Worker) wanted() (n int, pause time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now := time.Now(); w.aside.After(now) {
-		return 0, w.aside.Sub(now)
-	}
-	return w.startable(), time.Hour
-}
-
-// startable returns how many samples may start now. The caller holds mu.
-func (w *Worker) startable() int {
-	if w.abandoned > w.cfg.MaxAbandoned {
-		return 0
-	}
-	return w.free
-}
-
-// waitChange waits for a change or the pause; false when ctx ended.
-func (w *Worker) waitChange(ctx context.Context, pause time.Duration) bool {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-w.changed:
-	case <-t.C:
-	}
-	return true
-}
-
-func (w *Worker) opened(n int, cancel context.CancelFunc) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked, w.refile = n, cancel
-	if cancel != nil && w.startable() > n { // a slot was freed between the counting and the asking
-		w.refile()
-		w.refile = nil
-	}
-}
-
-// stir wakes the puller, and ends an open Take that asks for fewer than could
-// start now. The caller holds mu.
-func (w *Worker) stir() {
-	if w.refile != nil && w.startable() > w.asked {
-		w.refile()
-		w.refile = nil
-	}
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
-// avoidPause is how long a ticket rests that this worker must not take, or the worker
-// where the ticket is in a hurry. It is at least as long and less than twice.
-const avoidPause = 50 * time.Millisecond
-
-// begin starts a lease on a slot, or hands it back.
-func (w *Worker) begin(work context.Context, l Lease) {
-	t := l.Ticket()
-	if slices.Contains(t.Avoid, w.cfg.ID) {
-		pause := avoidPause + rand.N(avoidPause) //nolint:gosec // a pause needs no secret randomness
-		if t.Aside {                             // a faster one is free: the worker rests, not the ticket
-			w.mu.Lock()
-			w.aside = time.Now().Add(pause)
-			w.mu.Unlock()
-			pause = 0
-		}
-		l.Return(pause)
-		return
-	}
-	w.mu.Lock()
-	if w.startable() == 0 { // the Take was open when a scorer overran
-		w.mu.Unlock()
-		l.Return(0)
-		return
-	}
-	w.free--
-	j := &job{lease: l, ticket: t}
-	w.jobs[j] = false
-	w.mu.Unlock()
-	go w.score(work, j) // ends with the sample; Drain and Stop wait for it
-}
-
-// end frees the job's slot.
-func (w *Worker) end(j *job) {
-	w.mu.Lock()
-	if w.jobs[j] {
-		w.abandoned--
-	}
-	delete(w.jobs, j)
-	w.free++
-	w.stir()
-	w.mu.Unlock()
-	w.ended()
-}
 
 // ended wakes Drain: a job has ended, or nobody waits for it any more.
 func (w *Worker) ended() {
@@ -304,26 +204,25 @@ const announceEvery = time.Second
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(announceEvery)
 	defer tick.Stop()
-	var extended time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			w.announce()
-			if now.Sub(extended) >= w.cfg.Heartbeat {
-				extended = now
-				w.extend(ctx)
-			}
+			w.extend(ctx, now)
 		}
 	}
 }
 
-func (w *Worker) extend(ctx context.Context) {
+// extend renews the leases that have not been for one heartbeat. Most samples are answered
+// before: the broker hears nothing of their leases but the end.
+func (w *Worker) extend(ctx context.Context, now time.Time) {
 	w.mu.Lock()
-	leases := make([]Lease, 0, len(w.jobs))
+	var leases []Lease
 	for j, abandoned := range w.jobs {
-		if !abandoned && !j.done {
+		if !abandoned && !j.done && now.Sub(j.renewed) >= w.cfg.Heartbeat {
+			j.renewed = now
 			leases = append(leases, j.lease)
 		}
 	}

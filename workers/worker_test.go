@@ -94,7 +94,7 @@ func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
 		return rewards.Score{Value: before}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: workers.Config{Slots: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 2, Worker: rig.Settings{Slots: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var overrun []*loop.Future
@@ -132,7 +132,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 		return rewards.Score{Value: 1}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		w := r.Workers[0]
@@ -170,7 +170,7 @@ func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 		return rewards.Score{}, rewards.BadInput
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: workers.Config{Slots: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
+		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for n := range 20 {
@@ -191,7 +191,7 @@ func TestADrainedWorkerAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {
@@ -236,7 +236,7 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: workers.Config{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 4 {
@@ -258,8 +258,8 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 
 func TestAConfigurationReportsAllItsFaults(t *testing.T) {
 	t.Parallel()
-	err := workers.Config{Slots: -1, MaxAbandoned: -1, Heartbeat: -1}.WithDefaults().Validate()
-	for _, want := range []string{"id", "slots", "max_abandoned", "heartbeat"} {
+	err := workers.Config{Index: -1, MaxAbandoned: -1, Heartbeat: -1}.WithDefaults().Validate()
+	for _, want := range []string{"id", "worker -1 of 1", "max_abandoned", "heartbeat"} {
 		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, workers.Config{ID: "w"}.WithDefaults().Validate())
@@ -281,7 +281,7 @@ func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 		})
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: workers.Config{Slots: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
+		Workers: 2, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for i := 0; r.Workers[0].Info().State != wire.WorkerSick; i++ {

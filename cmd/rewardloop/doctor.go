@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/memory"
 )
 
 const doctorText = `
@@ -166,7 +167,7 @@ func system() check {
 // memory compares what there is with what the configuration may take.
 func (x *exam) memory() check {
 	c := check{Name: "memory", State: stateOK}
-	total, available, limit := memory()
+	total, available, limit := memory.Read()
 	parts := []string{}
 	for _, p := range []struct {
 		name  string

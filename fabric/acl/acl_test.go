@@ -130,7 +130,7 @@ func declare(t *testing.T, g *client) jetstream.Stream {
 		Duplicates: 2 * time.Second,
 	})
 	require.NoError(t, err)
-	for durable, subject := range map[string]string{"pool-any": "rl.ticket.pool.any", "pool-p": "rl.ticket.pool.p"} {
+	for durable, subject := range map[string]string{"q-_": "rl.ticket._", "q-ocr": "rl.ticket.ocr"} {
 		_, err = g.js.CreateOrUpdateConsumer(ctx, "RL_TICKETS", jetstream.ConsumerConfig{
 			Durable: durable, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, MemoryStorage: true,
 			PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{"all"},

@@ -42,13 +42,14 @@ func grantsOf(role Role) (publish, subscribe []grant) {
 	case Gateway:
 		publish = []grant{
 			{"rl.ticket.>", "publish tickets"},
+			{"rl.wake.*", "tell workers that tickets come"},
 			{"rl.revoke", "tell workers that an attempt is over"},
 			{"rl.gateway", "gateways announce themselves"},
 			{"$JS.API.INFO", "ask whether JetStream is there"},
 			{"$JS.API.STREAM.CREATE.RL_TICKETS", "make the stream of tickets"},
 			{"$JS.API.STREAM.UPDATE.RL_TICKETS", "change its bounds"},
 			{"$JS.API.STREAM.INFO.RL_TICKETS", "look at it"},
-			{"$JS.API.CONSUMER.CREATE.RL_TICKETS.>", "make and change queues of pools"},
+			{"$JS.API.CONSUMER.CREATE.RL_TICKETS.>", "make and change queues"},
 			{"$JS.API.CONSUMER.INFO.RL_TICKETS.*", "look at one"},
 			{"$JS.API.STREAM.CREATE.KV_RL_FLEET", "make the bucket"},
 			{"$JS.API.STREAM.UPDATE.KV_RL_FLEET", "change its bounds"},
@@ -66,6 +67,7 @@ func grantsOf(role Role) (publish, subscribe []grant) {
 	}
 	return publish, append(subscribe,
 		grant{"_INBOX_RLW.>", "answers to workers, tickets among them"},
+		grant{"rl.wake.*", "hear that tickets come"},
 		grant{"rl.revoke", "hear of attempts that are over"},
 		grant{"rl.gateway", "hear of gateways"},
 	)

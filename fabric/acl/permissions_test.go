@@ -70,13 +70,15 @@ func TestAWorkerCanDoItsPart(t *testing.T) {
 
 		revoked, err := w.SubscribeSync("rl.revoke")
 		require.NoError(t, err)
+		woken, err := w.SubscribeSync("rl.wake.ocr")
+		require.NoError(t, err)
 		gateways, err := w.SubscribeSync("rl.gateway")
 		require.NoError(t, err)
 		tickets, err := w.SubscribeSync(w.NewInbox() + ".*")
 		require.NoError(t, err)
 		require.NoError(t, w.Flush())
 
-		for _, queue := range []struct{ subject, consumer string }{{"rl.ticket.pool.any", "pool-any"}, {"rl.ticket.pool.p", "pool-p"}} {
+		for _, queue := range []struct{ subject, consumer string }{{"rl.ticket._", "q-_"}, {"rl.ticket.ocr", "q-ocr"}} {
 			require.NoError(t, g.Publish(queue.subject, []byte("ticket")))
 			reply := strings.TrimSuffix(tickets.Subject, "*") + "1"
 			require.NoError(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS."+queue.consumer, reply, []byte(`{"batch":1,"expires":5000000000,"group":"all"}`)))
@@ -95,6 +97,9 @@ func TestAWorkerCanDoItsPart(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, g.Publish("rl.revoke", nil))
 		_, err = revoked.NextMsg(10 * time.Second)
+		require.NoError(t, err)
+		require.NoError(t, g.Publish("rl.wake.ocr", nil))
+		_, err = woken.NextMsg(10 * time.Second)
 		require.NoError(t, err)
 		require.NoError(t, g.Publish("rl.gateway", nil))
 		_, err = gateways.NextMsg(10 * time.Second)
@@ -197,23 +202,23 @@ func TestAWorkerIsRefusedEverythingElse(t *testing.T) {
 		t.Helper()
 		g, w := connect(acl.Gateway), connect(acl.Worker)
 		stream := declare(t, g)
-		require.NoError(t, g.Publish("rl.ticket.pool.any", []byte("ticket")))
+		require.NoError(t, g.Publish("rl.ticket._", []byte("ticket")))
 		for _, subject := range []string{
-			"rl.ticket.pool.any", "rl.revoke", "rl.gateway", "rl.other", "_INBOX.x", "_INBOX_RLG.x", "_INBOX_RLW.x",
+			"rl.ticket._", "rl.wake._", "rl.revoke", "rl.gateway", "rl.other", "_INBOX.x", "_INBOX_RLG.x", "_INBOX_RLW.x",
 			"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.RL_TICKETS",
 			"$JS.API.STREAM.CREATE.RL_TICKETS", "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.UPDATE.RL_TICKETS", "$JS.API.STREAM.DELETE.RL_TICKETS",
 			"$JS.API.STREAM.PURGE.RL_TICKETS", "$JS.API.STREAM.PURGE.KV_RL_FLEET", "$JS.API.STREAM.DELETE.KV_RL_FLEET", "$JS.API.STREAM.UPDATE.KV_RL_FLEET",
 			"$JS.API.STREAM.MSG.GET.RL_TICKETS", "$JS.API.STREAM.MSG.DELETE.RL_TICKETS", "$JS.API.STREAM.SNAPSHOT.RL_TICKETS", "$JS.API.DIRECT.GET.RL_TICKETS",
 			"$JS.API.CONSUMER.CREATE.RL_TICKETS.mine", "$JS.API.CONSUMER.CREATE.RL_TICKETS.mine.rl.ticket.>", "$JS.API.CONSUMER.DURABLE.CREATE.RL_TICKETS.mine",
-			"$JS.API.CONSUMER.CREATE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.pool-any", "$JS.API.CONSUMER.PAUSE.RL_TICKETS.pool-any",
-			"$JS.API.CONSUMER.LIST.RL_TICKETS", "$JS.API.CONSUMER.INFO.RL_TICKETS.pool-any", "$JS.API.CONSUMER.UNPIN.RL_TICKETS.pool-any",
+			"$JS.API.CONSUMER.CREATE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.q-_", "$JS.API.CONSUMER.PAUSE.RL_TICKETS.q-_",
+			"$JS.API.CONSUMER.LIST.RL_TICKETS", "$JS.API.CONSUMER.INFO.RL_TICKETS.q-_", "$JS.API.CONSUMER.UNPIN.RL_TICKETS.q-_",
 			"$JS.ACK.KV_RL_FLEET.x.1.1.1.1.1", "$KV.OTHER.x", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "$SRV.PING",
 		} {
 			require.NoError(t, w.Publish(subject, nil))
 			w.refused(t, "Publish", subject)
 		}
 		for _, subject := range []string{
-			"rl.ticket.>", "rl.ticket.pool.any", "rl.presence", "rl.>", ">", "*", "_INBOX.>", "_INBOX_RLG.>", "_INBOX.*",
+			"rl.ticket.>", "rl.ticket._", "rl.presence", "rl.>", ">", "*", "_INBOX.>", "_INBOX_RLG.>", "_INBOX.*",
 			"$SYS.>", "$JS.>", "$JS.API.>", "$JS.ACK.RL_TICKETS.>", "$JS.EVENT.ADVISORY.>", "$KV.RL_FLEET.>", "$KV.>",
 		} {
 			_, err := w.SubscribeSync(subject)
@@ -235,9 +240,9 @@ func TestARefusedRequestSaysSoAndDoesNotSucceed(t *testing.T) {
 	g, w := keyed(t, s, dir, acl.Gateway), keyed(t, s, dir, acl.Worker)
 	declare(t, g)
 	for subject, ask := range map[string]func(context.Context) error{
-		"$JS.API.STREAM.DELETE.RL_TICKETS":            func(ctx context.Context) error { return w.js.DeleteStream(ctx, "RL_TICKETS") },
-		"$JS.API.STREAM.DELETE.KV_RL_FLEET":           func(ctx context.Context) error { return w.js.DeleteKeyValue(ctx, "RL_FLEET") },
-		"$JS.API.CONSUMER.DELETE.RL_TICKETS.pool-any": func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, "RL_TICKETS", "pool-any") },
+		"$JS.API.STREAM.DELETE.RL_TICKETS":       func(ctx context.Context) error { return w.js.DeleteStream(ctx, "RL_TICKETS") },
+		"$JS.API.STREAM.DELETE.KV_RL_FLEET":      func(ctx context.Context) error { return w.js.DeleteKeyValue(ctx, "RL_FLEET") },
+		"$JS.API.CONSUMER.DELETE.RL_TICKETS.q-_": func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, "RL_TICKETS", "q-_") },
 		"$JS.API.INFO": func(ctx context.Context) error {
 			_, err := w.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "MINE"})
 			return err
@@ -260,9 +265,9 @@ func TestAGatewayCanDoItsPart(t *testing.T) {
 		g := connect(acl.Gateway)
 		declare(t, g)
 		stream := declare(t, g) // again, as at every start
-		_, err := stream.Consumer(ctx, "pool-p")
+		_, err := stream.Consumer(ctx, "q-ocr")
 		require.NoError(t, err)
-		ack, err := g.js.Publish(ctx, "rl.ticket.pool.p", []byte("ticket"))
+		ack, err := g.js.Publish(ctx, "rl.ticket.ocr", []byte("ticket"))
 		require.NoError(t, err)
 		require.Equal(t, "RL_TICKETS", ack.Stream)
 
@@ -272,13 +277,13 @@ func TestAGatewayCanDoItsPart(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, kv.Delete(ctx, "a"))
 		require.NoError(t, kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(-1)))
-		for _, subject := range []string{"rl.presence", "_INBOX_RLG.>", "_INBOX_RLW.>", "rl.revoke", "rl.gateway"} {
+		for _, subject := range []string{"rl.presence", "_INBOX_RLG.>", "_INBOX_RLW.>", "rl.revoke", "rl.wake._", "rl.gateway"} {
 			_, err := g.SubscribeSync(subject)
 			require.NoError(t, err)
 		}
 		g.content(t)
 
-		for _, subject := range []string{"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.DELETE.RL_TICKETS", "$JS.API.STREAM.PURGE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.pool-p",
+		for _, subject := range []string{"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.DELETE.RL_TICKETS", "$JS.API.STREAM.PURGE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.q-ocr",
 			"$SYS.REQ.SERVER.PING", "rl.other",
 		} {
 			require.NoError(t, g.Publish(subject, nil))
@@ -307,7 +312,7 @@ func TestAServerSendsAnswersWhereTheRequestSays(t *testing.T) {
 	revoked, err := g.SubscribeSync("rl.revoke")
 	require.NoError(t, err)
 	require.NoError(t, g.Flush())
-	for _, to := range []string{"rl.revoke", "rl.ticket.pool.any"} {
+	for _, to := range []string{"rl.revoke", "rl.ticket._"} {
 		require.NoError(t, w.PublishRequest("$JS.API.DIRECT.GET.KV_RL_FLEET.$KV.RL_FLEET.a", to, nil))
 	}
 	m, err := revoked.NextMsg(10 * time.Second)
@@ -316,7 +321,7 @@ func TestAServerSendsAnswersWhereTheRequestSays(t *testing.T) {
 	require.Equal(t, "KV_RL_FLEET", m.Header.Get(jetstream.StreamHeader), "by this a receiver can tell")
 	tickets, err := w.SubscribeSync(w.NewInbox())
 	require.NoError(t, err)
-	require.NoError(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.pool-any", tickets.Subject, []byte(`{"batch":1,"expires":5000000000,"group":"all"}`)))
+	require.NoError(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.q-_", tickets.Subject, []byte(`{"batch":1,"expires":5000000000,"group":"all"}`)))
 	m, err = tickets.NextMsg(10 * time.Second)
 	require.NoError(t, err)
 	require.Equal(t, "not a gateway's word", string(m.Data))

@@ -3,13 +3,18 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"runtime"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/memory"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // Capacity is how many samples of a reward a process uses at a time, and why.
@@ -60,16 +65,50 @@ func (p *parts) logCapacities(ctx context.Context) {
 	}
 }
 
-// slots is how many samples one worker scores at a time, of all rewards together: its part
-// of the largest capacity that is written, or of four for each CPU.
-func slots(cfg *config.Config) int {
-	all := 0
-	for _, p := range cfg.Profiles {
-		all = max(all, p.Concurrency)
+// queues are the names of the queues of tickets, by profile. Two processes share the queue of
+// a profile if both would give its samples the same score: if they have the same name and the
+// same configuration but for what machines differ in.
+func (p *parts) queues() map[string]string {
+	out := make(map[string]string, len(p.managers))
+	for name := range p.managers {
+		of := cmp.Or(name, config.DefaultProfile)
+		out[name] = wire.QueueName(of, digest(p.cfg.Profiles[of]))
 	}
-	if all == 0 {
-		all = 4 * runtime.NumCPU()
+	return out
+}
+
+// digest tells configurations of a profile apart; "" for none. Folders, time limits and
+// capacity are not in it: machines have their own.
+func digest(p *config.Profile) string {
+	if p == nil {
+		return ""
 	}
-	workers := max(cfg.NumWorkers, 1)
-	return (all + workers - 1) / workers
+	own := *p
+	own.Concurrency, own.Place = 0, config.Place{}
+	own.Terms, own.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
+	for i := range own.Terms {
+		t := &own.Terms[i]
+		t.Concurrency, t.AgentConcurrency, t.MemoryBytes, t.Env, t.Timeout, t.Retries, t.Place = 0, 0, 0, nil, 0, 0, config.Place{}
+		if t.Function != "" {
+			t.Path = filepath.Base(t.Path)
+		}
+	}
+	for i := range own.Verify {
+		own.Verify[i].Timeout, own.Verify[i].Place = 0, config.Place{}
+	}
+	b, err := json.Marshal(own)
+	if err != nil { // a number that JSON has not
+		b = fmt.Appendf(nil, "%+v", own)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:4])
+}
+
+// workerBytes bounds the bytes of samples that one worker has: its part of a quarter of the
+// memory that the process may have.
+func (p *parts) workerBytes() int64 {
+	if most := p.cfg.Loop.Workers.MaxBytes; most > 0 {
+		return most
+	}
+	return max(memory.Limit()/4/int64(max(p.cfg.NumWorkers, 1)), p.cfg.Loop.MessageBytes)
 }

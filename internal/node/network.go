@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -54,13 +53,12 @@ func fabricConfig(c *config.Config) (fabric.Config, error) {
 	f := c.Fabric
 	cfg := fabric.Config{
 		Lease: f.Lease, Durable: f.Durable && f.Networked(), Replicas: f.Replicas,
-		URLs: f.NATS, Listen: f.NATSListen, Dir: f.NATSDir, Pool: f.Pool,
+		URLs: f.NATS, Listen: f.NATSListen, Dir: f.NATSDir,
 	}
 	if !f.Networked() {
 		return cfg, nil
 	}
 	cfg.Name = processName(f)
-	cfg.Pool = poolName(c)
 	var errs []error
 	if f.NKeyFile != "" {
 		opt, err := acl.NKey(f.NKeyFile)
@@ -119,20 +117,6 @@ func peerTLS(f config.Fabric) (*tls.Config, error) {
 		t.Certificates = []tls.Certificate{cert}
 	}
 	return t, nil
-}
-
-// poolName names the workers that serve the same rewards as those of this process.
-func poolName(c *config.Config) string {
-	if c.Fabric.Pool != "" {
-		return c.Fabric.Pool
-	}
-	own := slices.Clone(c.Fabric.Rewards)
-	if len(own) == 0 {
-		own = sortedKeys(c.Profiles)
-	}
-	slices.Sort(own)
-	sum := sha256.Sum256([]byte(strings.Join(own, "\x00")))
-	return "r-" + hex.EncodeToString(sum[:6])
 }
 
 // claimClient is the way to the gateways of other processes.

@@ -278,7 +278,7 @@ func TestAProcessServesTheRewardsThatItNames(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(page(t, addr, "/v1/workers")), &state))
 	require.Len(t, state.Workers, 4)
 	for _, w := range state.Workers {
-		assert.NotEmpty(t, w.Pool)
+		assert.NotEmpty(t, w.Profiles)
 		assert.NotEmpty(t, w.Host)
 		assert.Equal(t, "test", w.Version)
 	}

@@ -98,29 +98,33 @@ func (p *parts) warm(ctx context.Context) error {
 }
 
 // startWorkers starts the workers of this process, each with a source of its own.
-func (p *parts) startWorkers(ctx context.Context, source func(worker string) (*fabric.Source, error), gateway workers.Gateway) error {
-	w := p.cfg.Loop.Workers
-	slots := slots(p.cfg)
+func (p *parts) startWorkers(ctx context.Context, connect func(worker string, queues []string) (*fabric.Source, error), gateway workers.Gateway) error {
 	if p.cfg.NumWorkers > 0 {
 		p.logCapacities(ctx)
 	}
-	metrics := workers.NewMetrics(p.metrics)
+	metrics, served, queues := workers.NewMetrics(p.metrics), p.served(), p.queues()
+	profiles, names := map[string]workers.Profile{}, map[string]bool{}
+	for name, m := range served {
+		profiles[name] = workers.Profile{Manager: m, Queue: queues[name]}
+		names[queues[name]] = true
+	}
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
-			ID: "w" + strconv.Itoa(i), Slots: slots, MaxAbandoned: w.AbandonedFor(slots), Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
+			ID: "w" + strconv.Itoa(i), Index: i, Of: p.cfg.NumWorkers, MaxAbandoned: p.cfg.Loop.Workers.MaxAbandoned,
+			MaxBytes: p.workerBytes(), Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
 		}
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID
-			cfg.Pool, cfg.Host = poolName(p.cfg), hostName()
+			cfg.Host = hostName()
 			cfg.Devices, cfg.Models = p.scorers.Readers.Devices.uses()
 		}
-		s, err := source(cfg.ID)
+		s, err := connect(cfg.ID, slices.Sorted(maps.Keys(names)))
 		if err != nil {
 			return err
 		}
 		p.sources = append(p.sources, s)
 		worker, err := workers.New(workers.Options{
-			Config: cfg, Source: s, Gateway: gateway, Managers: p.served(), Decoder: p.decoder, Log: p.log, Metrics: metrics,
+			Config: cfg, Source: s, Gateway: gateway, Profiles: profiles, Decoder: p.decoder, Log: p.log, Metrics: metrics,
 		})
 		if err != nil {
 			return err

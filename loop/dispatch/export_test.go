@@ -10,13 +10,13 @@ import (
 // Usual feeds n service times of mean 1 to the two means that a run keeps, and returns
 // for how much of the time each was within 30 % of what it settles at.
 func Usual(n int, draw func() float64) (usual, mean float64) {
-	r := NewRun("run", 1)
+	r := newRun("run", 1)
 	var us, ms []float64
-	for i := range n {
+	for range n {
 		d := time.Duration(draw() * float64(time.Second))
-		r.Observe(d, uint64(i))
+		r.Observe(d)
 		r.ObservePace("w", d)
-		us, ms = append(us, r.pace.usual.value), append(ms, r.Mean().Seconds())
+		us, ms = append(us, r.pace.usual.value), append(ms, r.mean.Seconds())
 	}
 	within := func(xs []float64) float64 {
 		middle := slices.Sorted(slices.Values(xs))[len(xs)/2]

@@ -1,18 +1,33 @@
 package dispatch
 
 import (
+	"cmp"
+	"slices"
 	"time"
-
-	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Policy decides which sample is next, and for whom.
+// Policy decides which sample of a profile is next, and for whom. A profile has its own.
 type Policy interface {
-	// Choose picks the sample whose ticket is next; false: there is none that may go.
+	// Choose picks the sample whose ticket is next; false: there is none that may go. It is
+	// called where samples wait and the queue of tickets has room.
 	Choose(v View) (Decision, bool)
 	// Reconsider looks again at what was chosen, now that time has passed, and returns the
 	// samples whose tickets are to be taken back.
 	Reconsider(v View) []Sample
+}
+
+// New returns the policy of a name, which is one of Policies.
+func New(name string) Policy {
+	if name == SpeedWeighted {
+		return &speedWeighted{newRating()}
+	}
+	return random{}
+}
+
+// View is what a policy sees: a profile, now.
+type View struct {
+	now     time.Time
+	profile *Profile
 }
 
 // Decision is a sample whose ticket is next.
@@ -20,35 +35,19 @@ type Decision struct {
 	Sample Sample
 	// Aside names workers that are to leave the sample to faster ones.
 	Aside []string
+	// Backup says that the ticket is the second one of a sample that runs long.
+	Backup bool
 }
 
-// View is what a policy sees.
-type View struct {
-	Now     time.Time
-	Queue   *Queue
-	Bench   *Bench
-	Workers []wire.WorkerInfo // that live
-	// Aimed are published samples that some workers are to leave to faster ones, with these
-	// workers, in the order of arrival.
-	Aimed func() []Decision
-	// Room reports whether a ticket for a sample of the profile may be published.
-	Room func(profile string) bool
-	// Unclaimed is the number of tickets that no worker has claimed.
-	Unclaimed int
-}
-
-// seats are the live workers as of now.
-func (v *View) seats() []seat {
-	v.Bench.See(v.Workers)
-	return v.Bench.seats
-}
-
-// New returns the policy of a name, which is one of Policies.
-func New(name string) Policy {
-	if name == SpeedWeighted {
-		return &speedWeighted{rating{of: map[*Run]*field{}}}
+// aimed are published samples that some workers are to leave to faster ones, with these
+// workers, in the order of arrival.
+func (v View) aimed() []Decision {
+	all := make([]Decision, 0, len(v.profile.aimed))
+	for s, aside := range v.profile.aimed {
+		all = append(all, Decision{Sample: s, Aside: aside})
 	}
-	return random{}
+	slices.SortFunc(all, func(a, b Decision) int { return cmp.Compare(a.Sample.Item().order, b.Sample.Item().order) })
+	return all
 }
 
 // Sample is what dispatch needs of a sample that was accepted.

@@ -4,7 +4,7 @@ package dispatch
 type random struct{}
 
 func (random) Choose(v View) (Decision, bool) {
-	s := v.Queue.Turn(v.Room)
+	s := v.profile.waiting.turn()
 	return Decision{Sample: s}, s != nil
 }
 

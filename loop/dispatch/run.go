@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Run is one training run's share of the workers' time, and what its samples take.
+// Run is one training run's share of the places of one profile, and what its samples of
+// that profile take.
 type Run struct {
 	name   string
 	weight float64
@@ -15,30 +16,24 @@ type Run struct {
 	// corrected when its result comes.
 	vtime float64
 	mean  time.Duration // running mean of the service time of one attempt
+	n     int           // how many it is of
 	pace  *paces
 	// lanes are the steps with samples on their way.
 	lanes map[Step]*lane
 }
 
-// NewRun makes the record of a run; its weight is positive.
-func NewRun(name string, weight float64) *Run {
+func newRun(name string, weight float64) *Run {
 	return &Run{name: name, weight: weight, pace: newPaces(), lanes: map[Step]*lane{}}
 }
-
-// Weight is the run's.
-func (r *Run) Weight() float64 { return r.weight }
 
 // Queued is how many of its samples wait for a ticket.
 func (r *Run) Queued() int { return r.queued }
 
-// Mean is the running mean of what one attempt takes; 0 before the first result.
-func (r *Run) Mean() time.Duration { return r.mean }
+// Mean is the running mean of what one attempt takes, and of how many; 0 before the first.
+func (r *Run) Mean() (mean time.Duration, n int) { return r.mean, r.n }
 
 // Lanes is how many of its steps have samples on their way, or had until a short time ago.
 func (r *Run) Lanes() int { return len(r.lanes) }
-
-// Clear forgets the steps of an epoch that is over. None of its samples is queued.
-func (r *Run) Clear() { clear(r.lanes) }
 
 // precedes reports whether r is served before o.
 func (r *Run) precedes(o *Run) bool {
@@ -64,11 +59,11 @@ func (r *Run) Refund(charged *time.Duration, took time.Duration) {
 	*charged = 0
 }
 
-// Observe folds one service time into the mean: the plain mean of the first 16, then an
-// exponential one that forgets over about 16 samples. N is how many came before.
-func (r *Run) Observe(took time.Duration, n uint64) {
-	k := time.Duration(min(n+1, 16))
-	r.mean += (took - r.mean) / k
+// Observe folds the service time of a result into the mean: the plain mean of the first 16,
+// then an exponential one that forgets over about 16 samples.
+func (r *Run) Observe(took time.Duration) {
+	r.n++
+	r.mean += (took - r.mean) / time.Duration(min(r.n, 16))
 }
 
 // ObservePace folds one service time into what is known of the run's and of the worker's
@@ -95,15 +90,11 @@ func (r *Run) laneOf(st Step) *lane {
 	return l
 }
 
-// next is the run's sample that is served next, of those with a profile that may go; nil:
-// there is none.
-func (r *Run) next(may func(profile string) bool) Sample {
+// next is the run's sample that is served next; nil: there is none.
+func (r *Run) next() Sample {
 	var best Sample
 	for _, l := range r.lanes {
-		if l.queued == 0 {
-			continue
-		}
-		if s := l.next(may); s != nil && (best == nil || compare(s, best) < 0) {
+		if s := l.next(); s != nil && (best == nil || compare(s, best) < 0) {
 			best = s
 		}
 	}
@@ -114,10 +105,10 @@ func (r *Run) next(may func(profile string) bool) Sample {
 func (r *Run) waitingLanes() []*lane {
 	var out []*lane
 	for _, l := range r.lanes {
-		if l.queued > 0 {
+		if l.samples.Len() > 0 {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(a, b *lane) int { return compare(a.next(anyProfile), b.next(anyProfile)) })
+	slices.SortFunc(out, func(a, b *lane) int { return compare(a.next(), b.next()) })
 	return out
 }

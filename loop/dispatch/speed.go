@@ -18,27 +18,20 @@ type speedWeighted struct{ rating rating }
 
 // Choose implements Policy.
 func (p *speedWeighted) Choose(v View) (Decision, bool) {
-	v.seats()
-	for _, r := range v.Queue.runs() {
-		f := p.rating.field(&v, r)
+	for _, r := range v.profile.waiting.runs() {
+		f := p.rating.field(v, r)
 		if !f.uneven {
-			if s := r.next(v.Room); s != nil {
-				return Decision{Sample: s}, true
-			}
-			continue
+			return Decision{Sample: r.next()}, true
 		}
 		for _, l := range r.waitingLanes() {
-			s := l.next(v.Room)
-			if s == nil {
-				continue
-			}
-			slow := f.tooSlow(&v, l, s)
-			free, refused := f.free(&v, s, slow)
-			if free > v.Unclaimed {
-				return Decision{s, slow}, true
+			s := l.next()
+			slow := f.tooSlow(v, l, s)
+			free, refused := f.free(s, slow)
+			if free > v.profile.out {
+				return Decision{Sample: s, Aside: slow}, true
 			}
 			if i := s.Item(); refused > 0 && i.refused.IsZero() {
-				i.refused = v.Now
+				i.refused = v.now
 			}
 		}
 	}
@@ -51,29 +44,30 @@ const settled = 100 * time.Millisecond
 // Reconsider takes tickets back that only slower workers could take by now: the faster ones
 // are gone, or busy for longer than was thought.
 func (p *speedWeighted) Reconsider(v View) (back []Sample) {
-	for _, d := range v.Aimed() {
-		if v.Now.Sub(d.Sample.Published()) < settled {
+	for _, d := range v.aimed() {
+		if v.now.Sub(d.Sample.Published()) < settled {
 			continue
 		}
-		v.seats()
 		i := d.Sample.Item()
-		f := p.rating.field(&v, i.run)
-		if free, _ := f.free(&v, d.Sample, d.Aside); free > 0 {
+		f := p.rating.field(v, i.run)
+		if free, _ := f.free(d.Sample, d.Aside); free > 0 {
 			continue
 		}
-		slow := f.tooSlow(&v, i.run.laneOf(i.step), d.Sample)
-		if free, _ := f.free(&v, d.Sample, slow); free > 0 {
+		slow := f.tooSlow(v, i.run.laneOf(i.step), d.Sample)
+		if free, _ := f.free(d.Sample, slow); free > 0 {
 			back = append(back, d.Sample)
 		}
 	}
 	return back
 }
 
-// rating is how fast workers are for each run, as of the bench's latest look.
+// rating is how fast workers are for each run of a profile, as of its latest count.
 type rating struct {
 	of    map[*Run]*field
 	looks int
 }
+
+func newRating() rating { return rating{of: map[*Run]*field{}} }
 
 // field is how fast the live workers are for one run, the fastest first.
 type field struct {
@@ -101,10 +95,10 @@ const (
 )
 
 // field rates the workers for a run.
-func (g *rating) field(v *View, r *Run) *field {
-	seats := v.seats()
-	if g.looks != v.Bench.looks {
-		g.looks = v.Bench.looks
+func (g *rating) field(v View, r *Run) *field {
+	seats := v.profile.count()
+	if g.looks != v.profile.looks {
+		g.looks = v.profile.looks
 		clear(g.of)
 	}
 	if f := g.of[r]; f != nil {
@@ -112,15 +106,18 @@ func (g *rating) field(v *View, r *Run) *field {
 	}
 	f := &field{run: r}
 	g.of[r] = f
-	slots := 0
+	places := 0
 	for _, s := range seats {
+		if s.capacity == 0 {
+			continue
+		}
 		factor, _ := r.pace.factor(s.id)
 		f.seats = append(f.seats, rated{seat: s, factor: factor})
-		slots += s.slots
+		places += s.capacity
 	}
 	slices.SortStableFunc(f.seats, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
 	for i, n := 0, 0; i < len(f.seats); i++ { // the place at a quarter: one lucky worker is no measure
-		if n += f.seats[i].slots; 4*n >= slots {
+		if n += f.seats[i].capacity; 4*n >= places {
 			f.usual = f.seats[i].factor
 			break
 		}
@@ -141,24 +138,24 @@ func (g *rating) field(v *View, r *Run) *field {
 //
 // A sample is kept from a worker no longer than that worker would have needed for it:
 // whatever is wrong with the estimate, no more than that is lost.
-func (f *field) tooSlow(v *View, l *lane, s Sample) []string {
+func (f *field) tooSlow(v View, l *lane, s Sample) []string {
 	var out []string
 	i := s.Item()
 	unit, limit := f.run.pace.level.value, clearly
-	coming, last := l.toCome(v.Now)
+	coming, last := l.toCome(v.now)
 	if l.step.Expected() == 0 {
 		limit = undeclared
 	}
-	ahead := v.Unclaimed + coming
+	ahead := v.profile.out + coming
 	for _, o := range f.run.lanes {
-		if o == l || o.queued > 0 && o.step.Closes().Before(l.step.Closes()) {
-			ahead += o.queued
+		if o == l || o.samples.Len() > 0 && o.step.Closes().Before(l.step.Closes()) {
+			ahead += o.samples.Len()
 		}
 	}
-	share := v.Queue.share(f.run)
+	share := v.profile.waiting.share(f.run)
 	for k := range f.seats {
 		w := &f.seats[k]
-		if !w.slow || w.factor < limit*f.usual || !v.Bench.serves(&w.seat, i.profile) {
+		if !w.slow || w.factor < limit*f.usual {
 			continue
 		}
 		speed, idle := 0.0, 0
@@ -167,14 +164,11 @@ func (f *field) tooSlow(v *View, l *lane, s Sample) []string {
 			if o.factor*clearly > w.factor {
 				break
 			}
-			if !v.Bench.serves(&o.seat, i.profile) {
-				continue
-			}
-			speed += float64(o.slots) / o.factor
+			speed += float64(o.capacity) / o.factor
 			idle += o.free
 		}
 		own := seconds(unit * w.factor)
-		if speed == 0 || !i.refused.IsZero() && v.Now.Sub(i.refused) >= own {
+		if speed == 0 || !i.refused.IsZero() && v.now.Sub(i.refused) >= own {
 			continue
 		}
 		queue := seconds(float64(max(ahead-idle, 0)) * unit / (speed * share))
@@ -192,12 +186,11 @@ func seconds(s float64) time.Duration {
 
 // free counts the free places of workers that may have the sample, and of those that are
 // thought too slow for it.
-func (f *field) free(v *View, s Sample, slow []string) (free, refused int) {
+func (f *field) free(s Sample, slow []string) (free, refused int) {
 	spurned := 0
 	for k := range f.seats {
 		w := &f.seats[k]
 		switch {
-		case !v.Bench.serves(&w.seat, s.Item().profile):
 		case slices.Contains(slow, w.id):
 			refused += w.free
 		case s.Avoids(w.id) || s.HeldBy(w.id):

@@ -39,6 +39,9 @@ func cases() []testCase {
 		{"WorkersAppearAndDisappear", presence},
 		{"AnEngineThatForgotCarriesTicketsAgain", loss},
 		{"EveryTicketGoesToOneOfManyWorkers", crowd},
+		{"ATicketReachesOnlyThoseWhoTakeFromItsQueue", apart},
+		{"AFullQueueKeepsNoOtherWaiting", beside},
+		{"ABurstAfterIdlenessComesAsFastAsAnyOther", awake},
 	}
 }
 
@@ -49,7 +52,7 @@ func order(t *testing.T, h *Harness) {
 		ids = append(ids, fmt.Sprint(i))
 	}
 	h.publish(t, ids...)
-	s := h.Source(t, "a")
+	s := h.source(t, "a")
 	for _, id := range ids {
 		h.takeOne(t, s, id).Done()
 	}
@@ -58,7 +61,7 @@ func order(t *testing.T, h *Harness) {
 func noPrefetch(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "0", "1", "2", "3", "4")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	held := 0
 	for held < 2 { // take checks that no call yields more than it asks for
 		held += len(h.take(t, a, 2-held))
@@ -75,7 +78,7 @@ func noPrefetch(t *testing.T, h *Harness) {
 
 func busy(t *testing.T, h *Harness) {
 	t.Helper()
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	h.publish(t, "first")
 	held := h.takeOne(t, a, "first")
 	for i := range 30 { // while a scores, everything goes to b
@@ -91,10 +94,10 @@ func busy(t *testing.T, h *Harness) {
 // for it must not wait until a lease has lapsed.
 func abandonedTake(t *testing.T, h *Harness) {
 	t.Helper()
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	got, err := a.Take(ctx, 3)
+	got, err := a.Take(ctx, mainQueue, 3)
 	require.NoError(t, err)
 	require.Empty(t, got)
 	h.publish(t, "0", "1", "2")
@@ -111,7 +114,7 @@ func abandonedTake(t *testing.T, h *Harness) {
 func lapse(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	start := time.Now()
 	h.takeOne(t, a, "x")
 	l := h.takeOne(t, b, "x")
@@ -122,7 +125,7 @@ func lapse(t *testing.T, h *Harness) {
 func extend(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	l := h.takeOne(t, a, "x")
 	for range 9 {
 		h.nothing(t, b, h.Lease/3)
@@ -136,7 +139,7 @@ func extend(t *testing.T, h *Harness) {
 func done(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	l := h.takeOne(t, a, "x")
 	l.Done()
 	require.Error(t, l.Context().Err())
@@ -146,7 +149,7 @@ func done(t *testing.T, h *Harness) {
 func giveBack(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	l := h.takeOne(t, a, "x")
 	start := time.Now()
 	l.Return(0)
@@ -158,7 +161,7 @@ func giveBack(t *testing.T, h *Harness) {
 func giveBackLater(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x", "y")
-	s := h.Source(t, "a")
+	s := h.source(t, "a")
 	l := h.takeOne(t, s, "x")
 	pause := h.Lease / 2
 	start := time.Now()
@@ -171,7 +174,7 @@ func giveBackLater(t *testing.T, h *Harness) {
 
 func revokeUnclaimed(t *testing.T, h *Harness) {
 	t.Helper()
-	a := h.Source(t, "a")
+	a := h.source(t, "a")
 	h.publish(t, "x", "y")
 	require.NoError(t, h.Engine.Revoke(t.Context(), ticket("x").Key()))
 	h.swallows(t, a, "y")
@@ -180,7 +183,7 @@ func revokeUnclaimed(t *testing.T, h *Harness) {
 func revokeLeased(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	l := h.takeOne(t, a, "x")
 	other := ticket("x")
 	other.Attempt++
@@ -193,7 +196,7 @@ func revokeLeased(t *testing.T, h *Harness) {
 
 func duplicate(t *testing.T, h *Harness) {
 	t.Helper()
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	h.publish(t, "x", "x")
 	l := h.takeOne(t, a, "x")
 	h.publish(t, "x") // while it is leased
@@ -211,7 +214,7 @@ func duplicate(t *testing.T, h *Harness) {
 func lateDone(t *testing.T, h *Harness) {
 	t.Helper()
 	h.publish(t, "x")
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	late := h.takeOne(t, a, "x")
 	l := h.takeOne(t, b, "x")
 	late.Done()
@@ -225,12 +228,12 @@ func lateDone(t *testing.T, h *Harness) {
 
 func closing(t *testing.T, h *Harness) {
 	t.Helper()
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	h.publish(t, "held")
 	held := h.takeOne(t, a, "held")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := a.Take(ctx, 2)
+	_, err := a.Take(ctx, mainQueue, 2)
 	require.NoError(t, err)
 	h.publish(t, "x", "y")
 	<-time.After(h.Lease / 40) // they have come, or not yet: both must be handed back
@@ -252,11 +255,11 @@ func closing(t *testing.T, h *Harness) {
 
 func closed(t *testing.T, h *Harness) {
 	t.Helper()
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	a.Close()
 	a.Close()
 	h.publish(t, "x")
-	got, err := a.Take(t.Context(), 1)
+	got, err := a.Take(t.Context(), mainQueue, 1)
 	require.NoError(t, err)
 	require.Empty(t, got)
 	h.takeOne(t, b, "x").Done()
@@ -265,20 +268,28 @@ func closed(t *testing.T, h *Harness) {
 func presence(t *testing.T, h *Harness) {
 	t.Helper()
 	require.Empty(t, h.Engine.Workers())
-	b, a := h.Source(t, "b"), h.Source(t, "a")
-	infoA := wire.WorkerInfo{ID: "a", Slots: 3, Busy: 1, State: wire.WorkerReady, Rewards: []string{"", "ocr"}, Scored: 7}
-	b.Announce(wire.WorkerInfo{ID: "b", Slots: 1, State: wire.WorkerReady})
+	b, a := h.source(t, "b"), h.source(t, "a")
+	infoA := wire.WorkerInfo{ID: "a", Busy: 1, State: wire.WorkerReady, Scored: 7, Profiles: []wire.ProfileInfo{{Name: "ocr", Queue: mainQueue, Capacity: 3, Used: map[string]int{"gw": 1}}}}
+	b.Announce(wire.WorkerInfo{ID: "b", State: wire.WorkerReady})
 	a.Announce(infoA)
 	// A worker may have announced itself as it was connected, with less to say.
-	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && ws[0].Slots == infoA.Slots })
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && len(ws[0].Profiles) == 1 })
 	ws := h.Engine.Workers()
 	require.Equal(t, []string{"a", "b"}, []string{ws[0].ID, ws[1].ID}, "the order is fixed")
 	require.WithinDuration(t, time.Now(), ws[0].Seen, 20*h.Lease)
-	ws[0].Seen = time.Time{}
+	require.NotZero(t, ws[0].Rev)
+	rev := ws[0].Rev
+	ws[0].Seen, ws[0].Rev = time.Time{}, 0
 	require.Equal(t, infoA, slices.Clone(ws)[0])
+	infoA.Busy, infoA.Scored = 3, 8
+	infoA.Profiles = []wire.ProfileInfo{{Name: "ocr", Queue: mainQueue, Capacity: 3, Used: map[string]int{"gw": 3}}}
+	a.Announce(infoA)
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return ws[0].Busy == 3 && ws[0].Profiles[0].Used["gw"] == 3 })
+	require.Equal(t, rev, h.Engine.Workers()[0].Rev, "only counters have moved")
 	infoA.State = wire.WorkerDraining
 	a.Announce(infoA)
 	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) > 0 && ws[0].State == wire.WorkerDraining })
+	require.NotEqual(t, rev, h.Engine.Workers()[0].Rev)
 	if h.Vanish != nil {
 		h.Vanish("b")
 	}
@@ -293,7 +304,7 @@ func loss(t *testing.T, h *Harness) {
 	if h.Lose == nil {
 		t.Skip("this engine cannot be made to forget")
 	}
-	a, b := h.Source(t, "a"), h.Source(t, "b")
+	a, b := h.source(t, "a"), h.source(t, "b")
 	h.publish(t, "leased", "queued")
 	l := h.takeOne(t, a, "leased")
 	h.Lose(t)
@@ -315,11 +326,11 @@ func crowd(t *testing.T, h *Harness) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for w := range crowdSize {
-		s := h.Source(t, fmt.Sprint(w))
+		s := h.source(t, fmt.Sprint(w))
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				n := 1 + w%3
-				got, err := s.Take(ctx, n)
+				got, err := s.Take(ctx, mainQueue, n)
 				assert.NoError(t, err) //nolint:testifylint // not the test's goroutine
 				assert.LessOrEqual(t, len(got), n)
 				mu.Lock()
@@ -357,5 +368,89 @@ func crowd(t *testing.T, h *Harness) {
 			want = 2
 		}
 		require.Equal(t, want, n, id)
+	}
+}
+
+// apart has a worker of one queue, one of another, and one of both.
+func apart(t *testing.T, h *Harness) {
+	t.Helper()
+	one, other := h.source(t, "one"), h.Source(t, "other", []string{otherQueue})
+	both := h.Source(t, "both", []string{otherQueue, mainQueue})
+	next := ticket("x")
+	next.Queue = otherQueue
+	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	h.nothing(t, one, h.Lease/3)
+	h.nothing(t, both, h.Lease/3) // which has asked the wrong queue
+	got := h.wait(t, other, otherQueue, 1, 20*h.Lease)
+	require.Len(t, got, 1)
+	require.Equal(t, "x", got[0].Ticket().ID)
+	require.Equal(t, otherQueue, got[0].Ticket().Queue)
+	got[0].Return(0)
+	got = h.wait(t, both, otherQueue, 1, 20*h.Lease)
+	require.Len(t, got, 1)
+	got[0].Done()
+	h.publish(t, "y")
+	require.Empty(t, h.wait(t, other, otherQueue, 1, h.Lease/3))
+	require.Empty(t, h.wait(t, both, otherQueue, 1, h.Lease/3))
+	h.takeOne(t, one, "y").Done()
+}
+
+func beside(t *testing.T, h *Harness) {
+	t.Helper()
+	var ids []string
+	for i := range 50 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	h.publish(t, ids...)
+	both := h.Source(t, "both", []string{mainQueue, otherQueue})
+	h.takeOne(t, both, "0").Done()
+	next := ticket("x")
+	next.Queue = otherQueue
+	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	got := h.wait(t, both, otherQueue, 1, 20*h.Lease)
+	require.Len(t, got, 1)
+	require.Equal(t, "x", got[0].Ticket().ID)
+	got[0].Done()
+}
+
+// awake has workers that ask for longer than a queue counts as lively, and then so many
+// tickets that one for each request which has been open since would take minutes.
+func awake(t *testing.T, h *Harness) {
+	t.Helper()
+	const tickets, crowdSize, idle = 40, 3, 2 * time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	came := make(chan string, 2*tickets)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for w := range crowdSize {
+		s := h.source(t, fmt.Sprint(w))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				got, err := s.Take(ctx, mainQueue, 1)
+				assert.NoError(t, err) //nolint:testifylint // not the test's goroutine
+				for _, l := range got {
+					came <- l.Ticket().ID
+					l.Done()
+				}
+			}
+		})
+	}
+	for round := range 2 {
+		<-time.After(idle)
+		seen := map[string]bool{}
+		for i := range tickets {
+			h.publish(t, fmt.Sprintf("%d-%d", round, i))
+		}
+		enough := time.After(40 * h.Lease)
+		for len(seen) < tickets {
+			select {
+			case id := <-came:
+				require.False(t, seen[id], id)
+				seen[id] = true
+			case <-enough:
+				require.Failf(t, "tickets did not come", "%d of %d in 40 leases", len(seen), tickets)
+			}
+		}
 	}
 }

@@ -18,8 +18,8 @@ type Harness struct {
 		loop.Engine
 		loop.Presence
 	}
-	// Source connects a worker.
-	Source func(t *testing.T, worker string) workers.Source
+	// Source connects a worker to the queues.
+	Source func(t *testing.T, worker string, queues []string) workers.Source
 	// Lease is how long the engine's leases last. Real engines want 500 ms or more,
 	// so that a busy machine does not look like a dead worker.
 	Lease time.Duration
@@ -44,9 +44,21 @@ func Run(t *testing.T, setUp func(t *testing.T, test func(t *testing.T, h *Harne
 	}
 }
 
+// The queues of the cases.
+const (
+	mainQueue  = "ocr"
+	otherQueue = "_-other__1"
+)
+
+// source connects a worker to the queue from which most cases take.
+func (h *Harness) source(t *testing.T, worker string) workers.Source {
+	t.Helper()
+	return h.Source(t, worker, []string{mainQueue})
+}
+
 // ticket makes a ticket that names its sample.
 func ticket(id string) wire.Ticket {
-	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Gateway: "gw", Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}
+	return wire.Ticket{ID: id, Run: "run", Epoch: 1, Queue: mainQueue, Gateway: "gw", Attempt: 1, Bytes: 1, Deadline: time.Now().Add(time.Hour)}
 }
 
 func (h *Harness) publish(t *testing.T, ids ...string) {
@@ -59,7 +71,7 @@ func (h *Harness) publish(t *testing.T, ids ...string) {
 // take asks for n tickets until one or more come, within a generous time.
 func (h *Harness) take(t *testing.T, s workers.Source, n int) []workers.Lease {
 	t.Helper()
-	got := h.wait(t, s, n, 20*h.Lease)
+	got := h.wait(t, s, mainQueue, n, 20*h.Lease)
 	require.NotEmpty(t, got, "nothing came for 20 leases")
 	require.LessOrEqual(t, len(got), n, "more came than was asked for")
 	return got
@@ -76,18 +88,18 @@ func (h *Harness) takeOne(t *testing.T, s workers.Source, id string) workers.Lea
 // nothing asserts that no ticket comes for so long.
 func (h *Harness) nothing(t *testing.T, s workers.Source, d time.Duration) {
 	t.Helper()
-	for _, l := range h.wait(t, s, 1, d) {
+	for _, l := range h.wait(t, s, mainQueue, 1, d) {
 		require.Failf(t, "a ticket came", "%+v", l.Ticket())
 	}
 }
 
 // wait asks again and again for up to d.
-func (h *Harness) wait(t *testing.T, s workers.Source, n int, d time.Duration) []workers.Lease {
+func (h *Harness) wait(t *testing.T, s workers.Source, queue string, n int, d time.Duration) []workers.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	for ctx.Err() == nil {
-		got, err := s.Take(ctx, n)
+		got, err := s.Take(ctx, queue, n)
 		require.NoError(t, err)
 		if len(got) > 0 {
 			return got

@@ -27,6 +27,7 @@ type Engine struct {
 	leased  map[*Lease]bool
 	takers  []*taker
 	info    map[string]wire.WorkerInfo
+	revs    uint64 // changes of info that were more than counters
 	revoked map[wire.AttemptKey]bool
 	refuse  error
 	closed  bool
@@ -41,6 +42,7 @@ type item struct {
 // taker is one open Take.
 type taker struct {
 	source *Source
+	queue  string
 	left   int
 	got    []workers.Lease
 	ready  chan struct{} // closed when it has something or the engine is closed
@@ -156,7 +158,7 @@ func (e *Engine) match() {
 		free, open := 0, 0
 		for _, t := range e.takers {
 			open += t.left
-			if t.mayHave(it) {
+			if t.queue == it.ticket.Queue {
 				free += t.left
 			}
 		}
@@ -172,17 +174,11 @@ func (e *Engine) match() {
 	}
 }
 
-// mayHave reports whether a ticket is for anybody, or for this one's pool. The caller holds
-// mu.
-func (t *taker) mayHave(it *item) bool {
-	return it.ticket.Pool == "" || it.ticket.Pool == t.source.e.info[t.source.worker].Pool
-}
-
-// give hands a ticket to the slot of that number among those that may have it. The caller
-// holds mu.
+// give hands a ticket to the slot of that number among those that take from its queue. The
+// caller holds mu.
 func (e *Engine) give(it *item, slot int) {
 	for _, t := range e.takers {
-		if !t.mayHave(it) {
+		if t.queue != it.ticket.Queue {
 			continue
 		}
 		if slot -= t.left; slot >= 0 {
@@ -245,14 +241,14 @@ type Source struct {
 func (e *Engine) NewSource(worker string) *Source { return &Source{e: e, worker: worker} }
 
 // Take implements workers.Source.
-func (s *Source) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+func (s *Source) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
 	e := s.e
 	e.mu.Lock()
 	if s.closed || e.closed {
 		e.mu.Unlock()
 		return nil, nil
 	}
-	t := &taker{source: s, left: n, ready: make(chan struct{})}
+	t := &taker{source: s, queue: queue, left: n, ready: make(chan struct{})}
 	e.takers = append(e.takers, t)
 	e.match()
 	// Longer than fabric's 10–100 ms: the choice is random all the same, and each round
@@ -277,6 +273,11 @@ func (s *Source) Announce(info wire.WorkerInfo) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	info.Seen = time.Now()
+	before := s.e.info[info.ID]
+	if info.Rev = before.Rev; !info.Resembles(&before) {
+		s.e.revs++
+		info.Rev = s.e.revs
+	}
 	s.e.info[info.ID] = info
 }
 

@@ -26,7 +26,7 @@ func setUp(t *testing.T, test func(*testing.T, *enginetest.Harness)) {
 		defer e.Close()
 		test(t, &enginetest.Harness{
 			Engine: e, Lease: time.Second, Gone: time.Second, Vanish: e.Kill,
-			Source: func(_ *testing.T, worker string) workers.Source { return e.NewSource(worker) },
+			Source: func(_ *testing.T, worker string, _ []string) workers.Source { return e.NewSource(worker) },
 			Lose:   func(*testing.T) { e.Lose() },
 		})
 	})

@@ -35,8 +35,17 @@ type Rig struct {
 	Workers []*Worker
 	source  func(worker string) workers.Source
 	profile func(worker string) map[string]*rewards.Manager
-	worker  workers.Config
+	worker  Settings
 	t       testing.TB
+}
+
+// Settings are a worker's.
+type Settings struct {
+	ID string
+	// Slots is how many samples of each profile it can use at a time; 0: one.
+	Slots        int
+	MaxAbandoned int
+	Heartbeat    time.Duration
 }
 
 // Worker is one worker of a rig; Kill makes it vanish as kill -9 would.
@@ -49,7 +58,7 @@ type Worker struct {
 // Options of a rig.
 type Options struct {
 	Loop     loop.Config
-	Worker   workers.Config // ID is set by the rig
+	Worker   Settings // ID is set by the rig
 	Workers  int
 	Engine   Engine
 	Source   func(worker string) workers.Source
@@ -97,18 +106,36 @@ func New(t testing.TB, o Options) *Rig {
 func (r *Rig) Source(worker string) workers.Source { return r.source(worker) }
 
 // Add starts one more worker.
-func (r *Rig) Add(t testing.TB, cfg workers.Config) *Worker {
+func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
 	t.Helper()
 	w := &Worker{ID: cfg.ID}
 	inner, err := workers.New(workers.Options{
-		Config: cfg, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
-		Managers: r.profile(cfg.ID), Decoder: noDecoder{},
+		Config: workers.Config{ID: cfg.ID, MaxAbandoned: cfg.MaxAbandoned, Heartbeat: cfg.Heartbeat}, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
+		Profiles: Served(r.profile(cfg.ID), max(cfg.Slots, 1)), Decoder: noDecoder{},
 	})
 	require.NoError(t, err)
 	w.Worker = inner
 	inner.Start(t.Context())
 	r.Workers = append(r.Workers, w)
 	return w
+}
+
+// Queues are those of the queues of tickets of these profiles.
+func Queues(managers map[string]*rewards.Manager) []string {
+	var queues []string
+	for name := range managers {
+		queues = append(queues, wire.QueueName(name, ""))
+	}
+	return queues
+}
+
+// Served are the profiles of these managers, as a worker with so many places for each has them.
+func Served(managers map[string]*rewards.Manager, slots int) map[string]workers.Profile {
+	out := make(map[string]workers.Profile, len(managers))
+	for name, m := range managers {
+		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: slots}
+	}
+	return out
 }
 
 // Kill cuts a worker off: nothing it says arrives any more.
@@ -132,12 +159,12 @@ type mortal struct {
 	w *Worker
 }
 
-func (m *mortal) Take(ctx context.Context, n int) ([]workers.Lease, error) {
+func (m *mortal) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
 	if m.w.dead.Load() {
 		<-ctx.Done()
 		return nil, nil
 	}
-	got, err := m.Source.Take(ctx, n)
+	got, err := m.Source.Take(ctx, queue, n)
 	for i, l := range got {
 		got[i] = &mortalLease{l, m.w}
 	}

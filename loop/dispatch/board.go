@@ -1,0 +1,176 @@
+package dispatch
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Board is all profiles of a gateway: their queues, and the workers that serve them.
+type Board struct {
+	gateway  string
+	cfg      Config
+	breakers Breakers
+	profiles []*Profile // by name
+	byName   map[string]*Profile
+	turn     int // which of them is looked at first
+
+	version int               // of the list of workers
+	workers []wire.WorkerInfo // of the last look; it is replaced and never changed
+	revs    []uint64          // of these, in which only counters move while the number stays
+}
+
+// Breakers say which workers get no samples of a profile.
+type Breakers interface {
+	// Any reports whether there is such a worker.
+	Any() bool
+	// Places is how many of its places for a profile a worker may use.
+	Places(worker, profile string, capacity int) int
+}
+
+// announced is where a worker says what it is to a profile.
+type announced struct{ worker, profile int }
+
+// NewBoard makes the board of a gateway. Queues has its profiles by name, with the names of
+// their queues of tickets.
+func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Breakers) *Board {
+	b := &Board{gateway: gateway, cfg: cfg, breakers: breakers, byName: map[string]*Profile{}}
+	by := map[string]*Profile{}
+	for _, name := range slices.Sorted(maps.Keys(queues)) { // the default one has two names and one queue
+		queue := queues[name]
+		if p := by[queue]; p != nil {
+			b.byName[name] = p
+			continue
+		}
+		p := &Profile{
+			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: New(cfg.Policy), backup: newBackup(cfg),
+			busy: map[string]int{}, aimed: map[Sample][]string{}, counted: -1,
+		}
+		b.profiles = append(b.profiles, p)
+		b.byName[name], by[queue] = p, p
+	}
+	return b
+}
+
+// Profile returns the profile of a name; nil: the gateway has none.
+func (b *Board) Profile(name string) *Profile { return b.byName[name] }
+
+// Profiles are all of them, by name. They are not to be changed.
+func (b *Board) Profiles() []*Profile { return b.profiles }
+
+// Survey looks at who is there, and reports whether more has changed since the last time
+// than counters. A list that was given is not to be changed.
+func (b *Board) Survey(workers []wire.WorkerInfo) (fresh bool) {
+	if len(b.workers) == len(workers) && (len(workers) == 0 || &b.workers[0] == &workers[0]) {
+		return false
+	}
+	b.version++
+	fresh = len(b.workers) != len(workers)
+	for i := range workers {
+		fresh = fresh || b.workers[i].ID != workers[i].ID || workers[i].Rev == 0 || b.revs[i] != workers[i].Rev
+	}
+	b.workers = workers
+	if !fresh {
+		return false
+	}
+	b.revs = b.revs[:0]
+	for _, p := range b.profiles {
+		p.serving, p.other = p.serving[:0], ""
+	}
+	for i := range workers {
+		b.revs = append(b.revs, workers[i].Rev)
+		for k, info := range workers[i].Profiles {
+			p := b.byName[info.Name]
+			switch {
+			case p == nil:
+			case p.queue != info.Queue:
+				p.other = workers[i].ID
+			default:
+				p.serving = append(p.serving, announced{i, k})
+			}
+		}
+	}
+	return true
+}
+
+// Next decides which sample is next, profile by profile in turn; due is when there may be a
+// backup request otherwise, and zero if that is not known.
+func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
+	for k := range b.profiles {
+		at := (b.turn + k) % len(b.profiles)
+		p := b.profiles[at]
+		if len(p.waiting.waiting) == 0 || !p.Room(now) {
+			continue
+		}
+		if d, found = p.policy.Choose(View{now, p}); found {
+			b.turn = at + 1
+			return d, true, due
+		}
+	}
+	if b.cfg.BackupAfter == 0 {
+		return d, false, due
+	}
+	for _, p := range b.profiles {
+		s, at := p.spare(now)
+		if s != nil {
+			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(View{now, p}, s)}, true, due
+		}
+		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
+			due = at
+		}
+	}
+	return d, false, due
+}
+
+// Reconsider returns the samples whose tickets are to be taken back, now that time has
+// passed.
+func (b *Board) Reconsider(now time.Time) (back []Sample) {
+	for _, p := range b.profiles {
+		if len(p.aimed) > 0 {
+			back = append(back, p.policy.Reconsider(View{now, p})...)
+		}
+	}
+	return back
+}
+
+// Waiting reports whether any sample is queued, or published for some workers only: who is
+// there may change without a word.
+func (b *Board) Waiting() bool {
+	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 })
+}
+
+// Forget drops what is known of a run, of whose samples none is queued.
+func (b *Board) Forget(run string) {
+	for _, p := range b.profiles {
+		delete(p.runs, run)
+	}
+}
+
+// Clear forgets the steps of an epoch of a run that is over. None of its samples is queued.
+func (b *Board) Clear(run string) {
+	for _, p := range b.profiles {
+		if r := p.runs[run]; r != nil {
+			clear(r.lanes)
+		}
+	}
+}
+
+// Of sums up what is known of a run: how many of its samples wait for a ticket, and the mean
+// time that one attempt takes, over its profiles.
+func (b *Board) Of(run string) (queued int, mean time.Duration) {
+	results := 0
+	for _, p := range b.profiles {
+		if r := p.runs[run]; r != nil {
+			queued += r.queued
+			results += r.n
+		}
+	}
+	for _, p := range b.profiles {
+		if r := p.runs[run]; r != nil && results > 0 {
+			mean += time.Duration(float64(r.mean) * float64(r.n) / float64(results))
+		}
+	}
+	return queued, mean
+}
