@@ -68,7 +68,6 @@ func defaultLoop() Loop {
 	return Loop{
 		MaxBytes:          1 << 30,
 		MessageBytes:      128 << 20,
-		CreditSamples:     256,
 		CreditBytes:       64 << 20,
 		MaxAttempts:       3,
 		SampleTimeout:     900 * time.Second,
@@ -98,7 +97,7 @@ func (l *Loop) section() section {
 		settings: []setting{
 			size("max_bytes", &l.MaxBytes, 1<<20, "Bytes of samples in flight and of credit not yet used, all clients together."),
 			size("message_bytes", &l.MessageBytes, 1<<10, "The largest sample. At most max_bytes."),
-			integer("credit_samples", &l.CreditSamples, 1, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again."),
+			integer("credit_samples", &l.CreditSamples, 0, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again. 0: 256, or twice what live workers can use of its profile at a time, whichever is more."),
 			size("credit_bytes", &l.CreditBytes, 1<<10, "Bytes one connection may send ahead. At most max_bytes."),
 			integer("max_attempts", &l.MaxAttempts, 1, 100, "How many workers may fail a sample by a fault of their own, or vanish with it, before it fails."),
 			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),

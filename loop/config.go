@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
@@ -23,7 +24,8 @@ type Config struct {
 	// MessageBytes bounds one sample's frame. Defaults to 128 MiB.
 	MessageBytes int64
 	// CreditBytes and CreditSamples are what a connection may send before a buffer
-	// is released again. Default to 64 MiB and 256.
+	// is released again. CreditBytes defaults to 64 MiB, CreditSamples to 256 or, where that
+	// is more, twice what live workers can use of the connection's profile at a time.
 	CreditBytes   int64
 	CreditSamples int64
 	// MaxAttempts bounds how often one sample is handed to a worker. Defaults to 3.
@@ -88,7 +90,6 @@ func (c Config) WithDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
 	c.MessageBytes = cmp.Or(c.MessageBytes, 128<<20)
 	c.CreditBytes = cmp.Or(c.CreditBytes, 64<<20)
-	c.CreditSamples = cmp.Or(c.CreditSamples, 256)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
 	c.SampleTimeout = cmp.Or(c.SampleTimeout, 900*time.Second)
 	c.MaxSampleTimeout = cmp.Or(c.MaxSampleTimeout, time.Hour)
@@ -122,7 +123,9 @@ func (c Config) Validate() error {
 	positive("max_bytes", c.MaxBytes)
 	positive("message_bytes", c.MessageBytes)
 	positive("credit_bytes", c.CreditBytes)
-	positive("credit_samples", c.CreditSamples)
+	if c.CreditSamples < 0 {
+		errs = append(errs, fmt.Errorf("loop: credit_samples must not be negative, not %d", c.CreditSamples))
+	}
 	positive("max_attempts", int64(c.MaxAttempts))
 	positive("sample_timeout", int64(c.SampleTimeout))
 	positive("step_timeout", int64(c.StepTimeout))
@@ -145,6 +148,24 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// defaultCredit is how many samples a connection may send at least.
+const defaultCredit = 256
+
+// profileBytes bounds what sessions of one profile hold and may send: where clients may ask
+// for several profiles, half of the memory, but no less than one message.
+func (c Config) profileBytes() int64 {
+	asked := map[string]bool{}
+	for name, queue := range c.queues() {
+		if !strings.HasPrefix(name, "_") { // those are the process's own
+			asked[queue] = true
+		}
+	}
+	if len(asked) < 2 {
+		return c.MaxBytes
+	}
+	return max(c.MaxBytes/2, c.MessageBytes)
 }
 
 // queues are those of all profiles.

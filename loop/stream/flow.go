@@ -13,14 +13,14 @@ import (
 // may send of the memory for frames. Guarded by the gateway's mutex.
 type Flow struct {
 	budget   budget
-	full     wire.CreditTotals
+	full     func(profile string) wire.CreditTotals
 	sessions []*Session // with a live connection, in the order in which these came
 }
 
-// NewFlow divides maxBytes of memory. A connection may send up to full before a frame is
-// released again.
-func NewFlow(maxBytes int64, full wire.CreditTotals) *Flow {
-	return &Flow{budget: budget{max: maxBytes}, full: full}
+// NewFlow divides maxBytes of memory, of which sessions of one profile get no more than
+// each. A connection may send up to full of its profile before a frame is released again.
+func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals) *Flow {
+	return &Flow{budget: newBudget(maxBytes, each), full: full}
 }
 
 // Greeting is what a client is told when its session begins on a connection.
@@ -42,7 +42,8 @@ type Greeting struct {
 // must not block.
 func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
 	s.credit.reclaim(&f.budget)
-	s.credit.topUp(&f.budget, f.full)
+	s.credit.serves(&f.budget, g.Reward)
+	s.credit.topUp(&f.budget, f.full(g.Reward))
 	s.live = true
 	f.sessions = append(f.sessions, s)
 	s.greet(c, g, s.credit.granted)
@@ -111,7 +112,7 @@ func (f *Flow) Release(s *Session, size int64) Grants {
 func (f *Flow) TopUp() Grants {
 	var grants Grants
 	for _, s := range f.sessions {
-		if s.credit.topUp(&f.budget, f.full) {
+		if s.credit.topUp(&f.budget, f.full(s.credit.profile)) {
 			grants = append(grants, grant{s, s.connection(), s.credit.granted})
 		}
 	}
