@@ -26,6 +26,8 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 			c.lookAtGroup(now, a.group, &fx)
 		case a.step != nil:
 			c.closeStep(now, a.step, &fx)
+		case a.run != nil:
+			c.deserted(now, a.run, &fx)
 		default:
 			if t, republish := c.look(now, a.entry, workers, &fx); republish {
 				again = append(again, t)
@@ -184,8 +186,9 @@ type alarm struct {
 	entry *entry // or
 	group *group // or
 	step  *step.Step
-	place int // among all, from 1; 0: it is not set
-	first int // tells alarms of the same moment apart: the one that was set first comes first
+	run   *run // that no client is connected to
+	place int  // among all, from 1; 0: it is not set
+	first int  // tells alarms of the same moment apart: the one that was set first comes first
 }
 
 // alarms orders what needs a look by time.

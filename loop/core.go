@@ -87,6 +87,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			name: name, weight: weight, done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
 			groups: map[groupKey]*group{}, counts: map[string]uint64{},
 		}
+		r.alarm.run = r
 		c.runs[name] = r
 	}
 	r.lastUse = now
