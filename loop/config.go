@@ -51,14 +51,14 @@ type Config struct {
 	Dispatch dispatch.Config
 	// Breaker says when a worker gets no more samples of a profile that it fails.
 	Breaker Breaker
-	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
+	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
 	// ClaimTimeout is how long a claimed sample may stay without a result before it
 	// is given to another worker although its lease says nothing; it must exceed
 	// the longest term. Defaults to 600 s.
 	ClaimTimeout time.Duration
-	// Weights gives runs their share of slot time under load, by run name. A run
+	// Weights gives runs their share of the places under load, by run name. A run
 	// that is not named weighs 1.
 	Weights map[string]float64
 	// KeepResults, KeepBytes and KeepFor bound what is remembered of answered
