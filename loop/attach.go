@@ -54,7 +54,7 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 		m.mu.Unlock()
 		return nil, err
 	}
-	hi := stream.Greeting{Reward: h.Reward, Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
+	hi := stream.Greeting{Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
 	if resumed {
 		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
 	}
