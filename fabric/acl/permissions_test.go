@@ -240,8 +240,8 @@ func TestARefusedRequestSaysSoAndDoesNotSucceed(t *testing.T) {
 	g, w := keyed(t, s, dir, acl.Gateway), keyed(t, s, dir, acl.Worker)
 	declare(t, g)
 	for subject, ask := range map[string]func(context.Context) error{
-		"$JS.API.STREAM.DELETE.RL_TICKETS":            func(ctx context.Context) error { return w.js.DeleteStream(ctx, "RL_TICKETS") },
-		"$JS.API.STREAM.DELETE.KV_RL_FLEET":           func(ctx context.Context) error { return w.js.DeleteKeyValue(ctx, "RL_FLEET") },
+		"$JS.API.STREAM.DELETE.RL_TICKETS":       func(ctx context.Context) error { return w.js.DeleteStream(ctx, "RL_TICKETS") },
+		"$JS.API.STREAM.DELETE.KV_RL_FLEET":      func(ctx context.Context) error { return w.js.DeleteKeyValue(ctx, "RL_FLEET") },
 		"$JS.API.CONSUMER.DELETE.RL_TICKETS.q-_": func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, "RL_TICKETS", "q-_") },
 		"$JS.API.INFO": func(ctx context.Context) error {
 			_, err := w.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "MINE"})
