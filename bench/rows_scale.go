@@ -137,7 +137,7 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 	var all sync.WaitGroup
 	for i, s := range t.sources {
 		s.Announce(wire.WorkerInfo{
-			ID: "w" + strconv.Itoa(i), Slots: takerSlots, State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: takerQueue, Capacity: takerSlots}},
+			ID: "w" + strconv.Itoa(i), State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: takerQueue, Capacity: takerSlots, Narrow: takerSlots}},
 		})
 		all.Go(func() {
 			for ctx.Err() == nil {
