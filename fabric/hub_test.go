@@ -169,9 +169,9 @@ func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
 // word is what a worker of two queues tells, as it comes over the network.
 func word(t *testing.T, id string, used int, queues ...string) *nats.Msg {
 	t.Helper()
-	info := wire.WorkerInfo{ID: id, Slots: 8, Busy: used, State: wire.WorkerReady, Scored: uint64(used)}
+	info := wire.WorkerInfo{ID: id, Busy: used, State: wire.WorkerReady, Scored: uint64(used)}
 	for _, q := range queues {
-		info.Profiles = append(info.Profiles, wire.ProfileInfo{Name: q, Queue: q, Capacity: 8, Used: used})
+		info.Profiles = append(info.Profiles, wire.ProfileInfo{Name: q, Queue: q, Capacity: 8, Used: map[string]int{"gw": used}})
 	}
 	data, err := json.Marshal(info)
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestAWordInWhichOnlyCountersMoveChangesNoListUntilItIsStale(t *testing.T) {
 		time.Sleep(behind + time.Millisecond)
 		second := p.workers(time.Now())
 		require.NotSame(t, &first[0], &second[0])
-		require.Equal(t, []int{0, 3}, []int{first[1].Profiles[0].Used, second[1].Profiles[0].Used}, "a list that somebody has does not change")
+		require.Equal(t, []int{0, 3}, []int{first[1].Profiles[0].Used["gw"], second[1].Profiles[0].Used["gw"]}, "a list that somebody has does not change")
 		require.Equal(t, []uint64{first[0].Rev, first[1].Rev}, []uint64{second[0].Rev, second[1].Rev})
 		require.Equal(t, 2, told)
 

@@ -287,10 +287,10 @@ func TestAWordThatNoWorkerSaysIsNotHeard(t *testing.T) {
 	nc, err := nats.Connect("nats://" + f.Address())
 	require.NoError(t, err)
 	defer nc.Close()
-	for _, data := range []string{`{"id":"negative","slots":-1,"state":"ready"}`, `{"id":"nobody","slots":"many"}`} {
+	for _, data := range []string{`{"id":"negative","busy":-1,"state":"ready"}`, `{"id":"nobody","busy":"many"}`} {
 		require.NoError(t, nc.Publish("rl.presence", []byte(data)))
 	}
-	word, err := json.Marshal(wire.WorkerInfo{ID: "w", Slots: 1, State: wire.WorkerReady})
+	word, err := json.Marshal(wire.WorkerInfo{ID: "w", State: wire.WorkerReady})
 	require.NoError(t, err)
 	require.NoError(t, nc.Publish("rl.presence", word))
 	require.Eventually(t, func() bool { return len(f.Workers()) > 0 }, soon, time.Millisecond)
