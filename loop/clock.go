@@ -35,6 +35,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		}
 	}
 	c.reconsider(now, workers, &fx)
+	c.meetStrangers(&fx)
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
@@ -44,6 +45,21 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 func (c *core) survey(workers []wire.WorkerInfo) {
 	if c.board.Survey(workers) {
 		c.breakers.meet(workers)
+	}
+}
+
+// maxStrangers bounds how many workers of another configuration are told of.
+const maxStrangers = 1024
+
+// meetStrangers tells of workers whose configuration of a profile is another one, once each.
+func (c *core) meetStrangers(fx *effects) {
+	for _, p := range c.board.Profiles() {
+		s := stranger{p.Stranger(), p.Name()}
+		if s.worker == "" || c.strangers[s] || len(c.strangers) >= maxStrangers {
+			continue
+		}
+		c.strangers[s] = true
+		fx.strangers = append(fx.strangers, s)
 	}
 }
 

@@ -220,6 +220,10 @@ func (m *Manager) apply(fx effects) {
 	for _, b := range fx.breakers {
 		m.tell(b)
 	}
+	for _, s := range fx.strangers {
+		m.log.Warn("a worker has another configuration of a reward than this gateway, and gets none of its samples; give both the same",
+			"worker", s.worker, "reward", shown(s.profile))
+	}
 	for _, fault := range fx.faults {
 		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
 	}
