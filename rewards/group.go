@@ -109,19 +109,24 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	answers := make(chan groupAnswer, len(terms))
 	clocks := newGroupClocks(m.cfg.Terms, terms)
 	var left atomic.Int32
-	left.Store(int32(len(terms))) // a profile has a handful of terms
-	if len(terms) == 0 {
+	left.Store(int32(len(terms)) + 1) // a profile has a handful of terms
+	over := func() {
+		if left.Add(-1) > 0 {
+			return
+		}
+		for i := range members {
+			forget(members[i].Sample)
+		}
 		close(run.done)
 	}
+	defer over()
 	for _, i := range terms {
 		go func() { // ends with its scorer; GroupRun.Done tells when all have
 			t := &m.cfg.Terms[i]
 			a := groupAnswer{i, allFailed(t, len(members), fmt.Errorf("%w: the scorer ended its goroutine (runtime.Goexit)", Panicked))}
 			defer func() {
 				answers <- a
-				if left.Add(-1) == 0 {
-					close(run.done)
-				}
+				over()
 			}()
 			a.results = m.scoreGroup(ctx, clocks.of[i], t, group)
 		}()
@@ -344,6 +349,8 @@ type Dependent interface {
 // attemptGroup calls the scorer once and judges what it returned; a panic in either is
 // a failure.
 func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult, err error) {
+	ctx, reader := withReader(ctx)
+	defer reader.end()
 	err = Guard(func() (err error) {
 		results, err = t.scoreGroup(ctx, g)
 		return err

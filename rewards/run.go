@@ -54,10 +54,14 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 	s = c.sample
 	alone := c.begin(s)
 	var left atomic.Int32
-	left.Store(int32(len(alone))) // a profile has a handful of terms
-	if len(alone) == 0 {
-		close(run.done)
+	left.Store(int32(len(alone)) + 1) // a profile has a handful of terms, and this goroutine may go on with its group
+	over := func() {
+		if left.Add(-1) == 0 {
+			forget(s)
+			close(run.done)
+		}
 	}
+	defer over()
 	for _, i := range alone {
 		go func() { // ends with its scorer; Run.Done tells when all have
 			t := &m.cfg.Terms[i]
@@ -66,9 +70,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 			}}
 			defer func() {
 				c.answers <- a
-				if left.Add(-1) == 0 {
-					close(run.done)
-				}
+				over()
 			}()
 			a.result = m.score(ctx, c.clocks[i], t, s, &c.tries[i])
 		}()
@@ -78,6 +80,13 @@ func (m *Manager) Run(ctx context.Context, s *Sample) *Run {
 		return m.alone(ctx, c.sample, run.Result.Partial, run)
 	}
 	return run
+}
+
+// forget gives back what the sample's pixels have booked, when nobody reads them any more.
+func forget(s *Sample) {
+	for _, m := range s.Media {
+		m.Forget()
+	}
 }
 
 // begin answers for the terms that do not look at this sample now, and returns the
@@ -270,6 +279,8 @@ func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries
 // attempt calls the scorer once and judges what it returned; a panic in either
 // (an error's own methods are the scorer's code too) is a failure.
 func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
+	ctx, reader := withReader(ctx)
+	defer reader.end()
 	err := Guard(func() error {
 		r = t.judge(t.Scorer.Score(ctx, s))
 		return nil
