@@ -29,12 +29,14 @@ func TestAQuestionThatWaitsForItsEngineKeepsNobodyFromDecoding(t *testing.T) {
 	asked := 0
 	sc := build(t, by(func(ctx context.Context, r *chat.Request) (*chat.Reply, error) {
 		asked++
-		px, giveBack, err := planes().Borrow(ctx) // as another sample does meanwhile
+		other := planes() // another sample's, meanwhile
+		px, giveBack, err := other.Borrow(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer giveBack()
 		assert.Equal(t, frames, px.Count)
+		giveBack()
+		other.Forget()
 		reply := chat.Reply{Text: `{"score": 4}`}
 		return &reply, r.Accept(reply)
 	}), "judge", `{"template": "?", "json": "score"}`)
