@@ -182,7 +182,10 @@ func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error) {
 				return nil
 			}
 		case p.offer <- c:
-			v := <-c.back // every Do gives its child back, after RequestTimeout at the latest
+			v, back := p.wait(c)
+			if !back {
+				return nil
+			}
 			if !p.settle(ctx, c, v) {
 				return v.next
 			}
@@ -192,6 +195,24 @@ func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error) {
 			}
 		}
 	}
+}
+
+// wait waits for a child that was handed out: its holder gives it back, RequestTimeout after it
+// has begun at the latest. One that has not begun loses it when the pool kills its children;
+// false says so.
+func (p *Pool) wait(c *child) (v verdict, back bool) {
+	select {
+	case v = <-c.back:
+	case <-p.killed:
+		if c.revoke() {
+			return verdict{}, false
+		}
+		v = <-c.back
+	}
+	c.mu.Lock()
+	c.working = false
+	c.mu.Unlock()
+	return v, true
 }
 
 // ping reports whether an idle child gives a sign of life.
@@ -218,6 +239,7 @@ func (p *Pool) settle(ctx context.Context, c *child, v verdict) bool {
 	}
 	p.count(func(s *Stats) { s.Busy++ })
 	defer p.count(func(s *Stats) { s.Busy-- })
+	defer v.turn.Release()
 	// Not ctx: the drain of a Stop lets a child finish; hard stop kills it.
 	limited, cancel := context.WithDeadline(context.WithoutCancel(ctx), v.until)
 	defer cancel()
