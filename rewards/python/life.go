@@ -23,7 +23,7 @@ func (p *pool) live(trial, spare bool) {
 	if err != nil {
 		p.startFailed(err)
 	} else {
-		c.release = func(answered bool) { p.release(pl, answered) }
+		c.release = p.release
 		p.up(pl)
 		p.serve(pl, watched)
 	}
@@ -156,7 +156,7 @@ func (p *pool) startFailed(err error) {
 	}
 	p.rest(p.failures)
 	p.cfg.Log.Warn("a process of a Python function did not start", "function", p.opts.label(), "in_a_row", p.failures,
-		"waiting", len(p.waiters), "permanent", p.refused != nil, "error", err)
+		"waiting", p.queue.Len(), "permanent", p.refused != nil, "error", err)
 	if useless := p.useless(); useless != nil {
 		p.refuse(useless)
 	}
@@ -249,9 +249,12 @@ func (p *pool) dismiss(proc *process) {
 // down takes a dead process away and answers the calls that it held. Foreign says that
 // somebody else killed it.
 func (p *pool) down(pl *place, foreign bool, how error) {
-	held, blamed := pl.conn.die()
+	held, blamed, lost := pl.conn.die()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, w := range lost {
+		p.queue.End(w.call, time.Now())
+	}
 	p.places = slices.DeleteFunc(p.places, func(o *place) bool { return o == pl })
 	if pl.retired {
 		return
@@ -299,7 +302,7 @@ func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how 
 		if len(p.deadly) == deadlyRow {
 			p.held++
 			p.rest(p.held)
-			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", len(p.waiters), "until", p.pause)
+			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
 		}
 	default:
 		p.suspect(held, how)

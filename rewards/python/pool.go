@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -19,7 +20,8 @@ const startTries = 3
 // function is held back: it has one process then, after a pause.
 const deadlyRow = 8
 
-// pool keeps the processes of one function. Calls wait in the order they came.
+// pool keeps the processes of one function. The calls that wait are served tenant by tenant,
+// by the time that these have had places, and each tenant's in the order they came.
 type pool struct {
 	cfg   Config
 	opts  Options
@@ -36,7 +38,7 @@ type pool struct {
 	decided  bool                  // guarded by mu; first is closed
 	procs    map[*process]struct{} // guarded by mu; for stop to kill
 	places   []*place              // guarded by mu; those alive
-	waiters  []*waiter             // guarded by mu; oldest first
+	queue    *fair.Queue[*waiter]  // guarded by mu; those that wait, and those that have a place
 	trials   []*trial              // guarded by mu; the first one runs
 	starting int                   // guarded by mu; 0 or 1
 	async    bool                  // guarded by mu; known with the first start
@@ -86,16 +88,19 @@ type place struct {
 	retired bool      // it is being ended, for want of work
 }
 
-// waiter is a call that waits for a place.
+// waiter is a call that waits for a place, or has one.
 type waiter struct {
-	got chan *place // capacity 1; closed: refused
-	err error       // why it was refused; set before got is closed
+	tenant fair.Tenant
+	call   *fair.Call[*waiter] // nil: it waits in a trial
+	got    chan struct{}       // closed when it has its place, or is refused
+	place  *place              // set before got is closed
+	err    error               // why it was refused; likewise
 }
 
 func newPool(cfg Config, opts Options, s *share) *pool {
 	p := &pool{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
-		stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
+		queue: fair.NewQueue[*waiter](), stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
 	}
 	s.join(p)
 	return p
@@ -159,8 +164,8 @@ func (p *pool) startError() error {
 }
 
 // acquire waits for a place in a process, or with a trial for one in the trial's.
-func (p *pool) acquire(ctx context.Context, t *trial) (*place, error) {
-	w := &waiter{got: make(chan *place, 1)}
+func (p *pool) acquire(ctx context.Context, t *trial) (*waiter, error) {
+	w := &waiter{tenant: fair.Tenant(rewards.TenantOf(ctx)), got: make(chan struct{})}
 	p.mu.Lock()
 	if err := p.useless(); err != nil {
 		p.mu.Unlock()
@@ -169,33 +174,38 @@ func (p *pool) acquire(ctx context.Context, t *trial) (*place, error) {
 	if t != nil {
 		t.waiting = append(t.waiting, w)
 	} else {
-		p.waiters = append(p.waiters, w)
+		w.call = p.queue.Push(w.tenant, w, time.Now())
 	}
 	p.match()
 	p.mu.Unlock()
 	select {
-	case pl, ok := <-w.got:
-		if !ok {
-			return nil, w.err
-		}
-		return pl, nil
+	case <-w.got:
+		return w.placed()
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	same := func(o *waiter) bool { return o == w }
-	p.waiters = slices.DeleteFunc(p.waiters, same)
 	if t != nil {
-		t.waiting = slices.DeleteFunc(t.waiting, same)
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *waiter) bool { return o == w })
+	} else {
+		p.queue.Remove(w.call)
 	}
 	p.mu.Unlock()
 	select {
-	case pl, ok := <-w.got:
-		if ok {
-			p.release(pl, false)
+	case <-w.got: // in the same moment
+		if w.err == nil {
+			p.release(w, false)
 		}
 	default:
 	}
 	return nil, p.waitedError(ctx)
+}
+
+// placed is what a wait came to, once got is closed.
+func (w *waiter) placed() (*waiter, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w, nil
 }
 
 // waitedError is of a call whose time passed, or whose caller left, while it waited.
@@ -226,8 +236,12 @@ func (p *pool) useless() error {
 
 // refuse sends all waiters away. The caller holds mu.
 func (p *pool) refuse(err error) {
-	all := p.waiters
-	p.waiters = nil
+	var all []*waiter
+	for now := time.Now(); p.queue.Len() > 0; {
+		w := p.queue.First(0, now).Value
+		p.queue.Remove(w.call)
+		all = append(all, w)
+	}
 	for _, t := range p.trials {
 		all, t.waiting = append(all, t.waiting...), nil
 	}
@@ -237,27 +251,37 @@ func (p *pool) refuse(err error) {
 	}
 }
 
-// match gives places to the waiters in their order, and starts a process for those for
+// match gives places to the waiters whose turn it is, and starts a process for those for
 // whom there is none. The caller holds mu.
 func (p *pool) match() {
 	p.matchTrial()
-	n := 0
-	for ; n < len(p.waiters); n++ {
+	executors := 0
+	for _, pl := range p.places {
+		executors += pl.conn.capacity
+	}
+	for p.queue.Len() > 0 {
 		pl := p.emptiest()
 		if pl == nil {
 			break
 		}
-		p.hand(pl, p.waiters[n])
+		now := time.Now()
+		c := p.queue.First(executors, now)
+		p.queue.Take(c, now)
+		p.queue.Begin(c, now)
+		p.hand(pl, c.Value)
 	}
-	p.waiters = slices.Delete(p.waiters, 0, n)
 	p.grow()
 }
 
 // hand gives a place to a waiter. The caller holds mu.
 func (p *pool) hand(pl *place, w *waiter) {
+	if w.call == nil { // a trial has its own order; the time counts all the same
+		w.call = p.queue.Start(w.tenant, w, time.Now())
+	}
 	pl.running++
 	p.stats.Calls++
-	w.got <- pl
+	w.place = pl
+	close(w.got)
 }
 
 // emptiest is the process with the fewest calls that can take one more.
@@ -272,9 +296,11 @@ func (p *pool) emptiest() *place {
 }
 
 // release takes a place back, with an answer or without. A process that died has none.
-func (p *pool) release(pl *place, answered bool) {
+func (p *pool) release(w *waiter, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.queue.End(w.call, time.Now())
+	pl := w.place
 	if pl.running--; pl.running == 0 {
 		pl.idle = time.Now()
 	}
@@ -314,9 +340,9 @@ func (p *pool) grow() {
 		return
 	case len(p.trials) > 0 && !trying:
 		trial = true
-	case ordinary == 0 && (len(p.waiters) > 0 || !trying):
-	case len(p.waiters) > 0 && own == 0:
-	case len(p.waiters) > 0:
+	case ordinary == 0 && (p.queue.Len() > 0 || !trying):
+	case p.queue.Len() > 0 && own == 0:
+	case p.queue.Len() > 0:
 		spare = true
 	default:
 		return
@@ -390,7 +416,7 @@ func (p *pool) snapshot() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
-	s.Processes, s.Alive, s.Async, s.Waiting = 1, len(p.places), p.async, len(p.waiters)
+	s.Processes, s.Alive, s.Async, s.Waiting = 1, len(p.places), p.async, p.queue.Len()
 	if p.capacity == 1 || p.share.explicit {
 		s.Processes += p.share.spare
 	}

@@ -1,0 +1,148 @@
+package python_test
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/png"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
+)
+
+// flood has callers of a tenant ask for a word until ctx ends, and counts their answers.
+func flood(ctx context.Context, all *sync.WaitGroup, s rewards.Scorer, tenant rewards.Tenant, callers int, word string) *atomic.Int64 {
+	var n atomic.Int64
+	for range callers {
+		all.Go(func() {
+			for ctx := rewards.WithTenant(ctx, tenant); ctx.Err() == nil; {
+				if _, err := s.Score(ctx, asks(word)); err == nil {
+					n.Add(1)
+				}
+			}
+		})
+	}
+	return &n
+}
+
+func TestProcessesServeTheRunsOfAProfileByWeight(t *testing.T) {
+	t.Parallel()
+	s := process(t, python.Config{Processes: 2}, python.Options{Name: "threaded"})
+	warm(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	first := flood(ctx, &all, s, rewards.Tenant{Profile: "p", Run: "first"}, 4, "wait0.02")
+	require.Eventually(t, func() bool { return stats(s).Alive == 2 }, 20*time.Second, time.Millisecond)
+	one := flood(ctx, &all, s, rewards.Tenant{Profile: "p", Run: "one", Weight: 1}, 12, "wait0.02")
+	three := flood(ctx, &all, s, rewards.Tenant{Profile: "p", Run: "three", Weight: 3}, 6, "wait0.02")
+	require.Eventually(t, func() bool { return one.Load()+three.Load() >= 400 }, time.Minute, time.Millisecond)
+	assert.InEpsilon(t, 3, float64(three.Load())/float64(one.Load()), .05)
+	assert.Positive(t, first.Load())
+	cancel()
+	all.Wait()
+	assert.Zero(t, stats(s).Waiting)
+}
+
+func TestARunThatFloodsLeavesOrHangsTakesNoMoreThanItsShareOfAFunctionsProcesses(t *testing.T) {
+	t.Parallel()
+	s := process(t, python.Config{Processes: 2}, python.Options{Name: "threaded"})
+	warm(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	fine := flood(ctx, &all, s, rewards.Tenant{Run: "fine"}, 4, "wait0.005")
+	require.Eventually(t, func() bool { return stats(s).Alive == 2 && fine.Load() > 10 }, 20*time.Second, time.Millisecond)
+	hangs := rewards.WithTenant(ctx, rewards.Tenant{Run: "hangs"})
+	for range 4 {
+		all.Go(func() { _, _ = s.Score(hangs, asks("hang")) })
+	}
+	leaves := rewards.WithTenant(ctx, rewards.Tenant{Run: "leaves"})
+	for range 20 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				brief, leave := context.WithTimeout(leaves, time.Millisecond)
+				_, _ = s.Score(brief, asks("wait0.005"))
+				leave()
+			}
+		})
+	}
+	before := fine.Load()
+	require.Eventually(t, func() bool { return fine.Load() > before+200 }, time.Minute, time.Millisecond)
+	cancel()
+	all.Wait()
+	assert.Zero(t, stats(s).Waiting)
+}
+
+// picture is a sample of a PNG that a process gets as pixels.
+func picture(t *testing.T, d *media.Decoder, side int) *rewards.Sample {
+	t.Helper()
+	var file bytes.Buffer
+	require.NoError(t, png.Encode(&file, image.NewNRGBA(image.Rect(0, 0, side, side))))
+	m := &rewards.Media{Kind: rewards.Image, Encoding: rewards.PNG, DType: "U8", Data: file.Bytes(), Shape: []int{file.Len()}}
+	m.SetDecoder(d)
+	s := asks("wait0.1")
+	s.Media = []*rewards.Media{m}
+	return s
+}
+
+func TestWhatWaitsForAProcessHoldsNoDecodedPixels(t *testing.T) {
+	t.Parallel()
+	const side = 64
+	decoder, err := media.New(media.Config{})
+	require.NoError(t, err)
+	s := process(t, python.Config{Processes: 1}, python.Options{Name: "threaded"})
+	warm(t, s)
+	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Required: true, Scorer: s}}})
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			run := m.Run(t.Context(), picture(t, decoder, side))
+			<-run.Done()
+			assert.Equal(t, rewards.Scored, run.Result.Outcome, "%v", run.Result.Errors)
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		all.Wait()
+	}()
+	// One is in the process, one may just have left it, and one is being decoded: that books
+	// 8 bytes a pixel and 4 MiB besides.
+	const most = 2*3*side*side + 8*(side+31)*(side+31) + 3*side*side + 4<<20
+	for waiting := true; waiting; {
+		select {
+		case <-over:
+			waiting = false
+		case <-time.After(time.Millisecond):
+			assert.LessOrEqual(t, decoder.Booked(), int64(most))
+		}
+	}
+	assert.Zero(t, decoder.Booked())
+}
+
+func TestASampleThatIsLeftOrCannotBeDecodedGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	decoder, err := media.New(media.Config{MaxPixels: 100})
+	require.NoError(t, err)
+	s := process(t, python.Config{Processes: 1}, python.Options{Name: "threaded"})
+	warm(t, s)
+	for range 3 {
+		_, err = score(t, s, picture(t, decoder, 64))
+		require.ErrorIs(t, err, rewards.BadInput)
+	}
+	_, err = score(t, s, asks("wait0"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return stats(s).Running == 0 }, 20*time.Second, time.Millisecond)
+	assert.Zero(t, decoder.Booked())
+	assert.Zero(t, stats(s).Restarts)
+}
