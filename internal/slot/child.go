@@ -55,7 +55,9 @@ const (
 type verdict struct {
 	fate  fate
 	until time.Time // of lingering: its deadline
-	turn  fair.Turn // of lingering: to be released when the child has ended
+	// turn, of lingering and broken, is to be released when the child, or the one that replaces
+	// it, can have another request.
+	turn fair.Turn
 	// next, of broken, is told how the start of the replacement went; capacity 1. It is
 	// closed without a word if there is none, because the pool stops. Nil: nobody asks.
 	next chan<- error

@@ -54,9 +54,9 @@ func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 		l.Release()
 		return Response{}, err
 	}
-	lingers := false
+	passed := false
 	defer func() {
-		if !lingers { // else the owner releases it, when the child has ended what it does
+		if !passed { // else the owner releases it, when the child is free or replaced
 			l.turn.Release()
 		}
 	}()
@@ -72,7 +72,7 @@ func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 		c, began := l.child, time.Now()
 		body, v, err := p.run(ctx, c, req)
 		if err == nil || !errors.Is(err, errBroken) {
-			if lingers = v.fate == lingering; lingers {
+			if passed = v.fate != free; passed {
 				v.turn = l.turn
 			}
 			l.giveBack(v)
@@ -81,9 +81,12 @@ func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 		death, outside := c.autopsy(err)
 		next := make(chan error, 1)
 		v.next = next
+		deaths = append(deaths, death)
+		if passed = len(deaths) == attempts; passed {
+			v.turn = l.turn
+		}
 		l.giveBack(v)
 		p.died(death)
-		deaths = append(deaths, death)
 		ownFault = ownFault && !outside
 		if len(deaths) < attempts {
 			continue

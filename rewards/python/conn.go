@@ -20,14 +20,15 @@ var errGone = errors.New("the process is gone")
 // conn is one life of a process, from its ready to its death. Its owner's goroutine
 // reads, write's writes; callers leave frames in the outbox.
 type conn struct {
-	proc     *process
-	label    string // of the function
-	async    bool
-	capacity int // calls at a time
-	timeout  time.Duration
-	grace    time.Duration
-	stall    time.Duration
-	release  func(w *waiter, answered bool) // gives a place back to the pool
+	proc      *process
+	label     string // of the function
+	async     bool
+	capacity  int // calls at a time
+	startTook time.Duration
+	timeout   time.Duration
+	grace     time.Duration
+	stall     time.Duration
+	release   func(w *waiter, answered bool) // gives a place back to the pool
 
 	filled chan struct{} // capacity 1: the outbox has something
 	gone   chan struct{} // closed by die

@@ -65,11 +65,15 @@ func TestARunThatFloodsLeavesOrHangsTakesNoMoreThanItsShareOfAFunctionsProcesses
 	for range 4 {
 		all.Go(func() { _, _ = s.Score(hangs, asks("hang")) })
 	}
-	leaves := rewards.WithTenant(ctx, rewards.Tenant{Run: "leaves"})
-	for range 20 {
+	for i := range 20 { // half of them leave, and the process of the others is killed
 		all.Go(func() {
-			for ctx.Err() == nil {
-				brief, leave := context.WithTimeout(leaves, time.Millisecond)
+			for ctx := rewards.WithTenant(ctx, rewards.Tenant{Run: []string{"leaves", "late"}[i%2]}); ctx.Err() == nil; {
+				brief, leave := context.WithCancel(ctx)
+				if i%2 == 0 {
+					time.AfterFunc(time.Millisecond, leave)
+				} else {
+					brief, leave = context.WithTimeout(ctx, time.Millisecond)
+				}
 				_, _ = s.Score(brief, asks("wait0.005"))
 				leave()
 			}

@@ -43,6 +43,7 @@ func (p *pool) start() (*conn, *watch, error) {
 		return nil, nil, p.stoppingError()
 	}
 	defer started()
+	began := time.Now()
 	limit := p.limit()
 	proc, err := spawn(p.cfg.Interpreter, environment(p.opts.Env, p.cfg.HiddenEnv), newCgroup(limit))
 	if err != nil {
@@ -67,6 +68,7 @@ func (p *pool) start() (*conn, *watch, error) {
 	}
 	proc.ready(r.PID)
 	c := newConn(proc, p.cfg, p.opts.label())
+	c.startTook = time.Since(began)
 	c.async, c.capacity = r.Async, max(1, r.Threads)
 	if c.async {
 		c.capacity = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency)
@@ -176,7 +178,7 @@ func (p *pool) up(pl *place) {
 	defer p.mu.Unlock()
 	p.starting--
 	p.failures = 0
-	p.async, p.capacity = pl.conn.async, pl.conn.capacity
+	p.async, p.capacity, p.startTook = pl.conn.async, pl.conn.capacity, pl.conn.startTook
 	p.places = append(p.places, pl)
 	if p.lost > 0 {
 		p.lost--
@@ -252,9 +254,7 @@ func (p *pool) down(pl *place, foreign bool, how error) {
 	held, blamed, lost := pl.conn.die()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range lost {
-		p.queue.End(w.call, time.Now())
-	}
+	p.charge(lost, blamed)
 	p.places = slices.DeleteFunc(p.places, func(o *place) bool { return o == pl })
 	if pl.retired {
 		return
@@ -272,6 +272,21 @@ func (p *pool) down(pl *place, foreign bool, how error) {
 	}
 	p.judge(pl, held, blamed, foreign, how)
 	p.match()
+}
+
+// charge ends the use of a process that died. What its replacement takes to start is charged
+// to the tenant whose call it was killed for, else to those of all that it held: a tenant whose
+// calls end their processes has no more of them than its share. The caller holds mu.
+func (p *pool) charge(lost []*waiter, blamed *entry) {
+	if blamed != nil {
+		p.queue.Charge(blamed.waiter.call, p.startTook.Seconds(), time.Now())
+	}
+	for _, w := range lost {
+		if blamed == nil {
+			p.queue.Charge(w.call, p.startTook.Seconds()/float64(len(lost)), time.Now())
+		}
+		p.queue.End(w.call, time.Now())
+	}
 }
 
 // judge answers the calls that a process held when it died. The caller holds mu.

@@ -31,27 +31,28 @@ type pool struct {
 	first    chan struct{} // closed when the first start is decided
 	wg       sync.WaitGroup
 
-	mu       sync.Mutex
-	begun    bool                  // guarded by mu
-	grouped  bool                  // guarded by mu; groups will come; does not change once begun
-	stopped  bool                  // guarded by mu
-	decided  bool                  // guarded by mu; first is closed
-	procs    map[*process]struct{} // guarded by mu; for stop to kill
-	places   []*place              // guarded by mu; those alive
-	queue    *fair.Queue[*waiter]  // guarded by mu; those that wait, and those that have a place
-	trials   []*trial              // guarded by mu; the first one runs
-	starting int                   // guarded by mu; 0 or 1
-	async    bool                  // guarded by mu; known with the first start
-	capacity int                   // guarded by mu; of a process; likewise
-	lost     int                   // guarded by mu; processes that died and were not replaced
-	failures int                   // guarded by mu; starts failed in a row
-	unused   int                   // guarded by mu; processes in a row that died before they answered anything
-	deadly   map[string]bool       // guarded by mu; samples in a row that ended their process, at most deadlyRow
-	held     int                   // guarded by mu; how many have since there were deadlyRow of them; 0: it is not held back
-	refused  error                 // guarded by mu; permanent: nothing will start
-	pause    time.Time             // guarded by mu; no start before it
-	wake     *time.Timer           // guarded by mu; starts what waits for pause
-	stats    Stats                 // guarded by mu
+	mu        sync.Mutex
+	begun     bool                  // guarded by mu
+	grouped   bool                  // guarded by mu; groups will come; does not change once begun
+	stopped   bool                  // guarded by mu
+	decided   bool                  // guarded by mu; first is closed
+	procs     map[*process]struct{} // guarded by mu; for stop to kill
+	places    []*place              // guarded by mu; those alive
+	queue     *fair.Queue[*waiter]  // guarded by mu; those that wait, and those that have a place
+	trials    []*trial              // guarded by mu; the first one runs
+	starting  int                   // guarded by mu; 0 or 1
+	async     bool                  // guarded by mu; known with the first start
+	capacity  int                   // guarded by mu; of a process; likewise
+	startTook time.Duration         // guarded by mu; of the newest process
+	lost      int                   // guarded by mu; processes that died and were not replaced
+	failures  int                   // guarded by mu; starts failed in a row
+	unused    int                   // guarded by mu; processes in a row that died before they answered anything
+	deadly    map[string]bool       // guarded by mu; samples in a row that ended their process, at most deadlyRow
+	held      int                   // guarded by mu; how many have since there were deadlyRow of them; 0: it is not held back
+	refused   error                 // guarded by mu; permanent: nothing will start
+	pause     time.Time             // guarded by mu; no start before it
+	wake      *time.Timer           // guarded by mu; starts what waits for pause
+	stats     Stats                 // guarded by mu
 }
 
 // Stats is a snapshot of a scorer's processes. The counters only grow.
