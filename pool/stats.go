@@ -125,7 +125,7 @@ func (d *device) stats(models []*Model) DeviceStats {
 	if d.runner != nil {
 		s.Slots, s.Running = d.runner.slots, d.runner.slots-d.idle
 	}
-	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full.n
+	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
 	for _, m := range models {
 		of[m.account].Total.add(m.account.past)
 	}

@@ -34,6 +34,7 @@ const maxResting = 4096
 type Book[T any] struct {
 	accounts map[name]*Account[T]
 	resting  heap[*Account[T]] // those that nobody holds, by their debt
+	kept     *Account[T]       // the last that was held, while nobody holds any
 	held     int               // accounts that somebody holds
 	weights  float64           // the sum of theirs
 	clock    float64           // the account of whoever was served last, when that began
@@ -71,6 +72,10 @@ func (b *Book[T]) seconds(now time.Time) float64 {
 // newest weight counts.
 func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
 	k := name{t.Profile, t.Run}
+	kept := b.kept
+	if b.kept = nil; kept != nil && kept.name != k {
+		delete(b.accounts, kept.name)
+	}
 	a := b.accounts[k]
 	if a == nil {
 		if b.accounts == nil {
@@ -78,7 +83,7 @@ func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
 		}
 		a = &Account[T]{name: k, weight: t.weight()}
 		b.accounts[k] = a
-	} else if a.holds == 0 {
+	} else if a.holds == 0 && a != kept {
 		b.resting.remove(a)
 	}
 	if a.holds == 0 {
@@ -96,16 +101,23 @@ func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
 	return a
 }
 
-// Drop ends a Hold. The account is forgotten with its last one, unless it has had more than
-// the others.
+// Keep holds an account that somebody holds already once more.
+func (b *Book[T]) Keep(a *Account[T]) { a.holds++ }
+
+// Drop ends a Hold or a Keep. The account is forgotten with its last one, unless it has had
+// more than the others. When nobody holds one any more all debts are over, and what is kept is
+// the last account: mostly its tenant is the next as well.
 func (b *Book[T]) Drop(a *Account[T]) {
 	if a.holds--; a.holds > 0 {
 		return
 	}
 	b.weights -= a.weight
-	if b.held--; b.held == 0 { // an idle moment ends all debts
-		clear(b.accounts)
-		b.resting, b.clock, b.weights, b.epoch = nil, 0, 0, time.Time{}
+	if b.held--; b.held == 0 {
+		if len(b.accounts) > 1 {
+			clear(b.accounts)
+			b.accounts[a.name] = a
+		}
+		a.tag, b.kept, b.resting, b.clock, b.weights, b.epoch = 0, a, nil, 0, 0, time.Time{}
 		return
 	}
 	b.resting.push(a)
@@ -128,24 +140,25 @@ func (b *Book[T]) Turn(a *Account[T], now time.Time) {
 }
 
 // Begin charges an account, which is held until End, for a part of the resource: share is
-// how many executors it is, 1 or less for a part of a batch, estimate what it will cost.
-func (b *Book[T]) Begin(a *Account[T], share float64, estimate time.Duration, now time.Time) Use {
-	u := Use{share, b.seconds(now), max(0, estimate.Seconds())}
+// how many executors it is, less than 1 for a part of a batch, estimate what it will cost in
+// seconds.
+func (b *Book[T]) Begin(a *Account[T], share, estimate float64, now time.Time) Use {
+	u := Use{share, b.seconds(now), estimate}
 	a.running += u.share
 	a.since += u.share * u.began
 	a.charged += u.estimate
 	return u
 }
 
-// End replaces the charge of a use by what it came to.
-func (b *Book[T]) End(a *Account[T], u Use, cost time.Duration, now time.Time) {
+// End replaces the charge of a use by what it came to, in seconds.
+func (b *Book[T]) End(a *Account[T], u Use, cost float64, now time.Time) {
 	a.running -= u.share
 	a.since -= u.share * u.began
 	a.charged -= u.estimate
 	if a.running < 1e-9 { // the rest of adding and subtracting parts
 		a.running, a.since, a.charged = 0, 0, 0
 	}
-	b.Charge(a, cost.Seconds(), now)
+	b.Charge(a, cost, now)
 }
 
 // Charge adds what a tenant has had, in seconds, or in whatever else the resource is measured.

@@ -10,32 +10,35 @@ type Line[T any] struct {
 	came    uint64
 }
 
-// Place is an account's in a line.
+// Place is an account's in a line. The zero Place is in none.
 type Place[T any] struct {
-	Account *Account[T]
-
-	line  *Line[T]
-	due   float64 // at most the account's: that grows while calls run
-	came  uint64
-	index int
+	account *Account[T]
+	line    *Line[T]
+	due     float64 // at most the account's: that grows while calls run
+	came    uint64
+	index   int
 }
 
 // NewLine makes an empty line.
 func NewLine[T any](b *Book[T]) *Line[T] { return &Line[T]{book: b} }
 
-// Add puts an account, which is held, into the line. It may be in several, in each once.
-func (l *Line[T]) Add(a *Account[T], now time.Time) *Place[T] {
+// Add puts an account, which is held, into the line, at a place that is in none. An account
+// may be in several lines, in each once.
+func (l *Line[T]) Add(p *Place[T], a *Account[T], now time.Time) {
 	l.came++
-	p := &Place[T]{Account: a, line: l, due: a.due(l.book.seconds(now)), came: l.came}
+	p.account, p.line, p.due, p.came = a, l, a.due(l.book.seconds(now)), l.came
 	a.places = append(a.places, p)
 	l.waiting.push(p)
-	return p
 }
+
+// Taken reports whether the place is in a line.
+func (p *Place[T]) Taken() bool { return p.line != nil }
 
 // Remove takes an account out of the line.
 func (l *Line[T]) Remove(p *Place[T]) {
 	l.waiting.remove(p)
-	p.Account.leave(p)
+	p.account.leave(p)
+	p.account, p.line = nil, nil
 }
 
 // Len is how many accounts wait.
@@ -57,9 +60,9 @@ func (l *Line[T]) InTurn(executors int, now time.Time) func(yield func(*Account[
 		look := executors > 1 // with one, nobody's share is a whole one
 		for len(l.waiting) > 0 {
 			p := l.first(now)
-			if look && l.book.served(p.Account, float64(executors)) && (len(served) > 0 || len(l.waiting) > 1) {
+			if look && l.book.served(p.account, float64(executors)) && (len(served) > 0 || len(l.waiting) > 1) {
 				served = append(served, p)
-			} else if !yield(p.Account) {
+			} else if !yield(p.account) {
 				return
 			}
 			l.waiting.remove(p)
@@ -67,7 +70,7 @@ func (l *Line[T]) InTurn(executors int, now time.Time) func(yield func(*Account[
 			if look && (len(served) == executors || len(l.waiting) == 0) {
 				look = false
 				for _, p := range served {
-					if !yield(p.Account) {
+					if !yield(p.account) {
 						return
 					}
 				}
@@ -78,6 +81,9 @@ func (l *Line[T]) InTurn(executors int, now time.Time) func(yield func(*Account[
 
 // First is whose turn it is; nil: nobody waits.
 func (l *Line[T]) First(executors int, now time.Time) *Account[T] {
+	if len(l.waiting) == 1 { // as mostly
+		return l.waiting[0].account
+	}
 	for a := range l.InTurn(executors, now) {
 		return a
 	}
@@ -89,7 +95,7 @@ func (l *Line[T]) first(now time.Time) *Place[T] {
 	at := l.book.seconds(now)
 	for {
 		p := l.waiting[0]
-		if due := p.Account.due(at); due > p.due {
+		if due := p.account.due(at); due > p.due {
 			p.due = due
 			if l.waiting.down(0) {
 				continue

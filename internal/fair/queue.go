@@ -3,8 +3,8 @@ package fair
 import "time"
 
 const (
-	// firstEstimate is what a call is taken to cost before any has ended.
-	firstEstimate = time.Millisecond
+	// firstEstimate is what a call is taken to cost before any has ended, in seconds.
+	firstEstimate = 1e-3
 	// fade is the weight of the newest call in the mean that later ones are estimated by.
 	fade = 1.0 / 8
 )
@@ -16,12 +16,12 @@ type Queue[T any] struct {
 	book    Book[calls[T]]
 	line    *Line[calls[T]]
 	waiting int
-	mean    time.Duration // of what a call costs
+	mean    float64 // seconds that a call costs
 }
 
 // calls are those of a tenant that wait, the oldest first.
 type calls[T any] struct {
-	place       *Place[calls[T]] // nil: it has none
+	place       Place[calls[T]]
 	first, last *Call[T]
 }
 
@@ -56,7 +56,12 @@ func (q *Queue[T]) Len() int { return q.waiting }
 
 // Tenants is how many tenants the queue knows: those with calls, and those that have had more
 // than the others.
-func (q *Queue[T]) Tenants() int { return len(q.book.accounts) }
+func (q *Queue[T]) Tenants() int {
+	if q.book.held == 0 {
+		return 0
+	}
+	return len(q.book.accounts)
+}
 
 // Push adds a call that waits.
 func (q *Queue[T]) Push(t Tenant, v T, now time.Time) *Call[T] {
@@ -64,7 +69,7 @@ func (q *Queue[T]) Push(t Tenant, v T, now time.Time) *Call[T] {
 	d := &c.account.Data
 	if c.prev = d.last; c.prev == nil {
 		d.first = c
-		d.place = q.line.Add(c.account, now)
+		q.line.Add(&d.place, c.account, now)
 	} else {
 		c.prev.next = c
 	}
@@ -116,8 +121,7 @@ func (q *Queue[T]) unlink(c *Call[T]) {
 	}
 	c.prev, c.next = nil, nil
 	if d.first == nil {
-		q.line.Remove(d.place)
-		d.place = nil
+		q.line.Remove(&d.place)
 	}
 	q.waiting--
 }
@@ -146,8 +150,8 @@ func (q *Queue[T]) Charge(c *Call[T], cost float64, now time.Time) {
 func (q *Queue[T]) End(c *Call[T], now time.Time) {
 	switch c.state {
 	case running:
-		took := time.Duration((q.book.seconds(now) - c.use.began) * float64(time.Second))
-		q.mean += time.Duration(fade * float64(took-q.mean))
+		took := q.book.seconds(now) - c.use.began
+		q.mean += fade * (took - q.mean)
 		q.book.End(c.account, c.use, took, now)
 	case chosen:
 	default:
