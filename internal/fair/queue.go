@@ -54,6 +54,9 @@ func NewQueue[T any]() *Queue[T] {
 // Len is how many calls wait.
 func (q *Queue[T]) Len() int { return q.waiting }
 
+// Weight is the sum of the weights of the tenants with calls.
+func (q *Queue[T]) Weight() float64 { return q.book.weights }
+
 // Tenants is how many tenants the queue knows: those with calls, and those that have had more
 // than the others.
 func (q *Queue[T]) Tenants() int {

@@ -86,6 +86,48 @@ func TestARunThatFloodsLeavesOrHangsTakesNoMoreThanItsShareOfAFunctionsProcesses
 	assert.Zero(t, stats(s).Waiting)
 }
 
+func TestFunctionsHaveProcessesByTheWeightOfTheirRuns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		weight float64
+		want   [2]int // processes
+	}{
+		"of equal weight": {1, [2]int{3, 2}}, // who had them first keeps the odd one
+		"of three times":  {3, [2]int{1, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := functions(t, python.Config{Processes: 4}, `"name": "quick"`, `"name": "threaded"`)
+			first, second := all[0], all[1]
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var calls sync.WaitGroup
+			floods := func(s rewards.Scorer, profile, word string, weight float64) {
+				for range 12 {
+					calls.Go(func() {
+						for ctx := rewards.WithTenant(ctx, rewards.Tenant{Profile: profile, Weight: weight}); ctx.Err() == nil; {
+							_, _ = s.Score(ctx, asks(word))
+						}
+					})
+				}
+			}
+			floods(first, "first", "go", 1)
+			require.Eventually(t, func() bool { return stats(first).Alive == 4 }, 30*time.Second, time.Millisecond, "all that are spare")
+			floods(second, "second", "wait0.005", tt.weight)
+			require.Eventually(t, func() bool { return [2]int{stats(first).Alive, stats(second).Alive} == tt.want }, time.Minute, time.Millisecond)
+			for range 50 { // and it stays so
+				time.Sleep(10 * time.Millisecond)
+				assert.LessOrEqual(t, stats(first).Alive+stats(second).Alive, 5)
+			}
+			assert.Equal(t, tt.want, [2]int{stats(first).Alive, stats(second).Alive})
+			cancel()
+			calls.Wait()
+			assert.Zero(t, stats(first).Crashes+stats(second).Crashes)
+			assert.Zero(t, stats(first).Restarts, "what was ceded was not lost")
+		})
+	}
+}
+
 // picture is a sample of a PNG that a process gets as pixels.
 func picture(t *testing.T, d *media.Decoder, side int) *rewards.Sample {
 	t.Helper()

@@ -179,6 +179,7 @@ func (p *pool) up(pl *place) {
 	p.starting--
 	p.failures = 0
 	p.async, p.capacity, p.startTook = pl.conn.async, pl.conn.capacity, pl.conn.startTook
+	pl.up = time.Now()
 	p.places = append(p.places, pl)
 	if p.lost > 0 {
 		p.lost--
@@ -324,7 +325,7 @@ func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how 
 	}
 }
 
-// idler ends a spare process that has had nothing to do for long.
+// idler ends a spare process that has had nothing to do for long, or that is another's turn.
 type idler struct {
 	pool  *pool
 	place *place
@@ -334,9 +335,29 @@ func (i *idler) check() {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
 	pl := i.place
-	if pl.spare && !pl.trial && pl.running == 0 && time.Since(pl.idle) >= i.pool.cfg.IdleTimeout {
-		i.pool.retire(pl)
+	if !pl.spare || pl.trial || pl.leaving {
+		return
 	}
+	if pl.running == 0 && time.Since(pl.idle) >= i.pool.cfg.IdleTimeout || i.pool.cedes(pl) {
+		pl.leaving = true
+		if pl.running == 0 {
+			i.pool.retire(pl)
+		}
+	}
+}
+
+// worthwhile is how many times as long as it took to start a process works for a function before
+// another may have it.
+const worthwhile = 10
+
+// cedes reports whether a spare process is to go to a function that has fewer for its weight.
+// The caller holds mu.
+func (p *pool) cedes(pl *place) bool {
+	if pl.running > 0 && time.Since(pl.up) < worthwhile*p.startTook {
+		return false
+	}
+	all, _ := p.ordinary()
+	return p.share.cede(p, all, p.queue.Weight())
 }
 
 // retire ends a process that is not needed. The caller holds mu.

@@ -41,6 +41,7 @@ type pool struct {
 	queue     *fair.Queue[*waiter]  // guarded by mu; those that wait, and those that have a place
 	trials    []*trial              // guarded by mu; the first one runs
 	starting  int                   // guarded by mu; 0 or 1
+	wanting   bool                  // guarded by mu; the share knows that it wants one more
 	async     bool                  // guarded by mu; known with the first start
 	capacity  int                   // guarded by mu; of a process; likewise
 	startTook time.Duration         // guarded by mu; of the newest process
@@ -86,7 +87,9 @@ type place struct {
 	idle    time.Time // since when; while nothing runs
 	spare   bool      // one of the share's
 	trial   bool      // it finds out which call ends its process
-	retired bool      // it is being ended, for want of work
+	up      time.Time // since when
+	leaving bool      // another function gets it when its calls have ended
+	retired bool      // it is being ended, for want of work or for another function
 }
 
 // waiter is a call that waits for a place, or has one.
@@ -289,7 +292,7 @@ func (p *pool) hand(pl *place, w *waiter) {
 func (p *pool) emptiest() *place {
 	var best *place
 	for _, pl := range p.places {
-		if !pl.trial && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
+		if !pl.trial && !pl.leaving && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
 			best = pl
 		}
 	}
@@ -304,6 +307,9 @@ func (p *pool) release(w *waiter, answered bool) {
 	pl := w.place
 	if pl.running--; pl.running == 0 {
 		pl.idle = time.Now()
+		if pl.leaving {
+			p.retire(pl)
+		}
 	}
 	if answered {
 		clear(p.deadly)
@@ -325,15 +331,14 @@ func (p *pool) grow() {
 	if !p.begun || p.stopped || p.refused != nil || p.starting > 0 {
 		return
 	}
-	var ordinary, own int
-	for _, pl := range p.places {
-		if !pl.trial && !pl.retired {
-			ordinary++
-			if !pl.spare {
-				own++
-			}
+	wants := false
+	defer func() {
+		if p.wanting && !wants {
+			p.share.content(p)
 		}
-	}
+		p.wanting = wants
+	}()
+	ordinary, own := p.ordinary()
 	trying := p.trying() != nil
 	var trial, spare bool
 	switch {
@@ -354,11 +359,26 @@ func (p *pool) grow() {
 		}
 		return
 	}
-	if spare && !p.share.take(p.capacity > 1) {
+	if spare && !p.share.take(p, p.capacity > 1, ordinary, p.queue.Weight()) {
+		wants = true
 		return
 	}
 	p.starting++
 	p.wg.Go(func() { p.live(trial, spare) })
+}
+
+// ordinary are how many processes work for all calls, and how many of them are the function's
+// own. The caller holds mu.
+func (p *pool) ordinary() (all, own int) {
+	for _, pl := range p.places {
+		if !pl.trial && !pl.leaving && !pl.retired {
+			all++
+			if !pl.spare {
+				own++
+			}
+		}
+	}
+	return all, own
 }
 
 // awake is the end of a pause.
