@@ -39,6 +39,7 @@ type policy struct {
 
 	items, bytes int    // in lanes
 	full         int    // items for which there is no room
+	atDoor       int    // visits that wait
 	inside       int    // visits that make something ready, or wait for what it came to
 	worth        int    // items of the largest batch that a lane may be about to make
 	seq          uint64 // of the newest item

@@ -21,8 +21,8 @@ type visit struct {
 type visiting uint8
 
 const (
-	atDoor visiting = iota
-	inside
+	waits visiting = iota
+	entered
 	departed
 )
 
@@ -47,16 +47,17 @@ func (p *policy) knock(v *visit, t fair.Tenant, now time.Time) {
 		v.prev.next = v
 	}
 	g.visits.tail = v
+	p.atDoor++
 	p.welcome(now)
 }
 
 // welcome lets visits in while there is room: of the tenant that has had least of the device,
 // in the order they came.
 func (p *policy) welcome(now time.Time) {
-	for p.inside < p.bound() && p.doors.Len() > 0 {
+	for p.inside < p.bound() && p.atDoor > 0 {
 		v := p.doors.First(0, now).Data.visits.head
 		p.unlink(v)
-		v.state = inside
+		v.state = entered
 		p.inside++
 		close(v.granted)
 	}
@@ -64,6 +65,7 @@ func (p *policy) welcome(now time.Time) {
 
 // unlink takes a visit out of those that wait.
 func (p *policy) unlink(v *visit) {
+	p.atDoor--
 	g := &v.holder.Data
 	if v.prev == nil {
 		g.visits.head = v.next
@@ -86,9 +88,9 @@ func (p *policy) depart(v *visit, now time.Time) {
 	switch v.state {
 	case departed:
 		return
-	case atDoor:
+	case waits:
 		p.unlink(v)
-	case inside:
+	case entered:
 		p.inside--
 	}
 	v.state = departed
@@ -99,7 +101,7 @@ func (p *policy) depart(v *visit, now time.Time) {
 // measure takes in what the lanes have learned: how many items the largest batch may have that
 // is made next.
 func (p *policy) measure(now time.Time) {
-	if p.inside == 0 && p.doors.Len() == 0 {
+	if p.inside == 0 && p.atDoor == 0 {
 		return
 	}
 	p.worth = 1
@@ -115,7 +117,7 @@ func (p *policy) measure(now time.Time) {
 
 // turnAway refuses the visits that wait.
 func (p *policy) turnAway(err error, now time.Time) {
-	for p.doors.Len() > 0 {
+	for p.atDoor > 0 {
 		v := p.doors.First(0, now).Data.visits.head
 		p.unlink(v)
 		v.state, v.err = departed, err
