@@ -266,7 +266,7 @@ func (d *deployment) workers(ctx context.Context) ([]wire.WorkerInfo, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	var answer struct{ Workers []wire.WorkerInfo }
-	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, 16<<20)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("/v1/workers: %w", err)
 	}
 	return answer.Workers, nil
