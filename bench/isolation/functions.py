@@ -50,6 +50,14 @@ def allocates(ground_truth, memory=None):
     raise RuntimeError(GUARD_MESSAGE)
 
 
+def hangs(ground_truth):
+    """Never returns; where it is not to hang it waits as many seconds as the ground truth says."""
+    while ground_truth == "bad":
+        time.sleep(1)
+    time.sleep(float(ground_truth))
+    return 1.0
+
+
 def raises_here(ground_truth):
     """Raises on one worker only."""
     if BAD_HERE:
