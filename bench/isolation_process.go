@@ -133,18 +133,8 @@ func (l layout) scoring() int { return max(l.processes, 1) }
 // rewardSetting is the configuration of a deployment.
 type rewardSetting struct {
 	yaml string
-	// yamlOf is that of one program, by its name, where they differ; nil: yaml for all.
-	yamlOf func(program string) string
-	// flags are files beside functions.py that tell it where it runs: bad or slow, by program.
-	flags map[string]string
-}
-
-// of is the configuration of one program.
-func (s rewardSetting) of(program string) string {
-	if s.yamlOf != nil {
-		return s.yamlOf(program)
-	}
-	return s.yaml
+	// files are those of one program beside functions.py: bad and slow tell it where it runs.
+	files map[string]map[string]string
 }
 
 // deployment is a real server with its workers: processes of the program rewardloop.
@@ -229,9 +219,9 @@ func (d *deployment) add(ctx context.Context, root, name string, s rewardSetting
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"functions.py": functions, "cfg.yaml": []byte(s.of(name))}
-	if flag := s.flags[name]; flag != "" {
-		files[flag] = nil
+	files := map[string][]byte{"functions.py": functions, "cfg.yaml": []byte(s.yaml)}
+	for file, text := range s.files[name] {
+		files[file] = []byte(text)
 	}
 	for file, text := range files {
 		if err := os.WriteFile(filepath.Join(folder, file), text, 0o600); err != nil {

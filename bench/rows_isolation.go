@@ -200,7 +200,7 @@ rewards:
 `, engine, attempts, entry),
 	}
 	if f.badWorker {
-		s.flags = map[string]string{"w0": "bad"}
+		s.files = map[string]map[string]string{"w0": {"bad": ""}}
 	}
 	return s
 }
