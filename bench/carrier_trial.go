@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,13 +99,14 @@ func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Ma
 			return err
 		}
 		f.members = append(f.members, m)
-		s, err := m.NewSource(id, workers.Queues(managers))
+		profiles := carrierServes(managers, f.size.slots)
+		s, err := m.NewSource(id, queuesOf(profiles))
 		if err != nil {
 			return err
 		}
 		f.sources = append(f.sources, s)
 		w, err := workers.New(workers.Options{
-			Config: workers.Config{ID: id, Slots: f.size.slots}, Source: seen(s), Gateway: gateway, Managers: managers,
+			Config: workers.Config{ID: id}, Source: seen(s), Gateway: gateway, Profiles: profiles,
 		})
 		if err != nil {
 			return err
@@ -306,7 +308,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return nil, err
 	}
 	t.idle = cores[0]
-	if err := t.fill(ctx, workers.Queues(managers)[0]); err != nil {
+	if err := t.fill(ctx, queuesOf(carrierServes(managers, size.slots))[0]); err != nil {
 		return nil, err
 	}
 	return t, sleep(ctx, size.settle) // by then the first leases have been extended twice
@@ -402,4 +404,23 @@ type extendedLease struct {
 func (l *extendedLease) Extend(ctx context.Context) error {
 	l.n.Add(1)
 	return l.Lease.Extend(ctx)
+}
+
+// carrierServes are what each worker serves, with so many places for each.
+func carrierServes(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
+	out := make(map[string]workers.Profile, len(managers))
+	for name, m := range managers {
+		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: places}
+	}
+	return out
+}
+
+// queuesOf are the queues of profiles, by name.
+func queuesOf(profiles map[string]workers.Profile) []string {
+	var queues []string
+	for _, p := range profiles {
+		queues = append(queues, p.Queue)
+	}
+	slices.Sort(queues)
+	return queues
 }
