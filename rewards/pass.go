@@ -25,6 +25,9 @@ type pass struct {
 	told  func(component int) // nil: nobody wants to know what has ended
 	ended []atomic.Bool       // by component, where told is set
 	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
+
+	returns bool         // Return
+	kept    []TermResult // Kept
 }
 
 // newPass begins a pass, which the caller closes.
