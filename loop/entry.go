@@ -58,6 +58,8 @@ type entry struct {
 	gathered time.Time
 	parked   owner
 
+	kept []rewards.TermResult // what terms have said, of a sample that a worker has returned
+
 	unit *group // of a group's own entry; nil for a sample
 
 	row *step.Row // nil where nobody reads the step's rewards as a whole
