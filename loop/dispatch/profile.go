@@ -18,6 +18,7 @@ type Profile struct {
 	board *Board
 
 	waiting queue
+	rests   map[string]*rest // samples that wait for a dependency, by its name
 	runs    map[string]*Run
 	policy  Policy
 	backup  *backup
@@ -39,6 +40,7 @@ type seat struct {
 	id       string
 	capacity int // places, less what its breaker forbids
 	free     int
+	trying   bool // one sample finds out whether a dependency is back
 }
 
 // Name is the profile's; "" is the default one.
@@ -61,7 +63,13 @@ func (p *Profile) Run(name string, weight float64) *Run {
 func (p *Profile) Add(s Sample) { p.waiting.add(s) }
 
 // Remove takes a sample out of the queue.
-func (p *Profile) Remove(s Sample) { p.waiting.remove(s) }
+func (p *Profile) Remove(s Sample) {
+	if i := s.Item(); i.rest != nil {
+		p.unrest(i)
+		return
+	}
+	p.waiting.remove(s)
+}
 
 // Serve takes a sample out to be published: its run is the one that is served now.
 func (p *Profile) Serve(s Sample) { p.waiting.serve(s) }
@@ -71,6 +79,9 @@ func (p *Profile) Queued() int {
 	n := 0
 	for r := range p.waiting.waiting {
 		n += r.queued
+	}
+	for _, r := range p.rests {
+		n += r.samples.Len()
 	}
 	return n
 }
@@ -138,11 +149,11 @@ const ahead = 10 * time.Millisecond
 func (p *Profile) Room(now time.Time) bool {
 	free, capacity, workers := 0, 0, 0
 	for _, s := range p.count() {
-		if s.capacity > 0 {
-			workers++
-		}
 		free += s.free
-		capacity += s.capacity
+		if s.capacity > 0 && !s.trying { // what is tried has nothing ahead of it
+			workers++
+			capacity += s.capacity
+		}
 	}
 	return p.out < free+min(capacity, max(workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
 }
@@ -158,7 +169,7 @@ func (p *Profile) count() []seat {
 	p.seats = p.seats[:0]
 	for _, a := range p.serving {
 		w, info := p.said(a)
-		s := seat{id: w.ID}
+		s := seat{id: w.ID, trying: info.State == wire.WorkerTrying}
 		switch w.State {
 		case wire.WorkerReady:
 			s.capacity = b.breakers.Places(w.ID, p.name, info.Capacity)
@@ -233,6 +244,9 @@ func (p *Profile) Unserved() string {
 		return fmt.Sprintf("worker %s serves a profile %q of another configuration than this gateway's: give both the same", p.other, shown(p.name))
 	case len(serving) == 0:
 		return fmt.Sprintf("no worker serves the profile %q", shown(p.name))
+	}
+	if awaits := p.Awaits(); awaits != "" {
+		return awaits
 	}
 	for _, a := range serving {
 		if w, info := p.said(a); w.State == wire.WorkerReady && info.Capacity > 0 {
