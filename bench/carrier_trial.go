@@ -366,8 +366,9 @@ func (t *leaseTrial) Close() error {
 }
 
 // Claim implements workers.Gateway.
-func (t *leaseTrial) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error) {
-	return wire.Decode(t.text, wire.Limits{})
+func (t *leaseTrial) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+	f, err := wire.Decode(t.text, wire.Limits{})
+	return f, nil, err
 }
 
 // ClaimGroup implements workers.Gateway.

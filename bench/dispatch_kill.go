@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -44,9 +45,9 @@ func (m *mortal) Announce(info wire.WorkerInfo) {
 }
 
 // Claim implements workers.Gateway.
-func (m *mortal) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
+func (m *mortal) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
 	if m.dead.Load() {
-		return nil, errKilled
+		return nil, nil, errKilled
 	}
 	return m.Gateway.Claim(ctx, t, worker)
 }

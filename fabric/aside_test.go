@@ -18,9 +18,9 @@ import (
 // door tells who claims what, and gives nobody anything.
 type door chan string
 
-func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, error) {
+func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
 	d <- worker
-	return nil, wire.ErrGone
+	return nil, nil, wire.ErrGone
 }
 
 func (d door) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {

@@ -14,39 +14,47 @@ import (
 
 // Claim gives a worker the payload of a ticket: its start notice. The frame is the
 // worker's to release when every goroutine of the attempt has returned. wire.ErrGone
-// means that the sample needs no scoring any more.
-func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
-	f, _, err := m.claim(t, worker)
-	return f, err
+// means that the sample needs no scoring any more. Kept is what its terms have said before it
+// was returned, which need not run again.
+func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error) {
+	h, err := m.claim(t, worker)
+	return h.frame, h.kept, err
+}
+
+// handed is what a worker gets: a frame, and what is finished of the sample; or a group.
+type handed struct {
+	frame *wire.Frame
+	kept  []rewards.TermResult
+	group *wire.Group
 }
 
 // ClaimGroup gives a worker the payloads of a group's ticket, as Claim does for a sample.
 func (m *Manager) ClaimGroup(_ context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
-	_, g, err := m.claim(t, worker)
-	return g, err
+	h, err := m.claim(t, worker)
+	return h.group, err
 }
 
-func (m *Manager) claim(t wire.Ticket, worker string) (*wire.Frame, *wire.Group, error) {
+func (m *Manager) claim(t wire.Ticket, worker string) (handed, error) {
 	if t.Gateway != m.cfg.Gateway {
-		return nil, nil, wire.ErrGone
+		return handed{}, wire.ErrGone
 	}
 	m.mu.Lock()
-	f, g, fx, err := m.core.claim(time.Now(), t, worker)
+	h, fx, err := m.core.claim(time.Now(), t, worker)
 	m.mu.Unlock()
 	m.apply(fx)
-	return f, g, err
+	return h, err
 }
 
 // claim hands the payload to a worker: its start notice. The frame, or the frames of
 // a group, have a reference of their own.
-func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, *wire.Group, effects, error) {
+func (c *core) claim(now time.Time, t wire.Ticket, worker string) (handed, effects, error) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
 	if e == nil || !e.open(t.Attempt) || t.Group != (e.unit != nil) {
-		return nil, nil, effects{}, wire.ErrGone
+		return handed{}, effects{}, wire.ErrGone
 	}
 	backup := t.Attempt == e.spare.attempt
 	if gone, fx := c.exhausted(now, e, backup, worker); gone {
-		return nil, nil, fx, wire.ErrGone
+		return handed{}, fx, wire.ErrGone
 	}
 	if e.state == published && backup { // it was promoted
 		e.spare.charged, e.charged = e.charged, 0
@@ -66,10 +74,10 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (*wire.Frame, 
 	c.hold(e, t.Attempt, backup, worker, now)
 	c.watch(e)
 	if e.unit != nil {
-		return nil, e.unit.payload(), effects{wake: true}, nil
+		return handed{group: e.unit.payload()}, effects{wake: true}, nil
 	}
 	e.frame.Retain()
-	return e.frame, nil, effects{wake: true}, nil
+	return handed{frame: e.frame, kept: e.kept}, effects{wake: true}, nil
 }
 
 // open reports whether an attempt may be claimed.

@@ -20,6 +20,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 	c.survey(workers)
 	c.breakers.tick(now)
 	c.unserve(now, &fx)
+	c.unavail(now, &fx)
 	for a := c.alarms.ringing(now); a != nil; a = c.alarms.ringing(now) {
 		switch {
 		case a.group != nil:
@@ -129,6 +130,9 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}}, fx)
 	case !now.Before(e.deadline):
 		where := "it was " + string(e.state)
+		if why, unserved := c.unavailable(e); unserved {
+			where += "; " + why.Message
+		}
 		if n := len(e.holders); n > 0 {
 			where += " on " + e.holders[n-1].worker
 		}
@@ -146,13 +150,13 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		}
 	case e.state == queued && !now.Before(e.lastCall()):
 		c.alarms.put(&e.alarm, e.deadline)
-		if reason := c.unserved(e.profile); reason != "" && len(e.item.Profile().Workers()) > 0 {
-			c.unscorable(now, e, rewards.TermError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: reason}, fx)
+		if why, unserved := c.unavailable(e); unserved {
+			c.unscorable(now, e, why, fx)
 		}
 	case e.state == published:
 		c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
 		switch p := e.item.Profile(); {
-		case !p.Served() && len(p.Workers()) > 0: // who is there takes none
+		case !p.Served(): // who is there takes none, or nobody is
 			c.takeBack(now, e, fx)
 		case p.Free() > 0:
 			c.metrics.republished.Inc()

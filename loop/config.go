@@ -58,6 +58,9 @@ type Config struct {
 	// is given to another worker although its lease says nothing; it must exceed
 	// the longest term. Defaults to 600 s.
 	ClaimTimeout time.Duration
+	// UnavailableAfter is how long a sample waits, all its waits together, while no worker
+	// takes samples of its profile, before it fails. 0: until a little before its deadline.
+	UnavailableAfter time.Duration
 	// Weights gives runs their share of the places under load, by run name. A run
 	// that is not named weighs 1.
 	Weights map[string]float64
@@ -137,6 +140,9 @@ func (c Config) Validate() error {
 	positive("step_age", int64(c.StepAge))
 	if !slices.Contains([]string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}, c.OnStepDeadline) {
 		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
+	}
+	if c.UnavailableAfter < 0 {
+		errs = append(errs, fmt.Errorf("loop: unavailable_after must not be negative, not %v", c.UnavailableAfter))
 	}
 	positive("keep_results", int64(c.KeepResults))
 	positive("resume_grace", int64(c.ResumeGrace))

@@ -40,6 +40,9 @@ type core struct {
 	backupDue time.Time       // when the next sample has run so long that it gets a backup; zero: not known
 	known     map[string]bool // workers of the last look, in any state
 	breakers  breakers
+	idle      map[*dispatch.Profile]*idle // profiles of which no worker takes samples, or did not
+	unavailed time.Time                   // when samples were last failed that have waited for too long
+	draining  bool
 	doomed    []*entry // queued for a profile that no worker can ever score
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told
@@ -73,7 +76,7 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
 		}),
 		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
-		known: map[string]bool{}, strangers: map[stranger]bool{},
+		known: map[string]bool{}, strangers: map[stranger]bool{}, idle: map[*dispatch.Profile]*idle{},
 	}
 	c.stats = stats.New(c.progress)
 	c.board = dispatch.NewBoard(cfg.Gateway, cfg.Dispatch, cfg.queues(), &c.breakers)

@@ -289,8 +289,9 @@ func TestASampleWithoutAnAnswerIsExpiredAndSaysWhere(t *testing.T) {
 	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		res := result(t, s.submitFor(t, "_run", rig.Sample("nobody", 3), time.Second))
-		require.Equal(t, rewards.OutcomeExpired, res.Outcome)
-		require.Contains(t, res.Errors[0].Message, "queued")
+		require.Equal(t, rewards.Failed, res.Outcome, "a little before its deadline")
+		require.Equal(t, rewards.Unavailable, res.Errors[0].Class)
+		require.Contains(t, res.Errors[0].Message, "no worker serves")
 	})
 }
 

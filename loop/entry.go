@@ -58,6 +58,18 @@ type entry struct {
 	gathered time.Time
 	parked   owner
 
+	// Of a sample that a worker has returned because a dependency is down: what terms have
+	// said, the dependency and whether all of the profile wait for it there, who returned it,
+	// and the failure that it would be. Waited and mark say how long it has waited unserved
+	// (waits.go).
+	kept     []rewards.TermResult
+	waits    string
+	whole    bool
+	returned []string
+	outage   rewards.TermError
+	waited   time.Duration
+	mark     time.Duration
+
 	unit *group // of a group's own entry; nil for a sample
 
 	row *step.Row // nil where nobody reads the step's rewards as a whole

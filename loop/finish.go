@@ -50,11 +50,16 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	if held {
 		c.account(now, e, h, res)
 		if res.Outcome != rewards.OutcomeCancelled {
+			e.item.Profile().Answered(e)
 			elsewhere = c.judge(now, e, h, res) && now.Before(e.deadline) && (e.another(&c.cfg, h) || e.elsewhere())
 			fx.wake = fx.wake || len(c.breakers.news) > 0
 		}
 	}
 	switch {
+	case res.Waits != "" && held && e.state == running:
+		c.giveBack(e, h, res, &fx)
+	case res.Waits != "":
+		c.metrics.late.Inc()
 	case e.unit != nil:
 		c.finishGroup(now, e, res, held && e.state == running, elsewhere, &fx)
 	case res.Outcome == rewards.Scored:
@@ -91,7 +96,14 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	if res.Partial != nil {
 		outcome = string(gathered) // its own terms are scored; the group's answer counts
 	}
+	if res.Waits != "" {
+		outcome = returnedOutcome
+	}
 	e.tried(h, now, outcome)
+	if res.Waits != "" { // it was not tried
+		e.share().Refund(e.chargedFor(h), now.Sub(h.since))
+		return
+	}
 	e.row.Counted(h.worker, h.since, now)
 	if res.Outcome == rewards.OutcomeCancelled {
 		return

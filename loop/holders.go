@@ -26,6 +26,7 @@ func (c *core) hold(e *entry, attempt int, backup bool, worker string, now time.
 	h.backup, h.worker, h.since = backup, worker, now
 	c.turn(e, &h, claimed)
 	c.move(e, running)
+	e.waits = ""
 	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
 		dispatch.Running(e)
 	}

@@ -139,8 +139,9 @@ func (m *Manager) Start(ctx context.Context) {
 func (m *Manager) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	if !m.draining {
-		m.draining = true
+		m.draining, m.core.draining = true, true
 		m.noteDrained()
+		m.wakeUp() // what waits for a dependency ends now
 	}
 	live := m.flow.Sessions()
 	m.mu.Unlock()

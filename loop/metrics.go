@@ -18,6 +18,7 @@ type metrics struct {
 	retries     prometheus.Counter
 	redelivered prometheus.Counter
 	republished prometheus.Counter
+	returned    prometheus.Counter
 	publishErrs prometheus.Counter
 	forgotten   prometheus.Counter
 
@@ -55,6 +56,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		retries:     counter("retries_total", "Failed attempts that sent a sample back to its queue."),
 		redelivered: counter("redelivered_total", "Claims of a ticket by a worker that had claimed it before."),
 		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a place was free."),
+		returned:    counter("returned_total", "Samples that workers gave back because an engine or a service was down. They are no attempts."),
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
 
@@ -95,7 +97,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	reg.MustRegister(
 		newPlaces(m),
 		stats.NewGauges(m.latestStats),
-		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.publishErrs, x.forgotten, x.breakers, x.amiss,
+		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),

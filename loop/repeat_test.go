@@ -450,7 +450,7 @@ func (h *told) claim() {
 	if t.Group {
 		j.group, err = h.m.ClaimGroup(h.t.Context(), t, w)
 	} else {
-		j.frame, err = h.m.Claim(h.t.Context(), t, w)
+		j.frame, _, err = h.m.Claim(h.t.Context(), t, w)
 	}
 	h.note("claim by "+w, t.ID)
 	if err != nil {

@@ -164,10 +164,10 @@ func TestAnEngineThatTakesNothingBackCostsNoResult(t *testing.T) {
 		f.Cancel("not wanted")
 		require.Equal(t, rewards.OutcomeCancelled, result(t, f).Outcome)
 		w.answer(t, ticket, 1) // too late
-		_, err := s.Manager.Claim(t.Context(), ticket, "w")
+		_, _, err := s.Manager.Claim(t.Context(), ticket, "w")
 		require.ErrorIs(t, err, wire.ErrGone)
 		ticket.Gateway = "another"
-		_, err = s.Manager.Claim(t.Context(), ticket, "w")
+		_, _, err = s.Manager.Claim(t.Context(), ticket, "w")
 		require.ErrorIs(t, err, wire.ErrGone)
 	})
 }

@@ -271,7 +271,7 @@ func (w *stub) claim(t *testing.T) wire.Ticket {
 			continue
 		}
 		ticket := got[0].Ticket()
-		f, err := w.s.Manager.Claim(t.Context(), ticket, w.id)
+		f, _, err := w.s.Manager.Claim(t.Context(), ticket, w.id)
 		require.NoError(t, err)
 		w.leases, w.frames = append(w.leases, got[0]), append(w.frames, f)
 		return ticket

@@ -99,11 +99,17 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 				why = m.core.unserved(e.profile)
 				unserved[e.profile] = why
 			}
-			p.Waits = why
+			p.Waits, p.LastError = why, m.core.lastOutage(e).Message
+			if awaits := e.awaits(); awaits != "" {
+				p.Waits = awaits
+			}
 		}
 		if e.state == gathered {
 			p.Waits = e.awaited()
 			if unit := e.group.unit; unit != nil {
+				if awaits := unit.awaits(); awaits != "" {
+					p.Waits, p.LastError = awaits, m.core.lastOutage(unit).Message
+				}
 				for _, h := range unit.holders {
 					p.Workers = append(p.Workers, h.worker)
 				}
@@ -112,7 +118,7 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 		for _, h := range e.holders {
 			p.Workers = append(p.Workers, h.worker)
 		}
-		if n := len(e.errors); n > 0 {
+		if n := len(e.errors); n > 0 && p.LastError == "" {
 			p.LastError = e.errors[n-1].Message
 		}
 		list = append(list, p)

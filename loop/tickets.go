@@ -41,6 +41,7 @@ func (c *core) ticket(e *entry, h *holder) wire.Ticket {
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
+	avoid = append(avoid, e.returned...)
 	for _, h := range e.holders {
 		avoid = append(slices.Clip(avoid), h.worker)
 	}

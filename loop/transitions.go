@@ -61,10 +61,11 @@ func (c *core) move(e *entry, to state) {
 	case e.state == queued:
 		e.item.Profile().Remove(e)
 	}
+	c.waiting(e, to)
 	e.state = to
 	switch to {
 	case queued:
-		e.item.Profile().Add(e)
+		c.enqueue(e)
 		c.alarms.put(&e.alarm, e.lastCall())
 		if _, hopeless := c.hopeless(e.profile); hopeless {
 			c.doomed = append(c.doomed, e)

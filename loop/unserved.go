@@ -35,12 +35,12 @@ func (c *core) unserved(profile string) string {
 	if why := c.board.Profile(profile).Unserved(); why != "" {
 		return why
 	}
+	if len(c.breakers.shut) == 0 {
+		return ""
+	}
 	workers := c.board.Profile(profile).Workers()
 	var r *record
 	for _, worker := range workers {
-		if len(c.breakers.shut) == 0 {
-			return ""
-		}
 		if r = c.breakers.records[profile][worker]; r == nil || r.state == closed || r.state == trying && r.reason == "" {
 			return ""
 		}

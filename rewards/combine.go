@@ -19,6 +19,7 @@ func (t *Term) judge(score Score, err error) TermResult {
 	case err != nil:
 		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), clip(err.Error(), maxMessage)
 		r.Blame, r.Permanent = BlameOf(err)
+		r.Waits = WaitedFor(err)
 	case !finite(score.Value):
 		r.Status, r.Class, r.Message = StatusFailed, InvalidScore, fmt.Sprintf("the score is %v", score.Value)
 	case wrongSteps != "":

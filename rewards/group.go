@@ -101,7 +101,7 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	defer p.close()
 	p.endTerms(func(_ int, t *Term) bool { return t.Group == nil })
 	p.end(len(m.cfg.Terms))
-	run.Results = m.runGroup(ctx, p, members, size, lastMeanStd)
+	run.Results = m.runGroup(p.context(ctx), p, members, size, lastMeanStd)
 	return run
 }
 
@@ -136,6 +136,8 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 		}()
 	}
 	said := m.collectGroup(ctx, clocks, answers, len(members))
+	all := make([][]TermResult, len(members))
+	var awaited *TermResult
 	for at, i := range order {
 		if said == nil {
 			results[i] = Result{Outcome: OutcomeCancelled}
@@ -147,7 +149,19 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 				own[term] = answered[at]
 			}
 		}
-		results[i] = m.decide(members[i].Sample, own)
+		all[i] = own
+		if why := m.awaited(members[i].Sample, own); p.returns && why != nil && awaited == nil {
+			awaited = why
+		}
+	}
+	for i, own := range all {
+		switch {
+		case own == nil:
+		case awaited != nil: // a group waits as one
+			results[i] = returned(own, awaited)
+		default:
+			results[i] = m.decide(members[i].Sample, own, false)
+		}
 	}
 	return results
 }
@@ -275,7 +289,7 @@ func allFailed(t *Term, n int, err error) []TermResult {
 	for i := range out {
 		out[i] = TermResult{
 			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: clip(err.Error(), maxMessage),
-			Blame: blame, Permanent: permanent, Attempts: 1,
+			Blame: blame, Permanent: permanent, Waits: WaitedFor(err), Attempts: 1,
 		}
 	}
 	return out
@@ -308,7 +322,7 @@ func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Term, g *Group) [
 			}
 			return results
 		}
-		if attempt > t.Retries || !repeats(BlameOf(err)) || ctx.Err() != nil {
+		if attempt > t.Retries || !repeats(BlameOf(err)) || WaitedFor(err) != "" && Returns(ctx) || ctx.Err() != nil {
 			return final()
 		}
 		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness

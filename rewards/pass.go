@@ -26,6 +26,9 @@ type pass struct {
 	ended []atomic.Bool       // by component, where told is set
 	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
 	read  []*Sample           // whose pixels may be read until all have left; likewise
+
+	returns bool         // Return
+	kept    []TermResult // Kept
 }
 
 // reads notes that components of the pass read the sample's pixels.

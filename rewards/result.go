@@ -54,8 +54,10 @@ type TermResult struct {
 	// Blame and Permanent are those of the failure, of status failed or imputed.
 	Blame     Blame
 	Permanent bool
-	Attempts  int
-	Took      time.Duration
+	// Waits is the dependency that is down, of status failed for that reason.
+	Waits    string
+	Attempts int
+	Took     time.Duration
 }
 
 // Result is what a Manager says of one sample.
@@ -72,8 +74,11 @@ type Result struct {
 	Errors  []TermError
 	Terms   []TermResult
 	// Partial is set, and nothing is decided, while a term waits for the sample's
-	// prompt group: it is what RunGroup takes.
+	// prompt group: it is what RunGroup takes. Where Waits is set it is what Kept takes.
 	Partial []TermResult
+	// Waits is set, with the outcome cancelled, where the sample is returned because a
+	// dependency of that name is down; Errors says what it said last. Only with Return.
+	Waits string
 	// Pending is set when a failed term waits for the mean of its prompt group.
 	Pending *Pending
 	// OnFailure is the profile's policy for a sample that failed.

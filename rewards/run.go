@@ -31,8 +31,10 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	run := &Run{done: make(chan struct{})}
 	p := m.newPass(run.done, opts)
 	defer p.close()
+	ctx = p.context(ctx)
 	c := &collector{
 		m:       m,
+		pass:    p,
 		results: make([]TermResult, len(m.cfg.Terms)),
 		tries:   make([]atomic.Int32, len(m.cfg.Terms)),
 		clocks:  make([]*clock, len(m.cfg.Terms)),
@@ -49,7 +51,10 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	s, err := m.prepare(ctx, s)
 	p.end(len(m.cfg.Terms))
 	if err != nil {
-		run.Result = m.unprepared(err)
+		var waits bool
+		if run.Result, waits = p.unready(err); !waits {
+			run.Result = m.unprepared(err)
+		}
 		if ctx.Err() != nil {
 			run.Result = Result{Outcome: OutcomeCancelled}
 		}
@@ -77,7 +82,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 		}()
 	}
 	run.Result = c.collect(ctx)
-	if run.Result.Partial != nil && !s.HasGroup() {
+	if run.Result.Partial != nil && run.Result.Waits == "" && !s.HasGroup() {
 		run.Result = m.runGroup(ctx, p, []GroupMember{{s, run.Result.Partial}}, 1, nil)[0]
 	}
 	return run
@@ -93,6 +98,8 @@ func (c *collector) begin(s *Sample) (alone []int) {
 	for i := range c.m.cfg.Terms {
 		t := &c.m.cfg.Terms[i]
 		if r, skipped := c.m.elsewhere(t, value); skipped {
+			c.results[i] = r
+		} else if r, kept := c.pass.keeps(i); kept {
 			c.results[i] = r
 		} else if t.Group != nil {
 			c.results[i] = c.m.waiting(s, t)
@@ -113,6 +120,7 @@ type answer struct {
 // Run uses it.
 type collector struct {
 	m       *Manager
+	pass    *pass
 	sample  *Sample
 	results []TermResult   // those without a key have not come
 	tries   []atomic.Int32 // attempts begun; counted by the term's goroutine
@@ -155,7 +163,7 @@ func (c *collector) collect(ctx context.Context) Result {
 	if ctx.Err() != nil {
 		return Result{Outcome: OutcomeCancelled}
 	}
-	return c.m.decide(c.sample, c.results)
+	return c.m.decide(c.sample, c.results, c.pass.returns)
 }
 
 // waiting is what a term that looks at whole groups says of a sample alone.
@@ -171,9 +179,15 @@ func (m *Manager) waiting(s *Sample, t *Term) TermResult {
 }
 
 // decide makes the result of a sample whose terms have answered, or leaves it to
-// RunGroup where some of them wait for its group.
-func (m *Manager) decide(s *Sample, terms []TermResult) Result {
+// RunGroup where some of them wait for its group. Returns says that a sample is returned
+// that waits for a dependency.
+func (m *Manager) decide(s *Sample, terms []TermResult, returns bool) Result {
 	waiting := false
+	if returns {
+		if why := m.awaited(s, terms); why != nil {
+			return returned(terms, why)
+		}
+	}
 	for i := range terms {
 		if terms[i].Status == StatusFailed && m.cfg.Terms[i].Required {
 			return m.failed(s, terms)
@@ -228,9 +242,11 @@ func (c *collector) giveUp() {
 	}
 }
 
+// failedRequired reports whether a term has decided. One that waits for a dependency has not:
+// what the others say is kept until that is back.
 func (c *collector) failedRequired() bool {
 	for i, t := range c.m.cfg.Terms {
-		if t.Required && c.results[i].Status == StatusFailed {
+		if t.Required && c.results[i].Status == StatusFailed && !(c.pass.returns && c.results[i].Waits != "") {
 			return true
 		}
 	}
@@ -261,7 +277,7 @@ func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries
 		tries.Add(1)
 		r := t.attempt(ctx, s)
 		r.Attempts, r.Took = attempt, time.Since(start)
-		if r.Status != StatusFailed || attempt > t.Retries || !repeats(r.Blame, r.Permanent) || ctx.Err() != nil {
+		if r.Status != StatusFailed || attempt > t.Retries || !repeats(r.Blame, r.Permanent) || r.Waits != "" && Returns(ctx) || ctx.Err() != nil {
 			return r
 		}
 		jitter := time.Duration(rand.Int64N(int64(pause) + 1)) // a pause needs no secret randomness

@@ -112,8 +112,9 @@ type ClaimPayload struct {
 	Group *Group
 }
 
-// ClaimFrame is one frame of a payload: what it must turn out to be, and in a group what
-// the sample's own terms have said.
+// ClaimFrame is one frame of a payload: what it must turn out to be, and what terms of the
+// sample have said before: in a group its own, else those that were finished when it was
+// returned because another waits for a dependency.
 type ClaimFrame struct {
 	Sum     Checksum
 	Partial []rewards.TermResult

@@ -31,6 +31,8 @@ type resultForm struct {
 	Partial []termForm         `json:"partial,omitzero"`
 	Members []*resultForm      `json:"members,omitzero"`
 	Pending *rewards.Pending   `json:"pending,omitempty"`
+	Waits   string             `json:"waits,omitempty"`
+	Always  bool               `json:"always,omitempty"`
 	Values  map[string]float64 `json:"values,omitzero"`
 }
 
@@ -41,6 +43,7 @@ func formOf(r *Result) *resultForm {
 	f := &resultForm{
 		plainResult: (*plainResult)(r), ExtraInfo: r.ExtraInfo, Details: r.Details, TimingMS: r.TimingMS,
 		Attempt: r.Attempt, Partial: termForms(r.Partial), Pending: r.Pending, Values: r.Values,
+		Waits: r.Waits, Always: r.Always,
 	}
 	if r.Members != nil {
 		f.Members = make([]*resultForm, len(r.Members))
@@ -61,6 +64,7 @@ func (f *resultForm) result() *Result {
 	}
 	r.ExtraInfo, r.Details, r.TimingMS = f.ExtraInfo, f.Details, f.TimingMS
 	r.Attempt, r.Partial, r.Pending, r.Values = f.Attempt, termResults(f.Partial), f.Pending, f.Values
+	r.Waits, r.Always = f.Waits, f.Always
 	if f.Members != nil {
 		r.Members = make([]*Result, len(f.Members))
 		for i, m := range f.Members {

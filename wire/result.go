@@ -40,9 +40,14 @@ type Result struct {
 	// The rest is between worker and gateway and never reaches a client.
 
 	Attempt AttemptKey `json:"-"`
-	// Partial is what a sample's own terms said, where it has to wait for its group;
-	// nothing else is decided then.
+	// Partial is what a sample's own terms said, where it has to wait for its group, or for
+	// what Waits names; nothing else is decided then.
 	Partial []rewards.TermResult `json:"-"`
+	// Waits is the dependency that is down, where a worker returns the sample for that
+	// reason: it is to be queued again with what is finished, and was not tried. The outcome
+	// is cancelled. Always says that all samples of the profile wait for it at that worker.
+	Waits  string `json:"-"`
+	Always bool   `json:"-"`
 	// Members are the results of a whole group, in the answer to its ticket.
 	Members []*Result        `json:"-"`
 	Pending *rewards.Pending `json:"-"`

@@ -49,8 +49,9 @@ type ProfileInfo struct {
 	Narrow   int `json:"narrow,omitempty"`
 	// Used is how many samples of the profile the worker has, by their gateway.
 	Used map[string]int `json:"used,omitempty"`
-	// State says why the worker takes no samples of the profile although it is ready, Waits
-	// for what it waits then; both are empty while it takes them.
+	// State says why the worker takes no samples of the profile although it is ready, or one
+	// at most, and Waits for what it waits then. State is empty while it takes them; Waits may
+	// then still say that a dependency does not answer.
 	State string `json:"state,omitempty"`
 	Waits string `json:"waits,omitempty"`
 }
@@ -209,4 +210,12 @@ const (
 	WorkerBroken   = "broken"
 	WorkerSick     = "sick"
 	WorkerDraining = "draining"
+)
+
+// Further states of a profile on a worker.
+const (
+	// WorkerWaiting: a dependency that every sample of the profile needs is down there.
+	WorkerWaiting = "waiting"
+	// WorkerTrying: likewise, and one sample may find out whether it is back.
+	WorkerTrying = "trying"
 )

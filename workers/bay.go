@@ -30,6 +30,7 @@ type bay struct {
 	manager     *rewards.Manager
 	places      *rewards.Places
 	changed     chan struct{} // capacity 1: a place may be free
+	reliant     bool          // a component asks an engine or a service
 
 	// Guarded by the worker's mutex.
 	asked     int                // of the Take that is open
@@ -39,6 +40,7 @@ type bay struct {
 	bytes     int64              // of the samples that the worker has
 	used      map[string]int     // samples by gateway
 	abandoned int                // scorers that overran and still run
+	outage    outage
 }
 
 // sick reports whether too many scorers have overrun. The caller holds the worker's mutex.
@@ -58,6 +60,13 @@ func (w *Worker) profileInfo(b *bay) wire.ProfileInfo {
 			p.Used = make(map[string]int, len(b.used))
 		}
 		p.Used[gateway] = n
+	}
+	p.State, p.Waits = b.outage.state, b.outage.waits
+	switch p.State {
+	case wire.WorkerWaiting:
+		p.Capacity = 0
+	case wire.WorkerTrying:
+		p.Capacity = min(p.Capacity, 1)
 	}
 	if w.sick(b) {
 		p.Capacity, p.State = 0, wire.WorkerSick
@@ -108,8 +117,13 @@ func (w *Worker) wanted(b *bay) (n int, pause time.Duration) {
 
 // startable returns how many samples of a profile may start now. The caller holds mu.
 func (w *Worker) startable(b *bay) int {
-	if b.full || w.sick(b) {
+	switch {
+	case b.full || w.sick(b) || b.outage.state == wire.WorkerWaiting:
 		return 0
+	case b.outage.state == wire.WorkerTrying && b.outage.probe != nil:
+		return 0
+	case b.outage.state == wire.WorkerTrying:
+		return min(b.places.Free(), 1)
 	}
 	return b.places.Free()
 }
@@ -173,6 +187,9 @@ func (w *Worker) begin(work context.Context, b *bay, l Lease) {
 		j := &job{bay: b, lease: l, ticket: t, place: b.places.Begin(), renewed: time.Now()}
 		b.used[t.Gateway]++
 		w.jobs[j] = false
+		if b.outage.state == wire.WorkerTrying {
+			b.outage.probe = j
+		}
 		w.mu.Unlock()
 		go w.score(work, j) // ends with the sample; Drain and Stop wait for it
 		return
@@ -209,6 +226,9 @@ func (w *Worker) end(j *job) {
 		b.abandoned--
 	}
 	delete(w.jobs, j)
+	if b.outage.probe == j {
+		b.outage.probe = nil
+	}
 	if b.used[j.ticket.Gateway]--; b.used[j.ticket.Gateway] <= 0 {
 		delete(b.used, j.ticket.Gateway)
 	}

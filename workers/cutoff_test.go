@@ -61,14 +61,14 @@ func (f *ferry) Announce(info wire.WorkerInfo) {
 	f.info = info
 }
 
-func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error) {
+func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.claims++
 	if !f.reaches(f.claims) {
-		return nil, fmt.Errorf("%w: no route to host", wire.ErrUnreachable)
+		return nil, nil, fmt.Errorf("%w: no route to host", wire.ErrUnreachable)
 	}
-	return frameOf(f.t, rig.Sample("x", 3), &f.buffers), nil
+	return frameOf(f.t, rig.Sample("x", 3), &f.buffers), nil, nil
 }
 
 func (f *ferry) isCut() bool {

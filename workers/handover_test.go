@@ -100,8 +100,8 @@ func (s *script) Extend(context.Context) error { return nil }
 func (s *script) Done()                        { s.note("done") }
 func (s *script) Return(time.Duration)         { s.note("returned") }
 
-func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, error) {
-	return s.frame, nil
+func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+	return s.frame, nil, nil
 }
 
 func (s *script) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {

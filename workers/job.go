@@ -41,6 +41,8 @@ func (w *Worker) score(work context.Context, j *job) {
 	res, done := w.run(ctx, j, p)
 	w.count(res)
 	switch {
+	case res.Waits != "":
+		w.giveBack(j, res)
 	case res.Outcome == rewards.OutcomeCancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		w.release(j, j.lease.Done) // the sample has expired; given back it would only be claimed again
 	case res.Outcome == rewards.OutcomeCancelled:
@@ -130,9 +132,11 @@ func (w *Worker) release(j *job, end func()) {
 	end()
 }
 
-// payload is what a ticket stands for: the frame of a sample, or those of a group.
+// payload is what a ticket stands for: the frame of a sample, with what its components have
+// said before, or those of a group.
 type payload struct {
 	frame *wire.Frame
+	kept  []rewards.TermResult
 	group *wire.Group
 }
 
@@ -150,7 +154,7 @@ func (w *Worker) claim(ctx context.Context, j *job) (p payload, err error) {
 	if j.ticket.Group {
 		p.group, err = w.gateway.ClaimGroup(ctx, j.ticket, w.cfg.ID)
 	} else {
-		p.frame, err = w.gateway.Claim(ctx, j.ticket, w.cfg.ID)
+		p.frame, p.kept, err = w.gateway.Claim(ctx, j.ticket, w.cfg.ID)
 	}
 	return p, err
 }
@@ -172,8 +176,11 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 		note(res, stages)
 		return res, done
 	}
-	run := manager.Run(ctx, w.sample(j, p.frame, stages), w.finished(j))
+	run := manager.Run(ctx, w.sample(j, p.frame, stages), w.finished(j), rewards.Return(), rewards.Kept(p.kept))
 	res := w.result(j, &run.Result)
+	if res.Waits != "" {
+		return res, run.Done()
+	}
 	for _, t := range run.Result.Terms {
 		res.TimingMS["term/"+t.Key] = millis(t.Took)
 		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
@@ -230,7 +237,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 	for i, m := range g.Members {
 		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}
 	}
-	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j))
+	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return())
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])
@@ -241,6 +248,10 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 		res.Members = append(res.Members, m)
 		switch m.Outcome {
 		case rewards.OutcomeCancelled:
+			if m.Waits != "" { // and so do the others
+				res.Waits, res.Errors = m.Waits, m.Errors
+				continue
+			}
 			res.Outcome, res.Members = rewards.OutcomeCancelled, nil
 			return res, run.Done()
 		case rewards.Scored:
@@ -251,6 +262,9 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 			}
 		}
 	}
+	if res.Waits != "" {
+		res.Outcome = rewards.OutcomeCancelled
+	}
 	return res, run.Done()
 }
 
@@ -259,7 +273,7 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	res := &wire.Result{
 		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
 		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Attempt: j.ticket.Key(), Pending: r.Pending,
-		Partial: r.Partial,
+		Partial: r.Partial, Waits: r.Waits,
 	}
 	if r.Outcome == rewards.Scored && r.Pending == nil {
 		res.RewardScore = &r.Score
@@ -298,10 +312,16 @@ func (w *Worker) handOver(j *job, res *wire.Result) {
 // decides, which sees the others as well.
 func (w *Worker) count(res *wire.Result) {
 	label := string(res.Outcome)
-	if res.Partial != nil {
+	switch {
+	case res.Waits != "":
+		label = "returned"
+	case res.Partial != nil:
 		label = "gathered" // its group's answer counts once more
 	}
 	w.metrics.samples.WithLabelValues(label).Inc()
+	if res.Waits != "" { // it was not tried
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if res.Outcome == rewards.Scored || res.Partial != nil {

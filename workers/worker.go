@@ -26,7 +26,7 @@ type Worker struct {
 
 	pulling  context.CancelFunc // ends the pullers: drain
 	working  context.CancelFunc // ends the samples: stop
-	ending   sync.WaitGroup     // the pullers and the heartbeat
+	ending   sync.WaitGroup     // the pullers, the heartbeat, and what looks at dependencies
 	started  time.Time          // set by New
 	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
@@ -78,7 +78,7 @@ func New(o Options) (*Worker, error) {
 		}
 		w.bays = append(w.bays, &bay{
 			name: name, names: []string{name}, queue: p.Queue, manager: p.Manager, places: places,
-			changed: make(chan struct{}, 1), used: map[string]int{},
+			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: len(p.Manager.Dependencies()) > 0,
 		})
 	}
 	if w.log == nil {
@@ -96,6 +96,11 @@ func (w *Worker) Start(ctx context.Context) {
 	pull, drain := context.WithCancel(work)
 	w.working, w.pulling = stop, drain
 	w.announce()
+	for _, b := range w.bays {
+		if b.reliant {
+			w.ending.Go(func() { w.watch(work, b) })
+		}
+	}
 	w.ending.Go(func() {
 		defer w.source.Close()
 		var all sync.WaitGroup

@@ -37,7 +37,7 @@ func claims(b *testing.B, size int, shared bool) {
 	b.RunParallel(func(pb *testing.PB) {
 		name := "worker-" + string(rune('a'+serial.Add(1)%26))
 		for pb.Next() {
-			f, err := w.Claim(context.Background(), t, name)
+			f, _, err := w.Claim(context.Background(), t, name)
 			if err != nil {
 				b.Error(err)
 				return

@@ -23,7 +23,7 @@ func TestAPayloadOfAnySizeArrivesAsItWasAndItsResultIsTaken(t *testing.T) {
 			r, w := newRig(t), newWorker(t)
 			unpoisoned(r, w, size)
 			ticket := r.ticket("sample-1", size)
-			f, err := w.Claim(t.Context(), ticket, "worker-1")
+			f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			require.NoError(t, err)
 			require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
 			require.Equal(t, "a red square", f.Header().Sample.Prompt)
@@ -107,7 +107,7 @@ func TestSmallPayloadsOvertakeALargeOne(t *testing.T) {
 			order := make(chan string, 6)
 			var tasks sync.WaitGroup
 			get := func(ticket wire.Ticket) {
-				f, err := w.Claim(t.Context(), ticket, "worker-1")
+				f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 				order <- ticket.ID
 				if assert.NoError(t, err) {
 					f.Release()
@@ -135,7 +135,7 @@ func TestTwoHundredClaimsAtOnceKeepTheirBytesApart(t *testing.T) {
 	for i := range 200 {
 		ticket := r.ticket(name("sample", i), 1000+997*i)
 		tasks.Go(func() {
-			f, err := w.Claim(t.Context(), ticket, name("worker", i%5))
+			f, _, err := w.Claim(t.Context(), ticket, name("worker", i%5))
 			if err != nil {
 				t.Error(err)
 				return
@@ -168,10 +168,10 @@ func TestAClaimThatIsGivenUpStopsTheTransfer(t *testing.T) {
 		}
 		return false
 	}
-	_, err := w.Claim(ctx, p.via(r.ticket("large", 40<<20)), "worker-1")
+	_, _, err := w.Claim(ctx, p.via(r.ticket("large", 40<<20)), "worker-1")
 	require.ErrorContains(t, err, "revoked")
 	require.Eventually(t, func() bool { return counter(t, r.reg, "rewardloop_claim_open") == 0 }, soon, time.Millisecond)
-	f, err := w.Claim(t.Context(), p.via(r.ticket("next", 2<<20)), "worker-1")
+	f, _, err := w.Claim(t.Context(), p.via(r.ticket("next", 2<<20)), "worker-1")
 	require.NoError(t, err, "the connection is as good as before")
 	f.Release()
 	require.LessOrEqual(t, p.accepted(), 2, "one of each lane")
@@ -184,7 +184,7 @@ func TestAClaimOfAGoneSampleIsGone(t *testing.T) {
 	ticket := r.ticket("sample-1", 10)
 	r.store.frames["sample-1"].Release()
 	delete(r.store.frames, "sample-1")
-	_, err := w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrGone)
 	require.InDelta(t, 1, counter(t, r.reg, "rewardloop_claim_refused_total", "gone"), 0)
 	require.InDelta(t, 0, counter(t, r.reg, "rewardloop_claim_open"), 0)
@@ -195,7 +195,7 @@ func TestASampleThatIsReleasedWithoutAResultIsNoLongerOpen(t *testing.T) {
 	r, w := newRig(t), newWorker(t)
 	ticket := r.ticket("sample-1", 10)
 	for range 3 { // and may be claimed again, which the gateway is asked about
-		f, err := w.Claim(t.Context(), ticket, "worker-1")
+		f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 		require.NoError(t, err)
 		f.Release()
 		require.Eventually(t, func() bool { return counter(t, r.reg, "rewardloop_claim_open") == 0 }, soon, time.Millisecond)
@@ -206,9 +206,9 @@ func TestASampleThatIsReleasedWithoutAResultIsNoLongerOpen(t *testing.T) {
 func TestTooManyOpenClaimsAreRefused(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t, func(o *claim.ServerOptions) { o.Config.MaxOpen = 1 }), newWorker(t)
-	f, err := w.Claim(t.Context(), r.ticket("sample-1", 10), "worker-1")
+	f, _, err := w.Claim(t.Context(), r.ticket("sample-1", 10), "worker-1")
 	require.NoError(t, err)
-	_, err = w.Claim(t.Context(), r.ticket("sample-2", 10), "worker-1")
+	_, _, err = w.Claim(t.Context(), r.ticket("sample-2", 10), "worker-1")
 	require.ErrorIs(t, err, claim.ErrRefused)
 	require.NotErrorIs(t, err, wire.ErrGone)
 	require.InDelta(t, 1, counter(t, r.reg, "rewardloop_claim_refused_total", "busy"), 0)
@@ -220,6 +220,6 @@ func TestAPayloadLargerThanItsTicketSaysIsRefused(t *testing.T) {
 	r, w := newRig(t), newWorker(t)
 	ticket := r.ticket("sample-1", 5000)
 	ticket.Bytes--
-	_, err := w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, claim.ErrRefused)
 }

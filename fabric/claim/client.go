@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -119,16 +120,16 @@ func (c *Client) Close() {
 
 // Claim implements workers.Gateway. Its errors wrap wire.ErrGone, wire.ErrUnreachable,
 // wire.ErrCorrupt, ErrRefused, ErrStalled, ErrClosed or the cause of ctx.
-func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
+func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error) {
 	frames, p, err := c.claim(ctx, t, worker)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if p.Group != nil {
 		release(frames)
-		return nil, fmt.Errorf("%w: a group for the claim of sample %q", ErrRefused, t.ID)
+		return nil, nil, fmt.Errorf("%w: a group for the claim of sample %q", ErrRefused, t.ID)
 	}
-	return frames[0], nil
+	return frames[0], p.Frames[0].Partial, nil
 }
 
 // ClaimGroup implements workers.Gateway.

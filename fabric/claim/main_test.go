@@ -71,12 +71,12 @@ func (s *store) add(tb testing.TB, id string, size int) wire.Ticket {
 	return wire.Ticket{ID: id, Run: "run", Epoch: 3, Gateway: gatewayName, Attempt: 1, Bytes: f.Size(), Deadline: time.Now().Add(time.Minute)}
 }
 
-func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame, error) {
+func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame, []rewards.TermResult, error) {
 	if s.hold != nil {
 		select {
 		case <-s.hold:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 	s.mu.Lock()
@@ -84,9 +84,9 @@ func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame
 	s.claims[t.ID]++
 	f := s.frames[t.ID]
 	if f == nil || t.Attempt != 1 {
-		return nil, wire.ErrGone
+		return nil, nil, wire.ErrGone
 	}
-	return f.Retain(), nil
+	return f.Retain(), nil, nil
 }
 
 func (s *store) ClaimGroup(_ context.Context, t wire.Ticket, _ string) (*wire.Group, error) {

@@ -231,7 +231,7 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 			w := newWorker(t, func(o *claim.ClientOptions) { o.Config.StallTimeout = 100 * time.Millisecond })
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			_, err := w.Claim(ctx, ticket, "worker-1")
+			_, _, err := w.Claim(ctx, ticket, "worker-1")
 			require.Error(t, err)
 			require.NotErrorIs(t, err, wire.ErrGone)
 		})
@@ -247,7 +247,7 @@ func TestAGatewayThatSpeaksALaterProtocolIsNotUnderstood(t *testing.T) {
 	t.Parallel()
 	ticket := gateway(t, `{"type":"welcome","protocol":2,"gateway":"gateway-1"}`, nil)
 	w := newWorker(t)
-	_, err := w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, "speaks protocol 2")
 	require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), "speaks protocol 2")
@@ -263,7 +263,7 @@ func TestAWorkerPassesOverWhatItDoesNotKnowOrNoLongerWants(t *testing.T) {
 		b, _ = wire.EncodeClaim(&wire.ClaimRefused{N: m.N, Reason: wire.RefusedGone})
 		_ = e.conn.Send(b)
 	})
-	_, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
+	_, _, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrGone)
 }
 
@@ -305,7 +305,7 @@ func TestBytesOfAGroupThatIsNoneOrCorruptAreGivenBack(t *testing.T) {
 func TestAGatewayThatRefusesTheConnectionSaysWhy(t *testing.T) {
 	t.Parallel()
 	ticket := gateway(t, `{"type":"refused","reason":"protocol","message":"the worker speaks protocol 1"}`, nil)
-	_, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
+	_, _, err := newWorker(t).Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, "the worker speaks protocol 1")
 }

@@ -26,17 +26,17 @@ func TestAClaimGoesOverTLSAndNotWithoutItWhereTheGatewayWantsIt(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.http.Certificate())
 	w := newWorker(t, func(o *claim.ClientOptions) { o.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} })
-	f, err := w.Claim(t.Context(), ticket, "worker-1")
+	f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.NoError(t, err)
 	require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
 	f.Release()
 
 	short := func(o *claim.ClientOptions) { o.Config.DialPatience = 100 * time.Millisecond }
 	stranger := newWorker(t, short)
-	_, err = stranger.Claim(t.Context(), ticket, "worker-1")
+	_, _, err = stranger.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable, "the certificate is of nobody it knows")
 	ticket.Claim = "ws" + strings.TrimPrefix(ticket.Claim, "wss")
-	_, err = newWorker(t, short).Claim(t.Context(), ticket, "worker-1")
+	_, _, err = newWorker(t, short).Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.Equal(t, 1, r.store.claims["sample-1"])
 }
@@ -45,7 +45,7 @@ func TestAnAddressWithoutTLSIsNotAskedWhereTLSIsWanted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	w := newWorker(t, func(o *claim.ClientOptions) { o.Secure = true })
-	_, err := w.Claim(t.Context(), r.ticket("sample-1", 10), "worker-1")
+	_, _, err := w.Claim(t.Context(), r.ticket("sample-1", 10), "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.ErrorContains(t, err, "server.tls_cert")
 	require.Zero(t, r.store.claims["sample-1"])
@@ -60,7 +60,7 @@ func TestAClaimWhoseConnectionIsCutIsAnsweredOverTheNextWithoutCostingAnAttempt(
 			p := newProxy(t, r.url())
 			p.tap = func(conn int, at int64, _ []byte) bool { return conn == 1 && at > 500_000 }
 			ticket := p.via(r.ticket("sample-1", size))
-			f, err := w.Claim(t.Context(), ticket, "worker-1")
+			f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			require.NoError(t, err)
 			require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
 			require.NoError(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)))
@@ -88,7 +88,7 @@ func TestCorruptBytesAreFoundAndAskedForAgain(t *testing.T) {
 		}
 		return false
 	}
-	f, err := w.Claim(t.Context(), p.via(r.ticket("sample-1", 900_000)), "worker-1")
+	f, _, err := w.Claim(t.Context(), p.via(r.ticket("sample-1", 900_000)), "worker-1")
 	require.NoError(t, err)
 	require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
 	f.Release()
@@ -105,12 +105,12 @@ func TestAGatewayThatCannotBeReachedIsSaidSoSoon(t *testing.T) {
 	p := newProxy(t, r.url())
 	p.fall()
 	ticket := p.via(r.ticket("sample-1", 10))
-	_, err := w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.NotErrorIs(t, err, wire.ErrGone)
 
 	ticket.Claim = ""
-	_, err = w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err = w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 }
 
@@ -138,7 +138,7 @@ func TestClaimsWaitForTheConnectionThatIsBeingMade(t *testing.T) {
 	var failed sync.WaitGroup
 	for _, ticket := range tickets {
 		failed.Go(func() {
-			_, err := w.Claim(t.Context(), ticket, "worker-1")
+			_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			assert.ErrorIs(t, err, wire.ErrUnreachable)
 		})
 	}
@@ -157,11 +157,11 @@ func TestAGatewayThatIsNeitherReachedNorHeardOfIsGone(t *testing.T) {
 	})
 	p := newProxy(t, r.url())
 	ticket := p.via(r.ticket("sample-1", 10))
-	f, err := w.Claim(t.Context(), ticket, "worker-1")
+	f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.NoError(t, err, "it is there, whoever has not heard of it")
 	p.fall()
 	require.ErrorIs(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), wire.ErrGone)
-	_, err = w.Claim(t.Context(), ticket, "worker-1")
+	_, _, err = w.Claim(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, wire.ErrGone)
 	require.Equal(t, gatewayName, asked.Load())
 	f.Release()
@@ -172,7 +172,7 @@ func TestAResultIsSentUntilTheGatewayHasTakenIt(t *testing.T) {
 	r, w := newRig(t, func(o *claim.ServerOptions) { o.Config.LostAfter = time.Minute }), newWorker(t)
 	p := newProxy(t, r.url())
 	ticket := p.via(r.ticket("sample-1", 10))
-	f, err := w.Claim(t.Context(), ticket, "worker-1")
+	f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.NoError(t, err)
 	r.store.finish = func(*wire.Result) error {
 		if r.store.finishes == 1 {
@@ -197,7 +197,7 @@ func TestAWorkerThatVanishesIsLostOnce(t *testing.T) {
 	var frames []*wire.Frame
 	for i, by := range []string{"b", "a", "b", "c", "d"} {
 		ticket := p.via(r.ticket(name("sample", i), 100+i*600_000))
-		f, err := w.Claim(t.Context(), ticket, by)
+		f, _, err := w.Claim(t.Context(), ticket, by)
 		require.NoError(t, err)
 		switch by {
 		case "c":
@@ -227,7 +227,7 @@ func TestAWorkerThatComesBackInTimeWasNeverAway(t *testing.T) {
 	w := newWorker(t)
 	p := newProxy(t, r.url())
 	ticket := p.via(r.ticket("sample-1", 10))
-	f, err := w.Claim(t.Context(), ticket, "worker-1")
+	f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 	require.NoError(t, err)
 	for range 3 {
 		n := p.accepted()
@@ -250,7 +250,7 @@ func TestAStoppedProcessIsFoundByItsSilenceAndItsLateResultIsTheGatewaysToRefuse
 	w := newWorker(t)
 	p := newProxy(t, r.url())
 	ticket := p.via(r.ticket("sample-1", 10))
-	f, err := w.Claim(t.Context(), ticket, "zombie")
+	f, _, err := w.Claim(t.Context(), ticket, "zombie")
 	require.NoError(t, err)
 	p.freeze()
 	require.Equal(t, []string{"zombie"}, <-r.lost)
@@ -268,7 +268,7 @@ func TestAWorkerThatSaysByeIsNotLostUnlessItHasClaims(t *testing.T) {
 	r := newRig(t, func(o *claim.ServerOptions) { o.Config.LostAfter = time.Hour })
 	idle := newWorker(t)
 	ticket := r.ticket("sample-1", 10)
-	f, err := idle.Claim(t.Context(), ticket, "idle")
+	f, _, err := idle.Claim(t.Context(), ticket, "idle")
 	require.NoError(t, err)
 	require.NoError(t, idle.Finish(t.Context(), ticket, scored(ticket, "idle", 1)))
 	f.Release()
@@ -277,12 +277,12 @@ func TestAWorkerThatSaysByeIsNotLostUnlessItHasClaims(t *testing.T) {
 	require.Empty(t, r.lost)
 
 	busy := newWorker(t)
-	f, err = busy.Claim(t.Context(), ticket, "busy")
+	f, _, err = busy.Claim(t.Context(), ticket, "busy")
 	require.NoError(t, err)
 	busy.Close()
 	require.Equal(t, []string{"busy"}, <-r.lost, "at once: it will not come back")
 	f.Release()
-	_, err = busy.Claim(t.Context(), ticket, "busy")
+	_, _, err = busy.Claim(t.Context(), ticket, "busy")
 	require.ErrorIs(t, err, claim.ErrClosed)
 	require.ErrorIs(t, busy.Finish(t.Context(), ticket, scored(ticket, "busy", 1)), claim.ErrClosed)
 }
@@ -296,7 +296,7 @@ func TestAClientThatIsClosedAmidClaimsEndsThem(t *testing.T) {
 	errs := make(chan error, 2)
 	for _, ticket := range []wire.Ticket{small, large} {
 		go func() {
-			_, err := w.Claim(t.Context(), ticket, "worker-1")
+			_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			errs <- err
 		}()
 	}
@@ -318,7 +318,7 @@ func TestAGatewayThatStopsEndsItsClaims(t *testing.T) {
 		}
 		return false
 	}
-	_, err := w.Claim(t.Context(), p.via(r.ticket("large", 30<<20)), "worker-1")
+	_, _, err := w.Claim(t.Context(), p.via(r.ticket("large", 30<<20)), "worker-1")
 	require.ErrorIs(t, err, wire.ErrUnreachable)
 	require.Empty(t, r.lost)
 }

@@ -1,6 +1,9 @@
 package claim
 
-import "github.com/rewardloop/rewardloop/wire"
+import (
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+)
 
 // payload is what a claim got, with a reference to every frame.
 type payload struct {
@@ -9,8 +12,8 @@ type payload struct {
 	group  *wire.Group // of a group's claim, without its members
 }
 
-func payloadOf(f *wire.Frame) *payload {
-	return &payload{frames: []wire.ClaimFrame{{Sum: f.Sum()}}, refs: []*wire.Frame{f}}
+func payloadOf(f *wire.Frame, kept []rewards.TermResult) *payload {
+	return &payload{frames: []wire.ClaimFrame{{Sum: f.Sum(), Partial: kept}}, refs: []*wire.Frame{f}}
 }
 
 func payloadOfGroup(g *wire.Group) *payload {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -209,8 +210,9 @@ func (p *peer) grant(m *wire.ClaimAsk, h *held) {
 		}
 	} else {
 		var f *wire.Frame
-		if f, err = p.srv.opt.Gateway.Claim(p.ctx, t, m.Worker); err == nil {
-			got = payloadOf(f)
+		var kept []rewards.TermResult
+		if f, kept, err = p.srv.opt.Gateway.Claim(p.ctx, t, m.Worker); err == nil {
+			got = payloadOf(f, kept)
 		}
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ func TestPayloadsGoThroughMemoryThatBothSidesSee(t *testing.T) {
 	for i, size := range []int{1000, 70_000, 3 * 512 * 512, 5 << 20, 800_000, 1 << 20, 2 << 20} {
 		ticket := r.ticket(name("sample", i), size)
 		tasks.Go(func() {
-			f, err := w.Claim(t.Context(), ticket, "worker-1")
+			f, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			if assert.NoError(t, err) {
 				assert.Equal(t, ticket.ID, f.Header().Sample.ID)
 				f.Release()
@@ -69,14 +69,14 @@ func TestAClaimGoesOverTheSocketWhereSharedMemoryCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	r, w := sharing(t, base)
-	f, err := w.Claim(t.Context(), r.ticket("sample-1", 100), "worker-1")
+	f, _, err := w.Claim(t.Context(), r.ticket("sample-1", 100), "worker-1")
 	require.NoError(t, err)
 	f.Release()
 	dirs, err := filepath.Glob(base + "/*")
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(dirs[0]))
 	for i := range 3 {
-		f, err = w.Claim(t.Context(), r.ticket(name("picture", i), 900_000), "worker-1")
+		f, _, err = w.Claim(t.Context(), r.ticket(name("picture", i), 900_000), "worker-1")
 		require.NoError(t, err)
 		f.Release()
 	}
@@ -97,7 +97,7 @@ func TestAClaimGoesOverTheSocketWhereSharedMemoryCannotBeRead(t *testing.T) {
 		return false
 	}
 	for i := range 3 {
-		f, err := w.Claim(t.Context(), p.via(r.ticket(name("picture", i), 900_000)), "worker-1")
+		f, _, err := w.Claim(t.Context(), p.via(r.ticket(name("picture", i), 900_000)), "worker-1")
 		require.NoError(t, err)
 		f.Release()
 		require.Equal(t, 1, r.store.claims[name("picture", i)])
@@ -124,7 +124,7 @@ func TestStagedBytesAreCheckedToo(t *testing.T) {
 		}
 		return false
 	}
-	f, err := w.Claim(t.Context(), p.via(r.ticket("sample-1", 900_000)), "worker-1")
+	f, _, err := w.Claim(t.Context(), p.via(r.ticket("sample-1", 900_000)), "worker-1")
 	require.NoError(t, err)
 	require.Equal(t, r.store.frames["sample-1"].Sum(), f.Sum())
 	f.Release()
@@ -177,7 +177,7 @@ func TestAWorkerLooksOnlyWhereSharedMemoryIs(t *testing.T) {
 			_ = e.conn.Send(b)
 		})
 		w := newWorker(t, func(o *claim.ClientOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
-		_, err := w.Claim(t.Context(), ticket, "worker-1")
+		_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 		require.ErrorIs(t, err, wire.ErrGone)
 		require.Equal(t, "claim", <-told)
 	}
@@ -209,7 +209,7 @@ func TestAStagingFileThatCannotBeReadIsAskedForOverTheSocket(t *testing.T) {
 				_ = e.conn.Send([]byte(`{"type":"staged","n":` + strconv.FormatUint(m.N, 10) + `,` + staged + `}`))
 			})
 			w := newWorker(t, func(o *claim.ClientOptions) { o.Config.Shared, o.Config.SharedDir = true, base })
-			_, err := w.Claim(t.Context(), ticket, "worker-1")
+			_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 			require.ErrorIs(t, err, wire.ErrGone)
 			require.False(t, <-plain)
 			require.True(t, <-plain)
@@ -250,7 +250,7 @@ func TestWhatDoesNotFitIntoTheStagingFilesGoesOverTheSocket(t *testing.T) {
 func TestAGatewayWithoutSharedMemorySendsOverTheSocket(t *testing.T) {
 	t.Parallel()
 	r, w := sharing(t, filepath.Join(t.TempDir(), "missing"))
-	f, err := w.Claim(t.Context(), r.ticket("picture", 900_000), "worker-1")
+	f, _, err := w.Claim(t.Context(), r.ticket("picture", 900_000), "worker-1")
 	require.NoError(t, err)
 	f.Release()
 	require.Zero(t, counter(t, r.reg, sentBytes, "shared_memory"))

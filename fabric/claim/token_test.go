@@ -45,7 +45,7 @@ func opened(t *testing.T) (*rig, *worker) {
 	t.Helper()
 	r, w := newRig(t), newWorker(t)
 	first := r.ticket("first", 10)
-	f, err := w.Claim(t.Context(), first, "worker-1")
+	f, _, err := w.Claim(t.Context(), first, "worker-1")
 	require.NoError(t, err)
 	require.NoError(t, w.Finish(t.Context(), first, scored(first, "worker-1", 1)))
 	f.Release()
@@ -64,7 +64,7 @@ func TestWrongTokensAreRefusedAtTheDoorAndBehindIt(t *testing.T) {
 			ticket := r.ticket("sample-1", 10)
 			before := counter(t, r.reg, "rewardloop_claim_refused_total", "token")
 			spoil(&ticket)
-			_, err := who.Claim(t.Context(), ticket, "worker-1")
+			_, _, err := who.Claim(t.Context(), ticket, "worker-1")
 			require.ErrorIs(t, err, wire.ErrGone, "%s %s", kind, what)
 			require.ErrorIs(t, err, claim.ErrToken, "%s %s", kind, what)
 			require.ErrorIs(t, who.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), claim.ErrToken)
@@ -82,7 +82,7 @@ func TestATicketOfAnotherGatewayIsGone(t *testing.T) {
 		ticket := r.ticket("sample-1", 10)
 		ticket.Gateway = "gateway-0"
 		ticket = r.sign(ticket)
-		_, err := who.Claim(t.Context(), ticket, "worker-1")
+		_, _, err := who.Claim(t.Context(), ticket, "worker-1")
 		require.ErrorIs(t, err, wire.ErrGone)
 	}
 	require.InDelta(t, 2, counter(t, r.reg, "rewardloop_claim_refused_total", "gone"), 0)
@@ -94,7 +94,7 @@ func TestAnExpiredTokenIsGoodForAResultAndForNoClaim(t *testing.T) {
 	for _, who := range []*worker{newWorker(t), w} {
 		ticket := r.ticket("sample-1", 10)
 		ticket.Token = r.key.Sign(ticket.Key(), time.Now().Add(-time.Hour))
-		_, err := who.Claim(t.Context(), ticket, "worker-1")
+		_, _, err := who.Claim(t.Context(), ticket, "worker-1")
 		require.ErrorIs(t, err, wire.ErrGone)
 		require.ErrorContains(t, err, "expired claim")
 		require.NoError(t, who.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)))

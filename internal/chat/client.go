@@ -247,5 +247,8 @@ func (c *Client) Stats() Stats {
 // Concurrency is how many questions the engine is asked at a time by this process.
 func (c *Client) Concurrency() int { return rewards.ConcurrencyOf(c.doer) }
 
+// Dependency is the engine.
+func (c *Client) Dependency() rewards.Dependency { return rewards.DependencyOf(c.doer) }
+
 // ConcurrencyReason is the engine's.
 func (c *Client) ConcurrencyReason() string { return rewards.ConcurrencyReason(c.doer) }

@@ -3,6 +3,8 @@ package chat
 import (
 	"context"
 	"hash/fnv"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // subjectKey is the context key of About.
@@ -34,6 +36,9 @@ func (s Seeded) Chat(ctx context.Context, r *Request) (*Reply, error) {
 
 // Concurrency is that of the client.
 func (s Seeded) Concurrency() int { return s.Client.Concurrency() }
+
+// Dependency is that of the client.
+func (s Seeded) Dependency() rewards.Dependency { return s.Client.Dependency() }
 
 // ConcurrencyReason is that of the client.
 func (s Seeded) ConcurrencyReason() string { return s.Client.ConcurrencyReason() }

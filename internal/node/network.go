@@ -19,6 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/fabric/acl"
 	"github.com/rewardloop/rewardloop/fabric/claim"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -147,7 +148,7 @@ func (r route) of(t wire.Ticket) workers.Gateway {
 }
 
 // Claim implements workers.Gateway.
-func (r route) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
+func (r route) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
 	return r.of(t).Claim(ctx, t, worker)
 }
 

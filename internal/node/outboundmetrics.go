@@ -17,6 +17,7 @@ var _ prometheus.Collector = asked{}
 var (
 	groupCalls   = desc("outbound_calls_total", "Calls to a group of servers.", "group")
 	groupWaiting = desc("outbound_waiting", "Calls that wait for a place, the rate or a server.", "group")
+	groupSilent  = desc("outbound_unanswered_seconds", "For how long a group of servers has answered nothing while requests are there; 0: there are none.", "group")
 	groupDenied  = desc("outbound_retries_denied_total", "Further attempts that the retry budget refused.", "group")
 	groupLimit   = desc("outbound_limit", "A limit of a group, which all processes of the fleet share.", "group", "limit")
 	groupPart    = desc("outbound_share", "What this process may use of it.", "group", "limit")
@@ -51,6 +52,7 @@ func (a asked) Collect(to chan<- prometheus.Metric) {
 		}
 		count(to, groupCalls, float64(s.Calls), s.Name)
 		gauge(to, groupWaiting, s.Waiting, s.Name)
+		measure(to, groupSilent, s.Unanswered.Seconds(), s.Name)
 		count(to, groupDenied, float64(s.RetriesDenied), s.Name)
 		for _, l := range s.Shares {
 			measure(to, groupLimit, l.Whole, s.Name, l.Limit)

@@ -138,7 +138,7 @@ func claimed(t *testing.T, attempt wire.AttemptKey) func(key *claim.Key, until t
 			return err
 		}
 		defer c.Close()
-		f, err := c.Claim(t.Context(), wire.Ticket{
+		f, _, err := c.Claim(t.Context(), wire.Ticket{
 			Gateway: attempt.Gateway, Run: attempt.Run, Epoch: attempt.Epoch, ID: attempt.ID, Attempt: attempt.Attempt, Bytes: 10,
 			Claim: url + "/v1/claim", Token: key.Sign(attempt, until), Deadline: time.Now().Add(time.Minute),
 		}, "w")

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"container/list"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -27,6 +28,8 @@ type endpoint struct {
 
 	// Guarded by Group.mu.
 	inFlight          int
+	flights           list.List // Of time.Time: when they were sent, the oldest first.
+	answered          time.Time // When it last answered anything.
 	requests, retries int64
 	failures          map[rewards.Class]int64
 	breaker           breaker
@@ -87,6 +90,10 @@ func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f 
 		now := time.Now()
 		if e = g.pick(now, t); e != nil {
 			probe = e.breaker.begin()
+			if probe {
+				g.announce()
+			}
+			t.flight = e.flights.PushBack(now)
 			e.inFlight++
 			e.requests++
 			if t.sent > 0 {
@@ -101,6 +108,10 @@ func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f 
 		due, hope, last, known := g.nextProbe()
 		changed := g.changed
 		g.mu.Unlock()
+		if rewards.Returns(ctx) {
+			return nil, false, &failure{class: rewards.Unavailable, blame: rewards.BlameDependency, waits: true, text: fmt.Sprintf(
+				"all %d endpoints are out of service: %s", len(g.endpoints), last)}
+		}
 		end, bounded := ctx.Deadline()
 		if known && bounded && hope.After(end) {
 			return nil, false, &failure{class: rewards.Unavailable, blame: rewards.BlameDependency, text: fmt.Sprintf(
@@ -255,10 +266,10 @@ func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
 	return false
 }
 
-// settle ends what choose began for a request of c. answer and f are nil for an attempt
+// settle ends what choose began for a request of t. answer and f are nil for an attempt
 // whose Check panicked: the endpoint did answer.
-func (g *Group) settle(e *endpoint, probe bool, c *Call, answer *Answer, f *failure) {
-	health := alive
+func (g *Group) settle(e *endpoint, probe bool, t *try, answer *Answer, f *failure) {
+	c, health := t.call, alive
 	if answer != nil && answer.Status >= 500 { // The caller wanted it; it is no sign of health.
 		health = ill
 	}
@@ -270,6 +281,10 @@ func (g *Group) settle(e *endpoint, probe bool, c *Call, answer *Answer, f *fail
 	defer g.mu.Unlock()
 	now := time.Now()
 	e.inFlight--
+	e.flights.Remove(t.flight)
+	if f == nil || f.status != 0 {
+		e.answered = now
+	}
 	if f != nil {
 		e.failures[f.class]++
 		e.last = last

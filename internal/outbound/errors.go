@@ -41,6 +41,7 @@ type failure struct {
 	permanent bool          // Every call will meet it.
 
 	retry  bool       // Another attempt may succeed.
+	waits  bool       // It is not sent as long as the group is down.
 	rekey  bool       // There is another key than the one that was refused.
 	after  retryAfter // What the endpoint asks for.
 	health verdict
@@ -85,7 +86,10 @@ func (t *try) finish(last, before *failure, why string) error {
 		text += "; " + why
 	}
 	text = t.g.secrets.redact(text, t.call.secrets()...)
-	err := &callError{class: last.class, text: "outbound: " + t.g.cfg.Name + ": " + text, cause: cause}
+	var err error = &callError{class: last.class, text: "outbound: " + t.g.cfg.Name + ": " + text, cause: cause}
+	if t.g.waits(last, blame) {
+		err = rewards.WaitsFor(t.g.cfg.Name, err)
+	}
 	switch {
 	case last.permanent:
 		return rewards.Permanent(blame, err)

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -77,10 +78,11 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 type try struct {
 	g       *Group
 	call    *Call
-	sent    int         // Requests so far.
-	tried   []*endpoint // Where they went.
-	started func()      // Ends the context of the component's time; nil: it has not begun.
-	rekeyed bool        // One was sent again because the key had changed.
+	sent    int           // Requests so far.
+	tried   []*endpoint   // Where they went.
+	started func()        // Ends the context of the component's time; nil: it has not begun.
+	rekeyed bool          // One was sent again because the key had changed.
+	flight  *list.Element // That of the request that is under way.
 }
 
 // Do sends a call until it has an answer that its Check is content with, or fails with
@@ -103,6 +105,7 @@ func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
 		}
 		pause, why, ok := t.again(ctx, f)
 		if !ok {
+			g.surrender(ctx, f)
 			return nil, t.finish(f, before, why)
 		}
 		if sleep(ctx, pause) != nil {
@@ -141,7 +144,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 		return nil, f
 	}
 	// Deferred, because Check is the caller's code and may panic.
-	defer func() { g.settle(e, probe, t.call, answer, f) }()
+	defer func() { g.settle(e, probe, t, answer, f) }()
 	t.sent++
 	t.tried = append(t.tried, e)
 	answer, f = t.send(ctx, e)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // retryAfter is what an endpoint asks for: to be left alone for some time.
@@ -65,6 +67,10 @@ func (t *try) again(ctx context.Context, f *failure) (pause time.Duration, why s
 		return 0, "", true
 	}
 	if !f.retry || ctx.Err() != nil || t.sent >= g.cfg.Attempts {
+		return 0, "", false
+	}
+	if rewards.Returns(ctx) && !g.usable(now) {
+		f.waits = true
 		return 0, "", false
 	}
 	pause = backoff(t.sent, g.cfg.BackoffMin, g.cfg.BackoffMax)

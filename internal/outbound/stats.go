@@ -14,6 +14,9 @@ type Stats struct {
 	// Calls counts Do, Waiting those that wait for a slot, the rate or an endpoint now.
 	Calls   int64
 	Waiting int
+	// Unanswered is for how long nothing was answered while requests were there; 0: there
+	// are none.
+	Unanswered time.Duration
 	// RetriesDenied counts the attempts that the retry budget refused.
 	RetriesDenied int64
 	// Tokens is what calls were booked with, corrected by Spent and less what was
@@ -69,6 +72,7 @@ func (g *Group) Stats() Stats {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	s.Unanswered = g.unanswered(time.Now())
 	for _, e := range g.endpoints {
 		es := EndpointStats{
 			Endpoint: e.name, InFlight: e.inFlight, Requests: e.requests, Retries: e.retries,

@@ -46,7 +46,7 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 		}
 		p := &Profile{
 			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: New(cfg.Policy), backup: newBackup(cfg),
-			busy: map[string]int{}, aimed: map[Sample][]string{}, counted: -1,
+			busy: map[string]int{}, rests: map[string]*rest{}, aimed: map[Sample][]string{}, counted: -1,
 		}
 		b.profiles = append(b.profiles, p)
 		b.byName[name], by[queue] = p, p
@@ -101,6 +101,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 	for k := range b.profiles {
 		at := (b.turn + k) % len(b.profiles)
 		p := b.profiles[at]
+		p.wake(now)
 		if len(p.waiting.waiting) == 0 || !p.Room(now) {
 			continue
 		}
@@ -138,7 +139,7 @@ func (b *Board) Reconsider(now time.Time) (back []Sample) {
 // Waiting reports whether any sample is queued, or published for some workers only: who is
 // there may change without a word.
 func (b *Board) Waiting() bool {
-	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 })
+	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyResting() })
 }
 
 // Forget drops what is known of a run, of whose samples none is queued.
@@ -163,7 +164,7 @@ func (b *Board) Of(run string) (queued int, mean time.Duration) {
 	results := 0
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
-			queued += r.queued
+			queued += r.queued + r.resting
 			results += r.n
 		}
 	}

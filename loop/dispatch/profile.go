@@ -18,6 +18,7 @@ type Profile struct {
 	board *Board
 
 	waiting queue
+	rests   map[string]*rest // samples that wait for a dependency, by its name
 	runs    map[string]*Run
 	policy  Policy
 	backup  *backup
@@ -26,6 +27,7 @@ type Profile struct {
 	other                   string              // a worker that serves one of the same name in another configuration; "": none
 	seats                   []seat              // the same, with their places
 	capacity, free, workers int                 // of all seats; workers are those with a place
+	firm                    int                 // capacity of those seats that are not tried
 	looks                   int                 // how often the seats were counted
 	counted                 int                 // the board's version that they are of; -1: something has changed since
 	busy                    map[string]int      // this gateway's attempts by worker, less those whose lease has lapsed
@@ -40,6 +42,7 @@ type seat struct {
 	id       string
 	capacity int // places, less what its breaker forbids
 	free     int
+	trying   bool // one sample finds out whether a dependency is back
 }
 
 // Name is the profile's; "" is the default one.
@@ -62,7 +65,13 @@ func (p *Profile) Run(name string, weight float64) *Run {
 func (p *Profile) Add(s Sample) { p.waiting.add(s) }
 
 // Remove takes a sample out of the queue.
-func (p *Profile) Remove(s Sample) { p.waiting.remove(s) }
+func (p *Profile) Remove(s Sample) {
+	if i := s.Item(); i.rest != nil {
+		p.unrest(i)
+		return
+	}
+	p.waiting.remove(s)
+}
 
 // Serve takes a sample out to be published: its run is the one that is served now.
 func (p *Profile) Serve(s Sample) { p.waiting.serve(s) }
@@ -72,6 +81,9 @@ func (p *Profile) Queued() int {
 	n := 0
 	for r := range p.waiting.waiting {
 		n += r.queued
+	}
+	for _, r := range p.rests {
+		n += r.samples.Len()
 	}
 	return n
 }
@@ -138,7 +150,7 @@ const ahead = 10 * time.Millisecond
 // workers complete in 10 ms, but no more than the profile's whole capacity.
 func (p *Profile) Room(now time.Time) bool {
 	p.count()
-	return p.out < p.free+min(p.capacity, max(p.workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
+	return p.out < p.free+min(p.firm, max(p.workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
 }
 
 // count brings the seats up to date.
@@ -150,10 +162,10 @@ func (p *Profile) count() []seat {
 	p.counted = b.version
 	p.looks++
 	p.seats = p.seats[:0]
-	p.capacity, p.free, p.workers = 0, 0, 0
+	p.capacity, p.firm, p.free, p.workers = 0, 0, 0, 0
 	for _, a := range p.serving {
 		w, info := p.said(a)
-		s := seat{id: w.ID}
+		s := seat{id: w.ID, trying: info.State == wire.WorkerTrying}
 		switch w.State {
 		case wire.WorkerReady:
 			s.capacity = b.breakers.Places(w.ID, p.name, info.Capacity)
@@ -170,8 +182,9 @@ func (p *Profile) count() []seat {
 		p.seats = append(p.seats, s)
 		p.capacity += s.capacity
 		p.free += s.free
-		if s.capacity > 0 {
+		if s.capacity > 0 && !s.trying { // what is tried has nothing ahead of it
 			p.workers++
+			p.firm += s.capacity
 		}
 	}
 	return p.seats
@@ -231,6 +244,9 @@ func (p *Profile) Unserved() string {
 		return fmt.Sprintf("worker %s serves a profile %q of another configuration than this gateway's: give both the same", p.other, shown(p.name))
 	case len(serving) == 0:
 		return fmt.Sprintf("no worker serves the profile %q", shown(p.name))
+	}
+	if awaits := p.Awaits(); awaits != "" {
+		return awaits
 	}
 	for _, a := range serving {
 		if w, info := p.said(a); w.State == wire.WorkerReady && info.Capacity > 0 {

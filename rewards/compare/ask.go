@@ -43,6 +43,9 @@ type asker struct {
 // Concurrency is how many groups the engine's questions at a time are enough for.
 func (a *asker) Concurrency() int { return a.breadth.Calls(rewards.ConcurrencyOf(a.client)) }
 
+// Dependency is the engine.
+func (a *asker) Dependency() rewards.Dependency { return rewards.DependencyOf(a.client) }
+
 // ConcurrencyReason is the engine's, with how many questions a group has at a time.
 func (a *asker) ConcurrencyReason() string {
 	return a.breadth.Reason(rewards.ConcurrencyReason(a.client))

@@ -97,6 +97,9 @@ var (
 // Concurrency is the engine's: a sample is one question.
 func (d *disrm) Concurrency() int { return rewards.ConcurrencyOf(d.engine) }
 
+// Dependency is the engine.
+func (d *disrm) Dependency() rewards.Dependency { return rewards.DependencyOf(d.engine) }
+
 // ConcurrencyReason is the engine's.
 func (d *disrm) ConcurrencyReason() string { return rewards.ConcurrencyReason(d.engine) }
 

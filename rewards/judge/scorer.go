@@ -39,6 +39,9 @@ var (
 // Concurrency is how many samples the engine's questions at a time are enough for.
 func (sc *scorer) Concurrency() int { return sc.breadth.Calls(rewards.ConcurrencyOf(sc.client)) }
 
+// Dependency is the engine.
+func (sc *scorer) Dependency() rewards.Dependency { return rewards.DependencyOf(sc.client) }
+
 // ConcurrencyReason is the engine's, with how many questions a sample has at a time.
 func (sc *scorer) ConcurrencyReason() string {
 	return sc.breadth.Reason(rewards.ConcurrencyReason(sc.client))

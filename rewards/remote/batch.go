@@ -64,7 +64,7 @@ func newBatcher(most int, wait time.Duration, ask func(context.Context, []item) 
 // score sends the item with others and waits for its own verdict, or for ctx.
 func (b *batcher) score(ctx context.Context, it item) batchVerdict {
 	m := &member{item: it, done: make(chan struct{})}
-	bt := b.join(m)
+	bt := b.join(ctx, m)
 	if bt == nil {
 		return closedVerdict()
 	}
@@ -83,7 +83,7 @@ func closedVerdict() batchVerdict {
 
 // join puts the member into the open batch and sends the batch if it is full. It
 // returns nil after close.
-func (b *batcher) join(m *member) *batch {
+func (b *batcher) join(ctx context.Context, m *member) *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -92,7 +92,11 @@ func (b *batcher) join(m *member) *batch {
 	bt := b.open
 	if bt == nil {
 		bt = &batch{}
-		bt.work, bt.began = rewards.Joined(context.Background())
+		work := context.Background()
+		if rewards.Returns(ctx) {
+			work = rewards.Returning(work)
+		}
+		bt.work, bt.began = rewards.Joined(work)
 		bt.timer = time.AfterFunc(b.wait, func() { b.due(bt) })
 		b.open = bt
 	}

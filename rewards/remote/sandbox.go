@@ -128,6 +128,9 @@ func (s *sandbox) Concurrency() int {
 	return s.breadth.Calls(min(rewards.ConcurrencyOf(s.doer), s.options.MaxConcurrent))
 }
 
+// Dependency is the server.
+func (s *sandbox) Dependency() rewards.Dependency { return rewards.DependencyOf(s.doer) }
+
 // ConcurrencyReason is the server's, with how many cases a sample has at a time.
 func (s *sandbox) ConcurrencyReason() string {
 	return s.breadth.Reason(rewards.ConcurrencyReason(s.doer))

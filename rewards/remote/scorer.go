@@ -70,6 +70,9 @@ func (s *scorer) Concurrency() int {
 	return n
 }
 
+// Dependency is the service.
+func (s *scorer) Dependency() rewards.Dependency { return rewards.DependencyOf(s.doer) }
+
 // ConcurrencyReason is the service's, with the samples of a request.
 func (s *scorer) ConcurrencyReason() string {
 	why := rewards.ConcurrencyReason(s.doer)

@@ -118,6 +118,9 @@ func (d dapo) Close() error {
 // Concurrency implements rewards.Concurrent.
 func (d dapo) Concurrency() int { return rewards.ConcurrencyOf(d.inner) }
 
+// Dependency implements rewards.Reliant.
+func (d dapo) Dependency() rewards.Dependency { return rewards.DependencyOf(d.inner) }
+
 // ConcurrencyReason implements rewards.ConcurrencyReasoner.
 func (d dapo) ConcurrencyReason() string { return rewards.ConcurrencyReason(d.inner) }
 

@@ -56,6 +56,9 @@ func newHTTP(raw json.RawMessage, groups service.Groups) (rewards.Verifier, erro
 // Concurrency is how many requests at a time the service gets.
 func (h *httpVerifier) Concurrency() int { return rewards.ConcurrencyOf(h.doer) }
 
+// Dependency is the service.
+func (h *httpVerifier) Dependency() rewards.Dependency { return rewards.DependencyOf(h.doer) }
+
 // ConcurrencyReason is the service's.
 func (h *httpVerifier) ConcurrencyReason() string { return rewards.ConcurrencyReason(h.doer) }
 

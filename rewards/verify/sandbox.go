@@ -76,6 +76,9 @@ func newSandbox(raw json.RawMessage, groups service.Groups) (rewards.Verifier, e
 // Concurrency is how many requests at a time the server gets.
 func (v *sandboxVerifier) Concurrency() int { return rewards.ConcurrencyOf(v.doer) }
 
+// Dependency is the server.
+func (v *sandboxVerifier) Dependency() rewards.Dependency { return rewards.DependencyOf(v.doer) }
+
 // ConcurrencyReason is the server's.
 func (v *sandboxVerifier) ConcurrencyReason() string { return rewards.ConcurrencyReason(v.doer) }
 

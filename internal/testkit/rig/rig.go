@@ -214,9 +214,9 @@ func (g *reach) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*
 	return g.m.ClaimGroup(ctx, t, worker)
 }
 
-func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, error) {
+func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
 	if g.w.dead.Load() {
-		return nil, errDead
+		return nil, nil, errDead
 	}
 	return g.m.Claim(ctx, t, worker)
 }

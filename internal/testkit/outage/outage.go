@@ -1,0 +1,178 @@
+// Package outage is an engine that goes down and comes back, as scorers of several processes
+// see it, without a network: each process has a breaker of its own.
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Engine is a service that is up or down. The zero value is up and answers at once.
+type Engine struct {
+	// Takes is how long an answer takes.
+	Takes time.Duration
+
+	mu    sync.Mutex
+	down  bool     // guarded by mu
+	asked []string // the samples that it was asked about while it was down; guarded by mu
+	calls int      // guarded by mu
+}
+
+// Down takes the engine down, or brings it back.
+func (e *Engine) Down(down bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.down = down
+}
+
+// Asked are the samples that were sent to the engine while it was down, in their order.
+func (e *Engine) Asked() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.asked...)
+}
+
+// Calls is how often the engine was asked.
+func (e *Engine) Calls() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls
+}
+
+var errRefused = errors.New("dial tcp: connection refused")
+
+func (e *Engine) answer(ctx context.Context, id string) error {
+	e.mu.Lock()
+	e.calls++
+	down := e.down
+	if down {
+		e.asked = append(e.asked, id)
+	}
+	e.mu.Unlock()
+	if down {
+		return errRefused
+	}
+	select {
+	case <-time.After(e.Takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.down { // killed meanwhile
+		return errRefused
+	}
+	return nil
+}
+
+// Link is a process's way to the engine, with a breaker: one failure opens it for a second,
+// then one call finds out, and each that fails doubles the pause, up to 4 s.
+type Link struct {
+	// Name is the engine's.
+	Name string
+
+	engine *Engine
+
+	mu      sync.Mutex
+	cut     bool // guarded by mu
+	open    bool // guarded by mu
+	probing bool // guarded by mu
+	due     time.Time
+	pause   time.Duration
+	last    string
+	changed chan struct{} // closed at the next change; nil: nobody looks; guarded by mu
+}
+
+// NewLink returns a way to the engine.
+func NewLink(e *Engine) *Link {
+	return &Link{Name: "e", engine: e}
+}
+
+// Cut parts this process from the engine, or ends that.
+func (l *Link) Cut(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+}
+
+// Dependency implements rewards.Reliant.
+func (l *Link) Dependency() rewards.Dependency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil { // in the test's bubble
+		l.changed = make(chan struct{})
+	}
+	d := rewards.Dependency{Name: l.Name, Down: l.open, Last: l.last, Changed: l.changed}
+	if l.open && !l.probing {
+		d.Due, d.Probe = l.due, !time.Now().Before(l.due)
+	}
+	return d
+}
+
+// Score asks the engine: 1, or a failure of the dependency.
+func (l *Link) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	if !l.begin() {
+		return rewards.Score{}, l.failure()
+	}
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	err := errRefused
+	if !cut {
+		err = l.engine.answer(ctx, s.ID)
+	}
+	if l.end(err); err != nil {
+		return rewards.Score{}, l.failure()
+	}
+	return rewards.Score{Value: 1}, nil
+}
+
+// begin reports whether a call may be made.
+func (l *Link) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.open:
+		return true
+	case l.probing || time.Now().Before(l.due):
+		return false
+	}
+	l.probing = true
+	l.change()
+	return true
+}
+
+func (l *Link) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil && l.open:
+		l.open, l.probing, l.pause = false, false, 0
+	case err == nil:
+		return
+	case l.open && !l.probing:
+		return
+	default:
+		l.open, l.probing, l.last = true, false, err.Error()
+		l.pause = min(max(2*l.pause, time.Second), 4*time.Second)
+		l.due = time.Now().Add(l.pause)
+	}
+	l.change()
+}
+
+// change tells those who look. The caller holds mu.
+func (l *Link) change() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+func (l *Link) failure() error {
+	return rewards.Blamed(rewards.BlameDependency, rewards.WaitsFor(l.Name, fmt.Errorf("%w: %s: %w", rewards.Unavailable, l.Name, errRefused)))
+}
