@@ -30,6 +30,9 @@ type Loop struct {
 	NumExamine    int
 	TermTimeout   time.Duration
 	ClaimTimeout  time.Duration
+	// UnavailableAfter is how long a sample waits while no worker takes samples of its profile;
+	// 0: until a little before its deadline.
+	UnavailableAfter time.Duration
 	// RunWeights is the share of a run by its name; a run not named has 1.
 	RunWeights   map[string]float64
 	ResultsKept  int
@@ -116,6 +119,8 @@ func (l *Loop) section() section {
 			integer("num_examine", &l.NumExamine, 0, 10_000, "Samples of each step that are printed with their rewards."),
 			period("term_timeout", &l.TermTimeout, time.Millisecond, "One scorer on one sample, retries included, where its entry has no timeout."),
 			period("claim_timeout", &l.ClaimTimeout, time.Second, "How long a worker may keep a sample before another gets it. At least the longest term."),
+			period("unavailable_after", &l.UnavailableAfter, 0, "How long a sample waits, all its waits together, while no worker takes samples of its profile because an engine or a service "+
+				"is down or no worker is there, before it fails. 0: until 5 s, or a tenth of its time if that is less, before its deadline."),
 			weights("run_weights", &l.RunWeights, "Shares of training runs by name, such as {ocr: 2}; a run not named has 1."),
 			integer("results_kept", &l.ResultsKept, 1, 10_000_000, "Results of a run kept for a client that comes back."),
 			size("results_bytes", &l.ResultsBytes, 1<<10, "Bytes of such results of a run."),

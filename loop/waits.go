@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -134,9 +133,6 @@ func (c *core) unavailable(e *entry) (why rewards.TermError, unserved bool) {
 		if last.Message != "" {
 			why.Message += ", which is down: " + last.Message
 		}
-	}
-	if why.Message != "" {
-		why.Message = fmt.Sprintf("%s (the sample has waited %v)", why.Message, c.hasWaited(e).Round(time.Millisecond))
 	}
 	return why, why.Message != ""
 }

@@ -116,12 +116,12 @@ func TestTransientFailuresAreNotRemembered(t *testing.T) {
 	assert.Equal(t, 1, s.called("fail-bad_input"))
 }
 
-func TestASampleWithoutAWorkerExpiresAsTransient(t *testing.T) {
+func TestASampleWithoutAWorkerFailsAsTransient(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{workers: -1, server: func(o *server.Options) { o.Config.SampleTimeout = 50 * time.Millisecond }})
 	message, failed := s.post("/", pickled(t, "images", jpegs(2))).refused(t, 503)
 	assert.Equal(t, []int64{0, 1}, failed)
-	assert.Contains(t, message, "expired")
+	assert.Contains(t, message, "unavailable")
 }
 
 func TestOverloadIsRefusedAsTransient(t *testing.T) {
