@@ -35,6 +35,7 @@ type Loop struct {
 	ResultsKept  int
 	ResultsBytes int64
 	ResultsAge   time.Duration
+	ResumeGrace  time.Duration
 	DrainTimeout time.Duration
 	Workers      Workers
 }
@@ -85,6 +86,7 @@ func defaultLoop() Loop {
 		ResultsKept:       100_000,
 		ResultsBytes:      64 << 20,
 		ResultsAge:        10 * time.Minute,
+		ResumeGrace:       time.Minute,
 		DrainTimeout:      30 * time.Second,
 		Workers:           Workers{BreakerFailures: 5, BreakerPause: time.Second, BreakerMaxPause: 30 * time.Second},
 	}
@@ -118,6 +120,7 @@ func (l *Loop) section() section {
 			integer("results_kept", &l.ResultsKept, 1, 10_000_000, "Results of a run kept for a client that comes back."),
 			size("results_bytes", &l.ResultsBytes, 1<<10, "Bytes of such results of a run."),
 			period("results_age", &l.ResultsAge, time.Second, "Age of such results."),
+			period("resume_grace", &l.ResumeGrace, time.Second, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. Samples of declared steps are not."),
 			period("drain_timeout", &l.DrainTimeout, 0, "How long a process that was told to stop finishes what it has."),
 		},
 		sections: []section{{

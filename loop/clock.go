@@ -26,6 +26,8 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 			c.lookAtGroup(now, a.group, &fx)
 		case a.step != nil:
 			c.closeStep(now, a.step, &fx)
+		case a.run != nil:
+			c.deserted(now, a.run, &fx)
 		default:
 			if t, republish := c.look(now, a.entry, workers, &fx); republish {
 				again = append(again, t)
@@ -33,6 +35,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		}
 	}
 	c.reconsider(now, workers, &fx)
+	c.meetStrangers(&fx)
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
@@ -42,6 +45,21 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 func (c *core) survey(workers []wire.WorkerInfo) {
 	if c.board.Survey(workers) {
 		c.breakers.meet(workers)
+	}
+}
+
+// maxStrangers bounds how many workers of another configuration are told of.
+const maxStrangers = 1024
+
+// meetStrangers tells of workers whose configuration of a profile is another one, once each.
+func (c *core) meetStrangers(fx *effects) {
+	for _, p := range c.board.Profiles() {
+		s := stranger{p.Stranger(), p.Name()}
+		if s.worker == "" || c.strangers[s] || len(c.strangers) >= maxStrangers {
+			continue
+		}
+		c.strangers[s] = true
+		fx.strangers = append(fx.strangers, s)
 	}
 }
 
@@ -184,8 +202,9 @@ type alarm struct {
 	entry *entry // or
 	group *group // or
 	step  *step.Step
-	place int // among all, from 1; 0: it is not set
-	first int // tells alarms of the same moment apart: the one that was set first comes first
+	run   *run // that no client is connected to
+	place int  // among all, from 1; 0: it is not set
+	first int  // tells alarms of the same moment apart: the one that was set first comes first
 }
 
 // alarms orders what needs a look by time.

@@ -51,14 +51,14 @@ type Config struct {
 	Dispatch dispatch.Config
 	// Breaker says when a worker gets no more samples of a profile that it fails.
 	Breaker Breaker
-	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
+	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
 	// ClaimTimeout is how long a claimed sample may stay without a result before it
 	// is given to another worker although its lease says nothing; it must exceed
 	// the longest term. Defaults to 600 s.
 	ClaimTimeout time.Duration
-	// Weights gives runs their share of slot time under load, by run name. A run
+	// Weights gives runs their share of the places under load, by run name. A run
 	// that is not named weighs 1.
 	Weights map[string]float64
 	// KeepResults, KeepBytes and KeepFor bound what is remembered of answered
@@ -67,6 +67,9 @@ type Config struct {
 	KeepResults int
 	KeepBytes   int64
 	KeepFor     time.Duration
+	// ResumeGrace is how long samples wait for a client of their run to come back, or to fetch
+	// rewards, before they are cancelled; those of declared steps are not. Defaults to 60 s.
+	ResumeGrace time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
 	// Queues are the names of their queues of tickets, by profile: workers take what they
@@ -106,6 +109,7 @@ func (c Config) WithDefaults() Config {
 	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
 	c.KeepBytes = cmp.Or(c.KeepBytes, 64<<20)
 	c.KeepFor = cmp.Or(c.KeepFor, 10*time.Minute)
+	c.ResumeGrace = cmp.Or(c.ResumeGrace, time.Minute)
 	if len(c.Profiles) == 0 {
 		c.Profiles = []string{""}
 	}
@@ -135,6 +139,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
 	}
 	positive("keep_results", int64(c.KeepResults))
+	positive("resume_grace", int64(c.ResumeGrace))
 	positive("breaker.failures", int64(c.Breaker.Failures))
 	positive("breaker.pause", int64(c.Breaker.Pause))
 	positive("breaker.max_pause", int64(c.Breaker.MaxPause))

@@ -220,6 +220,10 @@ func (m *Manager) apply(fx effects) {
 	for _, b := range fx.breakers {
 		m.tell(b)
 	}
+	for _, s := range fx.strangers {
+		m.log.Warn("a worker has another configuration of a reward than this gateway, and gets none of its samples; give both the same",
+			"worker", s.worker, "reward", shown(s.profile))
+	}
 	for _, fault := range fx.faults {
 		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
 	}
@@ -287,7 +291,9 @@ func (m *Manager) sweep(now time.Time) {
 		}
 		if r.inflight == 0 && len(r.sessions) == 0 && len(r.done.byKey) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
 			m.core.heed(m.core.book.Drop(name), &effects{}) // nothing of it is in flight
+			m.core.alarms.clear(&r.alarm)
 			m.core.journal.gone(r)
+			m.core.board.Forget(name)
 			delete(m.core.runs, name)
 		}
 	}

@@ -213,6 +213,10 @@ func (p *Profile) Serves(worker string) bool {
 	return slices.ContainsFunc(p.serving, func(a announced) bool { return p.board.workers[a.worker].ID == worker })
 }
 
+// Stranger is a live worker that serves a profile of this name in another configuration, and
+// so gets no samples of it; "": there is none.
+func (p *Profile) Stranger() string { return p.other }
+
 // Fit reports whether a live worker that takes samples of the profile is none of these.
 func (p *Profile) Fit(but []string) bool {
 	return slices.ContainsFunc(p.count(), func(s seat) bool { return s.capacity > 0 && !slices.Contains(but, s.id) })

@@ -142,8 +142,8 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 	b.attach(t, f)
 	require.EqualValues(t, 30_000, a.credit.Bytes, "three quarters of the memory")
 	require.Zero(t, b.credit.Bytes)
-	require.True(t, f.Reserve(3000), "idle streams leave a quarter to samples from inside")
-	require.False(t, f.Reserve(9000))
+	require.True(t, f.Reserve("", 3000), "idle streams leave a quarter to samples from inside")
+	require.False(t, f.Reserve("", 9000))
 	grants, left := f.Detach(a.Session, &peer{}, time.Now())
 	require.False(t, left, "a connection that was replaced before says nothing")
 	require.Empty(t, grants)
@@ -219,7 +219,7 @@ func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
 	attach := func(client, reward string) (*stream.Session, *peer) {
 		s, link := session(client), &peer{}
 		hello := greeting(false)
-		hello.Reward = reward
+		hello.Booked = reward
 		f.Attach(s, link, hello)
 		return s, link
 	}
@@ -246,14 +246,14 @@ func TestAClientThatComesBackForAnotherProfileIsBookedThere(t *testing.T) {
 	f := stream.NewFlow(10_000, 5000, always(wire.CreditTotals{Samples: 256, Bytes: 4000}))
 	s, link := session("c"), &peer{}
 	hello := greeting(false)
-	hello.Reward = "a"
+	hello.Booked = "a"
 	f.Attach(s, link, hello)
 	require.True(t, f.Spend(s, 3000, false))
-	hello.Reward = "b"
+	hello.Booked = "b"
 	f.Displace(s)
 	f.Attach(s, &peer{}, hello)
 	other := session("d")
-	hello.Reward = "a"
+	hello.Booked = "a"
 	f.Attach(other, &peer{}, hello)
 	require.Equal(t, int64(10_000-10_000/4-3000)-s.Unused().Bytes, other.Unused().Bytes, "profile a holds nothing any more")
 	f.Release(s, 3000)
