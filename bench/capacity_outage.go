@@ -27,7 +27,7 @@ type outagePlan struct {
 const outageLasts = 20 * time.Second
 
 func planOutage(o Options) outagePlan {
-	p := outagePlan{samples: 990, places: 33, takes: time.Second, lead: 6 * time.Second, outage: 3 * time.Minute}
+	p := outagePlan{samples: 1155, places: 33, takes: time.Second, lead: 10 * time.Second, outage: 3 * time.Minute}
 	switch {
 	case o.Quick:
 		p = outagePlan{samples: 96, places: 12, takes: 100 * time.Millisecond, lead: 300 * time.Millisecond, outage: 500 * time.Millisecond}

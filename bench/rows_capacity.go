@@ -32,7 +32,7 @@ func capacity() Suite {
 			"machines fit on this one, in two processes of each worker; on one worker it sleeps four times as long. Its ideal is the pull queue of those six readers, fed with the nominal times, with as many " +
 			"judgements beside it as there are samples (the median of 25 seeds). weights-runs are two runs of one profile of a function that blocks for 20 ms, weights-device two " +
 			"runs with a profile of OCR each, on one ONNX session: loop.run_weights gives one run 3, both have 64 samples in flight or waiting, and off_by is how far the smaller part is from a quarter of all. " +
-			"outage is a declared step of 1 s a sample at a judge, 32 at a time, on three worker processes, beside 8 pictures in flight of another profile: once as it is and once with the engine " +
+			"outage is a declared step of 1 s a sample at a judge, 33 at a time, on three worker processes, beside 8 pictures in flight of another profile: once as it is and once with the engine " +
 			"killed for outage_s in the middle; over-rest is the time from the kill to the end of the step less the outage, over the same time of the step as it is. partition is the " +
 			"same step with the engine out of reach of one worker from the middle on: its connections are reset; others is the rate of the other two workers meanwhile over that before.",
 		Experiments: []Experiment{
