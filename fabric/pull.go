@@ -85,13 +85,22 @@ func (h *hub) file() (time.Duration, error) {
 // have none. The caller holds mu.
 func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 	missing := h.wanted - h.asked
+	if now.Before(h.slow) {
+		// The slow pull that is still open would do for one slot. But the server serves it after
+		// all fast ones, those of other processes among them.
+		if h.processes() == 1 {
+			missing--
+		} else {
+			h.extra = true
+		}
+	}
 	switch {
 	case 2*missing < h.wanted && h.asked > 0:
 		// The requests that are open are enough for now: one for every slot that is freed
 		// would have the engine look through hundreds of them for every ticket.
 		return h.until.Sub(now) + time.Millisecond, nil
 	case missing <= 0:
-		return time.Hour, nil // until somebody wants more
+		return h.slow.Sub(now), nil
 	}
 	processes := h.processes()
 	life := h.life(processes)
@@ -118,7 +127,7 @@ func (h *hub) fileSlow(now time.Time) (time.Duration, error) {
 	if err := h.pull(h.bus.slow, 1, life, slowPlace+rand.IntN(lastPlace-slowPlace+1)); err != nil { //nolint:gosec // order needs no secret randomness
 		return pullRest, err
 	}
-	h.slow = now.Add(life)
+	h.slow, h.extra = now.Add(life), false
 	return life, nil
 }
 
@@ -171,7 +180,7 @@ func (h *hub) pullEnded(m *nats.Msg, slow bool, n string) {
 	switch {
 	case slow && expired: // it is filed again when its time is over here, together with those of others
 	case slow:
-		h.slow = time.Time{}
+		h.slow, h.extra = time.Time{}, false
 	default:
 		lacks, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
 		if err != nil { // refused as a whole
