@@ -50,14 +50,19 @@ type bus struct {
 	counts *metrics
 
 	attempts *attempts
-	answers  string // the answers to pulls come below it
-	fast     *nats.Subscription
-	slow     *nats.Subscription
+	fast     answers        // to fast pulls
+	slow     answers        // to slow pulls
 	mail     chan *nats.Msg // for hubs: tickets and what else answers pulls, and wakes, as they come
 	end      context.CancelFunc
 
 	mu   sync.Mutex
 	hubs map[string]*hub // of the workers of this process, by queue; guarded by mu
+}
+
+// answers are where what answers pulls of one kind comes.
+type answers struct {
+	inbox string
+	sub   *nats.Subscription
 }
 
 // openBus starts the server, if it is this process's, and connects. restored is called
@@ -91,9 +96,9 @@ func openBus(ctx context.Context, cfg Config, inbox string, restored func()) (_ 
 	if _, err := b.nc.Subscribe(revokeSubject, b.revoke); err != nil { // ends with the connection
 		return nil, fmt.Errorf("fabric: revocations: %w", err)
 	}
-	b.answers = b.nc.NewInbox()
-	for kind, sub := range map[string]**nats.Subscription{pullFast: &b.fast, pullSlow: &b.slow} {
-		if *sub, err = b.nc.ChanSubscribe(b.answers+"."+kind+".>", b.mail); err != nil {
+	for _, to := range []*answers{&b.fast, &b.slow} {
+		to.inbox = b.nc.NewInbox()
+		if to.sub, err = b.nc.ChanSubscribe(to.inbox+".*", b.mail); err != nil {
 			return nil, fmt.Errorf("fabric: answers to requests for tickets: %w", err)
 		}
 	}

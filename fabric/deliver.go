@@ -37,7 +37,9 @@ func (h *hub) receive(m *nats.Msg, slow bool) {
 		}
 		return
 	}
-	if slow || !h.attended() || h.hurry(l.ticket) { // a slow pull may have been filed long ago, when a slot was free
+	// A slow pull may have been filed long ago, when a slot was free.
+	if slow || h.extra || !h.attended() || h.hurry(l.ticket) {
+		h.extra = false
 		l.give(0)
 		return
 	}

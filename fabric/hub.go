@@ -29,6 +29,7 @@ type hub struct {
 	asked   int             // tickets that open fast pulls may still bring; guarded by mu
 	until   time.Time       // when the last of these is over, whatever the server says; guarded by mu
 	slow    time.Time       // until when a slow pull is open; guarded by mu
+	extra   bool            // it brings a ticket more than there are slots; guarded by mu
 	lively  time.Time       // the queue counts as idle from then on; guarded by mu
 	crowd   int             // workers that take from the queue, as a gateway said last; guarded by mu
 	rest    time.Time       // it asks for nothing until then; guarded by mu
@@ -200,9 +201,12 @@ func (h *hub) stir(now time.Time) {
 func (h *hub) rouse(crowd int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.crowd = crowd
 	if h.refused > 0 { // what was missing is there now
 		h.refused, h.rest = 0, time.Time{}
+		h.wake()
+	}
+	if h.crowd != crowd {
+		h.crowd = crowd
 		h.wake()
 	}
 	h.stir(time.Now())

@@ -28,10 +28,15 @@ type tap struct {
 	lives []time.Duration
 }
 
-func tapped(t *testing.T, url string) *tap {
+// tapped listens to the requests for tickets of a queue that is there: of one that is not yet,
+// the server would take the tap for it.
+func tapped(t *testing.T, f *fabric.Fabric) *tap {
 	t.Helper()
+	s, err := f.NewSource("nobody", []string{anyQueue})
+	require.NoError(t, err)
+	t.Cleanup(s.Disconnect)
 	p := &tap{fast: map[string]int{}, slow: map[string]int{}}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect("nats://" + f.Address())
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	_, err = nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.>", func(m *nats.Msg) {
@@ -109,7 +114,7 @@ func TestAnIdleQueueIsAskedSeldomAndItsFirstTicketComesAtOnce(t *testing.T) {
 	t.Parallel()
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
-	requests := tapped(t, url)
+	requests := tapped(t, f)
 	came := make(chan [2]string, 100)
 	for _, worker := range []string{"w1", "w2"} {
 		asking(t, connect(t, join(t, fabric.Config{URLs: []string{url}, Name: worker}), worker), worker, anyQueue, 4, came)
@@ -143,7 +148,7 @@ func TestTheFirstTicketOfAnIdleQueueHasEveryProcessAskOften(t *testing.T) {
 	t.Parallel()
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
-	requests := tapped(t, url)
+	requests := tapped(t, f)
 	came := make(chan [2]string, 100)
 	for _, worker := range []string{"w1", "w2", "w3"} {
 		asking(t, connect(t, join(t, fabric.Config{URLs: []string{url}, Name: worker}), worker), worker, anyQueue, 4, came)
@@ -167,7 +172,7 @@ func TestASlowPullOfABusyProcessHoldsUpNoTicket(t *testing.T) {
 	t.Parallel()
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
-	requests := tapped(t, url)
+	requests := tapped(t, f)
 	busy := connect(t, join(t, fabric.Config{URLs: []string{url}, Name: "busy"}), "busy")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -261,7 +266,7 @@ func TestATicketForAProcessWhoseWorkerHasGoneGoesToAnother(t *testing.T) {
 	t.Parallel()
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
-	requests := tapped(t, url)
+	requests := tapped(t, f)
 	m := join(t, fabric.Config{URLs: []string{url}, Name: "leaving"})
 	s, err := m.NewSource("w", []string{anyQueue})
 	require.NoError(t, err)

@@ -32,14 +32,13 @@ const (
 	// 100 processes and 100 queues a broker used 17 to 28 % of a core where pulls came one
 	// by one, and 3 % where those of a queue come together.
 	slowEvery  = 5 * time.Second
-	slowPhases = 20
+	slowPhases = 10
 	slowSlack  = 50 * time.Millisecond
+	earlyOneIn = 4 // where two moments are, the first one is drawn one time in so many
 	// The server prefers fast pulls, of places 0 and 1, to slow ones, of places 2 to 9, so
 	// that a slow pull which is still open does not bring a ticket to a busy process while
 	// an idle one asks.
 	slowPlace, lastPlace = 2, 9
-
-	pullFast, pullSlow = "f", "s" // tokens of the subjects to which the answers come
 )
 
 // run files the pulls. What several workers want at the same time goes into one.
@@ -86,17 +85,26 @@ func (h *hub) file() (time.Duration, error) {
 // have none. The caller holds mu.
 func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 	missing := h.wanted - h.asked
+	if now.Before(h.slow) {
+		// The slow pull that is still open would do for one slot. But the server serves it after
+		// all fast ones, those of other processes among them.
+		if h.processes() == 1 {
+			missing--
+		} else {
+			h.extra = true
+		}
+	}
 	switch {
 	case 2*missing < h.wanted && h.asked > 0:
 		// The requests that are open are enough for now: one for every slot that is freed
 		// would have the engine look through hundreds of them for every ticket.
 		return h.until.Sub(now) + time.Millisecond, nil
 	case missing <= 0:
-		return time.Hour, nil // until somebody wants more
+		return h.slow.Sub(now), nil
 	}
 	processes := h.processes()
 	life := h.life(processes)
-	if err := h.pull(pullFast, missing, life, place(processes)); err != nil {
+	if err := h.pull(h.bus.fast, missing, life, place(processes)); err != nil {
 		return pullRest, err
 	}
 	h.asked += missing
@@ -116,18 +124,18 @@ func (h *hub) fileSlow(now time.Time) (time.Duration, error) {
 		return h.slow.Sub(now), nil
 	}
 	life := slowLife(now, h.queue)
-	if err := h.pull(pullSlow, 1, life, slowPlace+rand.IntN(lastPlace-slowPlace+1)); err != nil { //nolint:gosec // order needs no secret randomness
+	if err := h.pull(h.bus.slow, 1, life, slowPlace+rand.IntN(lastPlace-slowPlace+1)); err != nil { //nolint:gosec // order needs no secret randomness
 		return pullRest, err
 	}
-	h.slow = now.Add(life)
+	h.slow, h.extra = now.Add(life), false
 	return life, nil
 }
 
-// pull asks the server for n tickets. What is said about the pull comes to a subject that
-// names its kind, the queue and n.
-func (h *hub) pull(kind string, n int, life time.Duration, place int) error {
+// pull asks the server for n tickets. What is said about the pull comes to a token of the
+// inbox that names the queue and n; the server looks up who listens there at every turn.
+func (h *hub) pull(to answers, n int, life time.Duration, place int) error {
 	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"group":%q,"priority":%d}`, n, life.Nanoseconds(), pullGroup, place)
-	return h.bus.nc.PublishRequest(pullSubject+consumerOf(h.queue), h.bus.answers+"."+kind+"."+h.queue+"."+strconv.Itoa(n), body)
+	return h.bus.nc.PublishRequest(pullSubject+consumerOf(h.queue), to.inbox+"."+h.queue+":"+strconv.Itoa(n), body)
 }
 
 // life draws how long a fast pull waits before it is filed again.
@@ -158,7 +166,7 @@ func slowLife(now time.Time, queue string) time.Duration {
 	for end.Sub(now) < slowEvery-slowSlack {
 		end = end.Add(slowEvery)
 	}
-	if next := end.Add(slowEvery); next.Sub(now) <= 2*slowEvery+slowSlack && rand.IntN(2) == 0 { //nolint:gosec // order needs no secret randomness
+	if next := end.Add(slowEvery); next.Sub(now) <= 2*slowEvery+slowSlack && rand.IntN(earlyOneIn) > 0 { //nolint:gosec // order needs no secret randomness
 		end = next
 	}
 	return end.Sub(now)
@@ -172,7 +180,7 @@ func (h *hub) pullEnded(m *nats.Msg, slow bool, n string) {
 	switch {
 	case slow && expired: // it is filed again when its time is over here, together with those of others
 	case slow:
-		h.slow = time.Time{}
+		h.slow, h.extra = time.Time{}, false
 	default:
 		lacks, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
 		if err != nil { // refused as a whole
@@ -208,22 +216,21 @@ func (b *bus) read(ctx context.Context) {
 // deliver gives a message to its hub: a gateway's word that tickets come, the server's that a
 // pull has ended, or a ticket, whose subject names its queue whichever pull has brought it.
 func (b *bus) deliver(m *nats.Msg) {
-	pulled := m.Sub == b.fast || m.Sub == b.slow
+	slow := m.Sub == b.slow.sub
 	switch {
-	case !pulled:
+	case !slow && m.Sub != b.fast.sub:
 		crowd, err := strconv.Atoi(string(m.Data))
 		if h := b.hub(strings.TrimPrefix(m.Subject, wakeSubject)); h != nil && err == nil && !foreign(m, wakeSubject) {
 			h.rouse(crowd)
 		}
 	case len(m.Data) == 0 && m.Header.Get("Status") != "":
-		name := m.Subject[min(len(b.answers)+len(pullFast)+2, len(m.Subject)):]
-		queue, n, _ := strings.Cut(name, ".")
+		queue, n, _ := strings.Cut(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], ":")
 		if h := b.hub(queue); h != nil {
-			h.pullEnded(m, m.Sub == b.slow, n)
+			h.pullEnded(m, slow, n)
 		}
 	default:
 		if h := b.hub(strings.TrimPrefix(m.Subject, ticketSubjects)); h != nil {
-			h.receive(m, m.Sub == b.slow)
+			h.receive(m, slow)
 			return
 		}
 		_ = m.Nak() // its last worker has gone; without an answer it lapses
