@@ -42,7 +42,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-carrier golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -118,6 +118,9 @@ bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load,
 bench-isolation: build ## the program beside rewards that raise, crash, hang or are cancelled, into docs/results (an hour); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
+
+bench-carrier: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
+	$(GO) run -tags "$(TAGS)" ./bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
 
 golden-vlm: ort ## the tiny ONNX models and what they are compared with, made anew in Python (8 GB to download), and the tests on them
 	@scripts/golden-vlm.sh

@@ -18,7 +18,8 @@
 // make bench-python, or -suite python. The suites step and dispatch are whole steps of a
 // trainer whose times are divided by -scale (10), and take half an hour: make bench-step. The
 // suite isolation starts the program itself, bin/rewardloop or what REWARDLOOP_BIN names, and
-// takes an hour: make bench-isolation.
+// takes an hour: make bench-isolation. The suite carrier starts it, too, beside a nats-server that
+// it builds, and takes five minutes: make bench-carrier.
 //
 // To add a figure: write a Row in its area's file, or a new experiment, or a new
 // suite and its name in suites. Nothing else needs to know.

@@ -40,10 +40,13 @@ func (t *tally) open(now time.Time) {
 	t.isOpen, t.opened, t.last = true, now, now
 }
 
-// close ends the counting. A gap that is still open counts until now.
+// close ends the counting, once. A gap that is still open counts until now.
 func (t *tally) close(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.isOpen {
+		return
+	}
 	t.isOpen, t.took = false, now.Sub(t.opened)
 	t.gap = max(t.gap, now.Sub(t.last))
 }
@@ -75,6 +78,13 @@ func (t *tally) result(now time.Time, res *wire.Result, text string) {
 	}
 }
 
+// failures are those so far.
+func (t *tally) failures() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.allFailed
+}
+
 // perSecond is how many results came in a second of the time that the tally was open.
 func (t *tally) perSecond() float64 {
 	if t.took <= 0 {
@@ -95,6 +105,19 @@ type isolationLoad struct {
 	text string
 	// patience is how long samples that are in flight at the end are waited for.
 	patience time.Duration
+	// takeBack takes those samples back first.
+	takeBack bool
+}
+
+// with gives each sample media.
+func (l isolationLoad) with(media ...*rewards.Media) isolationLoad {
+	of := l.sample
+	l.sample = func(i int64) rewards.Sample {
+		s := of(i)
+		s.Media = media
+		return s
+	}
+	return l
 }
 
 // loading is an isolationLoad under way.
@@ -107,6 +130,11 @@ type loading struct {
 	stopping chan struct{}
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+	// sending lets one sample at a time wait for room in the client, which looks every 5 ms;
+	// noMore ends that. sent are the ids of those without a result.
+	sending sync.Mutex
+	noMore  context.CancelFunc
+	sent    sync.Map
 
 	unanswered atomic.Int64
 	err        atomic.Pointer[error] // the first
@@ -120,10 +148,12 @@ func (l isolationLoad) begin(ctx context.Context, addr string) (*loading, error)
 	}
 	g := &loading{load: l, client: c, stopping: make(chan struct{})}
 	ctx, g.cancel = context.WithCancel(ctx)
+	sending, noMore := context.WithCancel(ctx)
+	g.noMore = noMore
 	for range l.inFlight {
 		g.wg.Go(func() { // ends with stop
 			for g.running() && ctx.Err() == nil {
-				if err := g.one(ctx); err != nil && ctx.Err() == nil {
+				if err := g.one(ctx, sending); err != nil && ctx.Err() == nil && sending.Err() == nil {
 					g.err.CompareAndSwap(nil, &err)
 					return
 				}
@@ -142,14 +172,26 @@ func (g *loading) running() bool {
 	}
 }
 
+// submit sends a sample, unless the load has been stopped.
+func (g *loading) submit(sending context.Context, s *rewards.Sample) (*client.Future, error) {
+	g.sending.Lock()
+	defer g.sending.Unlock()
+	if err := sending.Err(); err != nil {
+		return nil, err
+	}
+	g.sent.Store(s.ID, true)
+	return g.client.Submit(sending, s, 0)
+}
+
 // one sends a sample and waits for its result.
-func (g *loading) one(ctx context.Context) error {
+func (g *loading) one(ctx, sending context.Context) error {
 	i := g.ids.Add(1)
 	s := g.load.sample(i)
-	f, err := g.client.Submit(ctx, &s, 0)
+	f, err := g.submit(sending, &s)
 	if err != nil {
 		return err
 	}
+	defer g.sent.Delete(s.ID)
 	if g.load.cancelAfter > 0 {
 		err := sleep(ctx, g.load.cancelAfter)
 		if err == nil && i%2 == 1 {
@@ -174,9 +216,21 @@ func (g *loading) one(ctx context.Context) error {
 // stop ends the load, and returns what went wrong with the connection.
 func (g *loading) stop() error {
 	close(g.stopping)
+	if g.load.takeBack {
+		g.noMore()
+		g.sending.Lock() // nothing is sent from here on
+		var ids []string
+		g.sent.Range(func(id, _ any) bool {
+			ids = append(ids, id.(string)) //nolint:forcetypeassert // submit has put it there
+			return true
+		})
+		g.sending.Unlock()
+		_ = g.client.Cancel(ids...) // where the connection is gone, so are they
+	}
 	late := time.AfterFunc(g.load.patience, g.cancel)
 	g.wg.Wait()
 	late.Stop()
+	g.noMore()
 	g.cancel()
 	err := g.client.Close()
 	if first := g.err.Load(); first != nil {
@@ -202,6 +256,15 @@ func healthyLoad(file []byte) isolationLoad {
 			}}}
 		},
 	}
+}
+
+// rawPicture has stuckPixels bytes.
+func rawPicture() *rewards.Media {
+	b := make([]byte, stuckPixels)
+	for i := range b {
+		b[i] = byte(i * i >> 7) // something that does not compress to nothing
+	}
+	return &rewards.Media{Kind: rewards.Image, Layout: rewards.HWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{1000, 1000, 3}, Data: b}
 }
 
 // textLoad is a run of small texts whose ground truth, and prompt, is the flag: good or bad.
@@ -256,4 +319,32 @@ func newStubEngine(ctx context.Context) (*stubEngine, error) {
 func (e *stubEngine) close() {
 	_ = e.srv.Close()
 	<-e.served
+}
+
+// brokenEngine is an engine with a fault; close ends it.
+func brokenEngine(ctx context.Context, fault engineFault) (url string, end func(), err error) {
+	if fault == closedPort {
+		return "http://127.0.0.1:1", func() {}, nil // tcpmux, which nobody has
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fault == silent {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
+		http.Error(w, `{"error": {"message": "out of memory"}}`, http.StatusInternalServerError)
+	})}
+	served := make(chan struct{})
+	go func() { // ends with close
+		defer close(served)
+		_ = srv.Serve(l) // always an error: that of the end
+	}()
+	return "http://" + l.Addr().String(), func() {
+		_ = srv.Close()
+		<-served
+	}, nil
 }

@@ -14,10 +14,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/bench/cputime"
+	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -122,16 +124,17 @@ type layout struct {
 }
 
 func layouts() []layout {
-	return []layout{{name: "embedded"}, {name: "remote", processes: isolationWorkers}}
+	return []layout{{name: "embedded"}, {name: "remote", processes: isolationProcesses}}
 }
+
+// scoring is how many processes of a deployment have workers.
+func (l layout) scoring() int { return max(l.processes, 1) }
 
 // rewardSetting is the configuration of a deployment.
 type rewardSetting struct {
 	yaml string
-	// slots of each of so many workers, in the process of serve or one in each of their own.
-	workers, slots int
-	// badWorker makes the first worker's copy of functions.py know that it is the bad one.
-	badWorker bool
+	// files are those of one program beside functions.py: bad and slow tell it where it runs.
+	files map[string]map[string]string
 }
 
 // deployment is a real server with its workers: processes of the program rewardloop.
@@ -176,13 +179,9 @@ func deploy(ctx context.Context, root string, l layout, s rewardSetting) (_ *dep
 		"-c", "cfg.yaml", "--until-stdin-closes", "++pool.python.interpreter=" + interpreter(root),
 		"++loop.drain_timeout=1s",
 	}
-	embedded := s.workers
+	serve := append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
 	if l.processes > 0 {
-		embedded = 0
-	}
-	serve := append([]string{"serve", "--listen", "127.0.0.1:0", fmt.Sprintf("++reward.num_workers=%d", embedded), fmt.Sprintf("++reward.concurrency=%d", s.slots*max(embedded, 1))}, args...)
-	if l.processes > 0 {
-		serve = append(serve, "--nats-listen", "127.0.0.1:0", "--name", "gateway")
+		serve = append(serve, "++reward.num_workers=0", "--nats-listen", "127.0.0.1:0", "--name", "gateway")
 	}
 	gateway, err := d.add(ctx, root, "gateway", s, bin, serve...)
 	if err != nil {
@@ -197,7 +196,7 @@ func deploy(ctx context.Context, root string, l layout, s rewardSetting) (_ *dep
 	}
 	for i := range l.processes {
 		name := fmt.Sprintf("w%d", i)
-		join := append([]string{"worker", "--join", "nats://" + nats, "--name", name, "++reward.num_workers=1", fmt.Sprintf("++reward.concurrency=%d", s.slots)}, args...)
+		join := append([]string{"worker", "--join", "nats://" + nats, "--name", name, "++reward.num_workers=1"}, args...)
 		if _, err := d.add(ctx, root, name, s, bin, join...); err != nil {
 			return nil, err
 		}
@@ -221,8 +220,8 @@ func (d *deployment) add(ctx context.Context, root, name string, s rewardSetting
 		return nil, err
 	}
 	files := map[string][]byte{"functions.py": functions, "cfg.yaml": []byte(s.yaml)}
-	if s.badWorker && name == "w0" {
-		files["bad"] = nil
+	for file, text := range s.files[name] {
+		files[file] = []byte(text)
 	}
 	for file, text := range files {
 		if err := os.WriteFile(filepath.Join(folder, file), text, 0o600); err != nil {
@@ -253,23 +252,47 @@ func (d *deployment) live(ctx context.Context, workers int) error {
 
 // workers asks the gateway for its workers.
 func (d *deployment) workers(ctx context.Context) ([]wire.WorkerInfo, error) {
+	var answer struct{ Workers []wire.WorkerInfo }
+	err := d.ask(ctx, "/v1/workers", &answer)
+	return answer.Workers, err
+}
+
+// pending asks the gateway where the samples of a run are: how many by stage, and how many
+// say that they are waiting for something.
+func (d *deployment) pending(ctx context.Context, run string) (stages map[string]int, waiting int, err error) {
+	var answer struct{ Samples []loop.PendingSample }
+	err = d.ask(ctx, "/v1/pending?limit=10000", &answer)
+	stages = map[string]int{}
+	for _, s := range answer.Samples {
+		if s.Run != run {
+			continue
+		}
+		stages[s.Stage]++
+		if strings.Contains(s.Waits, "waiting for") {
+			waiting++
+		}
+	}
+	return stages, waiting, err
+}
+
+// ask reads what the gateway says under a path.
+func (d *deployment) ask(ctx context.Context, path string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.addr+"/v1/workers", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.addr+path, http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	var answer struct{ Workers []wire.WorkerInfo }
-	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("/v1/workers: %w", err)
+	if err := json.NewDecoder(io.LimitReader(res.Body, 16<<20)).Decode(answer); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return answer.Workers, nil
+	return nil
 }
 
 // busy is how many samples the workers have.

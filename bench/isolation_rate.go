@@ -128,7 +128,7 @@ const (
 `
 )
 
-// agentTrial has the class of the recipe async_reward_agent behind a server with as many slots.
+// agentTrial has the class of the recipe async_reward_agent behind a server.
 type agentTrial struct {
 	deployment *deployment
 	calls      int
@@ -144,7 +144,7 @@ func newAgentTrial(ctx context.Context, o Options, reward string) (Trial, error)
 	if o.Quick {
 		t.calls = 16
 	}
-	t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{workers: 1, slots: agentCalls, yaml: reward})
+	t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{yaml: reward})
 	return t, err
 }
 
@@ -166,7 +166,7 @@ func (t *agentTrial) send(ctx context.Context, calls int) ([]time.Duration, int,
 	t.runs++
 	samples := make([]rewards.Sample, calls)
 	for i := range samples {
-		samples[i] = waitFor(strconv.Itoa(i), false, time.Second)
+		samples[i] = waitFor(strconv.Itoa(i), "", time.Second)
 		samples[i].UID, samples[i].GroupSize = strconv.Itoa(i/agentGroup), agentGroup
 		samples[i].DataSource, samples[i].ExtraInfo = "recipe", []byte(`{}`)
 	}

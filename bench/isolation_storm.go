@@ -45,6 +45,8 @@ const (
 	freshLimit   = 60 * time.Second
 	// holdFor is how long samples hold all places afterwards.
 	holdFor = 2 * time.Second
+	// holdHanging is the same where a function has a second.
+	holdHanging = 900 * time.Millisecond
 )
 
 // stormTrial lets clients do their worst to a server, and then asks what is left of it. Each
@@ -67,11 +69,7 @@ func newStormTrial(_ context.Context, l layout, k storm, o Options) (_ Trial, er
 
 // Measure implements Trial.
 func (t *stormTrial) Measure(ctx context.Context, _ int) (_ Readings, err error) {
-	places := isolationSlots
-	if t.layout.processes == 0 {
-		places *= isolationWorkers // one process has those of all
-	}
-	d, err := deploy(ctx, t.root, t.layout, rewardSetting{workers: isolationWorkers, slots: isolationSlots, yaml: stormProfiles(places)})
+	d, err := deploy(ctx, t.root, t.layout, rewardSetting{yaml: stormProfiles})
 	if err != nil {
 		return nil, err
 	}
@@ -103,45 +101,58 @@ func (t *stormTrial) Measure(ctx context.Context, _ int) (_ Readings, err error)
 func (t *stormTrial) fresh(ctx context.Context, d *deployment, run string) (time.Duration, int, error) {
 	samples := make([]rewards.Sample, freshSamples)
 	for i := range samples {
-		samples[i] = waitFor(strconv.Itoa(i), i%2 == 1, 5*time.Millisecond)
+		samples[i] = waitFor(strconv.Itoa(i), stormProfile(int64(i)), 5*time.Millisecond)
 	}
 	took, unscored, err := burst(ctx, d.addr, run, samples, freshLimit)
 	return longest(took), unscored, err
 }
 
-// places looks for places that were lost: those that workers count as busy when nothing is in
-// flight, and samples that come late though there is a place for each of them.
-func (t *stormTrial) places(ctx context.Context, d *deployment, r Readings) error {
+// places looks for places that were lost.
+func (t *stormTrial) places(ctx context.Context, d *deployment, r Readings) (err error) {
+	if r["busy"], err = d.settled(ctx); err != nil {
+		return err
+	}
+	if r["lost_async"], err = d.hold(ctx, "", t.layout.scoring(), asyncPlaces, holdFor); err != nil {
+		return err
+	}
+	r["lost_blocking"], err = d.hold(ctx, "blocking", t.layout.scoring(), runtime.NumCPU(), holdFor) // a process for each CPU
+	r["lost"] = r["busy"] + r["lost_async"] + r["lost_blocking"]
+	return err
+}
+
+// settled is how many samples workers count as busy when nothing is in flight any more.
+func (d *deployment) settled(ctx context.Context) (float64, error) {
 	busy, err := d.busy(ctx)
 	for end := time.Now().Add(overtime); err == nil && busy > 0 && time.Now().Before(end); {
 		if err = sleep(ctx, 50*time.Millisecond); err == nil {
 			busy, err = d.busy(ctx)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	r["busy"], r["lost_blocking"] = float64(busy), 0
-	if r["lost_async"], err = t.hold(ctx, d, false, isolationWorkers*isolationSlots); err != nil {
-		return err
-	}
-	if t.layout.processes == 0 { // else chance may give one of the workers more than it has processes
-		if r["lost_blocking"], err = t.hold(ctx, d, true, runtime.NumCPU()); err != nil {
-			return err
-		}
-	}
-	r["lost"] = r["busy"] + r["lost_async"] + r["lost_blocking"]
-	return nil
+	return float64(busy), err
 }
 
-// hold sends as many samples as there are places and counts those that had to wait for one.
-func (t *stormTrial) hold(ctx context.Context, d *deployment, blocking bool, places int) (float64, error) {
-	samples := make([]rewards.Sample, places)
-	for i := range samples {
-		samples[i] = waitFor(strconv.Itoa(i), blocking, holdFor)
+// hold sends as many samples of a profile as there are places, over a client for each process
+// that has some, and counts those that had to wait for one.
+func (d *deployment) hold(ctx context.Context, reward string, processes, places int, lasting time.Duration) (float64, error) {
+	errs, lost := make([]error, processes), make([]int, processes)
+	var all sync.WaitGroup
+	for p := range processes {
+		all.Go(func() {
+			samples := make([]rewards.Sample, places)
+			for i := range samples {
+				samples[i] = waitFor(strconv.Itoa(i), reward, lasting)
+			}
+			var took []time.Duration
+			took, _, errs[p] = burst(ctx, d.addr, fmt.Sprintf("hold-%s-%d", reward, p), samples, overtime)
+			lost[p] = late(took, lasting)
+		})
 	}
-	took, _, err := burst(ctx, d.addr, fmt.Sprintf("hold-%t", blocking), samples, overtime)
-	return float64(late(took, holdFor)), err
+	all.Wait()
+	sum := 0
+	for _, n := range lost {
+		sum += n
+	}
+	return float64(sum), errors.Join(errs...)
 }
 
 // late counts what took longer than one hold and a half.
@@ -163,13 +174,21 @@ func pause(ctx context.Context) error {
 	return sleep(ctx, time.Duration(rand.Int64N(int64(stormWait)))) //nolint:gosec // a storm, not a secret
 }
 
-// stormSample is one of a storm; every second one is for the blocking function.
-func stormSample(prefix string, i int64) rewards.Sample {
-	id := prefix + strconv.FormatInt(i, 10)
+// stormProfile is that of a sample: every second one is for the blocking function.
+func stormProfile(i int64) string {
 	if i%2 == 1 {
-		return waitFor(id, true, stormBlocks)
+		return "blocking"
 	}
-	return waitFor(id, false, stormTakes)
+	return ""
+}
+
+// stormSample is one of a storm.
+func stormSample(prefix string, i int64) rewards.Sample {
+	takes := stormTakes
+	if i%2 == 1 {
+		takes = stormBlocks
+	}
+	return waitFor(prefix+strconv.FormatInt(i, 10), stormProfile(i), takes)
 }
 
 // cancels sends samples and takes each back a moment later.

@@ -21,7 +21,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), carrier(), capacity()}
 }
 
 func main() {
@@ -60,6 +60,8 @@ Exit code 1: a row missed its target and bench/misses.yml does not list it.
   go run ./bench -suite python                     what needs Python (make bench-python)
   go run ./bench -suite step -n 1                  whole steps at 1:10 (make bench-step); -scale 100 for a look
   go run ./bench -suite isolation -n 3 -t 20s      failing runs beside healthy ones (make bench-isolation)
+  go run ./bench -suite carrier -n 3 -t 20s        a hundred idle workers of a hundred profiles (make bench-carrier)
+  go run ./bench -suite capacity -n 3 -t 20s       how many calls are under way at a time (make bench-capacity)
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -73,7 +75,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python and isolation, which need Python, and step and dispatch, which take half an hour")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, carrier, and step and dispatch, which take half an hour")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
@@ -237,7 +239,7 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	for _, e := range suite.Experiments {
 		readings, disturbed, err := e.repeat(ctx, s.Options)
 		if err != nil && e.GoesOn && ctx.Err() == nil {
-			for _, f := range broken(e, reference.Calibrations[e.Name], err) {
+			for _, f := range broken(e, reference.Calibrations[e.reference()], err) {
 				fmt.Fprintln(w, f.Line())
 				r.Rows = append(r.Rows, f)
 			}
@@ -251,7 +253,7 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 			reference.take(e, readings)
 		}
 		for _, row := range e.Rows {
-			f, err := figure(e.Name, row, readings, reference.Calibrations[e.Name])
+			f, err := figure(e.Name, row, readings, reference.Calibrations[e.reference()])
 			if err != nil {
 				return r, err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -39,7 +40,13 @@ type Experiment struct {
 	// Calibrations are the readings that targets scale with; their medians are what
 	// -write-reference writes.
 	Calibrations []string
+	// CalibratedAs is the experiment with the same calibrations, whose references the targets
+	// scale with; "": this one.
+	CalibratedAs string
 }
+
+// reference names the experiment whose references the targets scale with.
+func (e Experiment) reference() string { return cmp.Or(e.CalibratedAs, e.Name) }
 
 // Options are what a run was asked for.
 type Options struct {

@@ -136,6 +136,9 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 	before, start := used(), time.Now()
 	var all sync.WaitGroup
 	for i, s := range t.sources {
+		s.Announce(wire.WorkerInfo{
+			ID: "w" + strconv.Itoa(i), State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: takerQueue, Capacity: takerSlots, Narrow: takerSlots}},
+		})
 		all.Go(func() {
 			for ctx.Err() == nil {
 				leases, err := s.Take(ctx, takerQueue, takerSlots)

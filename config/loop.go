@@ -38,6 +38,7 @@ type Loop struct {
 	ResultsKept  int
 	ResultsBytes int64
 	ResultsAge   time.Duration
+	ResumeGrace  time.Duration
 	DrainTimeout time.Duration
 	Workers      Workers
 }
@@ -71,7 +72,6 @@ func defaultLoop() Loop {
 	return Loop{
 		MaxBytes:          1 << 30,
 		MessageBytes:      128 << 20,
-		CreditSamples:     256,
 		CreditBytes:       64 << 20,
 		MaxAttempts:       3,
 		SampleTimeout:     900 * time.Second,
@@ -89,6 +89,7 @@ func defaultLoop() Loop {
 		ResultsKept:       100_000,
 		ResultsBytes:      64 << 20,
 		ResultsAge:        10 * time.Minute,
+		ResumeGrace:       time.Minute,
 		DrainTimeout:      30 * time.Second,
 		Workers:           Workers{BreakerFailures: 5, BreakerPause: time.Second, BreakerMaxPause: 30 * time.Second},
 	}
@@ -101,7 +102,7 @@ func (l *Loop) section() section {
 		settings: []setting{
 			size("max_bytes", &l.MaxBytes, 1<<20, "Bytes of samples in flight and of credit not yet used, all clients together."),
 			size("message_bytes", &l.MessageBytes, 1<<10, "The largest sample. At most max_bytes."),
-			integer("credit_samples", &l.CreditSamples, 1, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again."),
+			integer("credit_samples", &l.CreditSamples, 0, 1_000_000, "Samples one connection may send ahead of those whose buffers are free again. 0: 256, or twice what live workers can use of its profile at a time, whichever is more."),
 			size("credit_bytes", &l.CreditBytes, 1<<10, "Bytes one connection may send ahead. At most max_bytes."),
 			integer("max_attempts", &l.MaxAttempts, 1, 100, "How many workers may fail a sample by a fault of their own, or vanish with it, before it fails."),
 			period("sample_timeout", &l.SampleTimeout, time.Second, "From arrival to result, for samples of the websocket that name no deadline."),
@@ -124,6 +125,7 @@ func (l *Loop) section() section {
 			integer("results_kept", &l.ResultsKept, 1, 10_000_000, "Results of a run kept for a client that comes back."),
 			size("results_bytes", &l.ResultsBytes, 1<<10, "Bytes of such results of a run."),
 			period("results_age", &l.ResultsAge, time.Second, "Age of such results."),
+			period("resume_grace", &l.ResumeGrace, time.Second, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. Samples of declared steps are not."),
 			period("drain_timeout", &l.DrainTimeout, 0, "How long a process that was told to stop finishes what it has."),
 		},
 		sections: []section{{

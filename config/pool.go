@@ -122,7 +122,7 @@ func (p *Pool) section() section {
 			settings: []setting{
 				integer("max_pixels", &p.Decode.MaxPixels, 1, 1<<30, "Width × height of the largest picture or frame."),
 				integer("max_frames", &p.Decode.MaxFrames, 1, 1<<20, "Frames of the longest video."),
-				size("budget_bytes", &p.Decode.BudgetBytes, 1<<20, "What all decodings that run at the same time may allocate."),
+				size("budget_bytes", &p.Decode.BudgetBytes, 1<<20, "What decodings that run and pixels that are read may take together."),
 			},
 		}},
 	}

@@ -139,7 +139,13 @@ func (q *queues) lacks(queue string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at, there := q.made[queue]
-	return !there && len(q.made) < mostQueues || there && now.Sub(at) > sure
+	return !there || now.Sub(at) > sure
+}
+
+func (q *queues) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.made) >= mostQueues
 }
 
 func (q *queues) note(queue string, now time.Time) {

@@ -25,6 +25,7 @@ func (h *hub) receive(m *nats.Msg, slow bool) {
 	h.stir(time.Now())
 	l, ok := h.open(m)
 	if !ok {
+		h.wake()
 		return
 	}
 	if t := h.choose(l.ticket); t != nil {

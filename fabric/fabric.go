@@ -113,9 +113,6 @@ func (f *Fabric) Close() {
 // tenth of all that a small sample allocates on its way: the gateway publishes a
 // ticket again that nobody claims, and counts it.
 func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
-	if !queueName.MatchString(t.Queue) {
-		return fmt.Errorf("fabric: ticket of sample %q: its queue %q is none: wire.QueueName makes them", t.ID, t.Queue)
-	}
 	if at := f.claim.Load(); at != nil && f.cfg.Sign != nil {
 		t.Claim, t.Token = *at, f.cfg.Sign(t.Key())
 	}
@@ -124,7 +121,9 @@ func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
 	}
 	id := t.Gateway + "/" + t.Run + "/" + strconv.FormatUint(t.Epoch, 36) + "/" + t.ID + "/" + strconv.Itoa(t.Attempt)
-	f.rouse(t.Queue)
+	if err := f.rouse(t.Queue); err != nil {
+		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
+	}
 	msg := &nats.Msg{Subject: ticketSubjects + t.Queue, Header: nats.Header{nats.MsgIdHdr: {id}}, Data: data}
 	if err := f.nc.PublishMsg(msg); err != nil {
 		return fmt.Errorf("fabric: ticket of sample %q: %w", t.ID, err)
@@ -139,23 +138,29 @@ const rouseEvery = livelyFor / 2
 // rouse says to the processes that take from a queue that tickets come, and for how many
 // workers. Where the word is lost a process goes on asking seldom: its share is smaller for a
 // while, and the ticket goes to another, or to its slow pull.
-func (f *Fabric) rouse(queue string) {
+func (f *Fabric) rouse(queue string) error {
 	now := time.Now()
 	f.mu.Lock()
-	lately := now.Sub(f.roused[queue]) < rouseEvery
-	if !lately {
+	before, known := f.roused[queue]
+	lately := known && now.Sub(before) < rouseEvery
+	valid := known || queueName.MatchString(queue)
+	if valid && !lately {
 		if len(f.roused) >= mostQueues {
 			clear(f.roused)
 		}
 		f.roused[queue] = now
 	}
 	f.mu.Unlock()
-	if lately {
-		return
+	switch {
+	case !valid:
+		return fmt.Errorf("%q cannot be a queue's name: wire.QueueName makes them", queue)
+	case lately:
+		return nil
 	}
 	if err := f.nc.Publish(wakeSubject+queue, strconv.AppendInt(nil, int64(f.presence.serving(queue)), 10)); err != nil {
 		f.cfg.Log.Debug("a queue was not roused", "queue", queue, "error", err)
 	}
+	return nil
 }
 
 // Revoke tells every source that an attempt is over: a lease of it ends, a ticket

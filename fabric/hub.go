@@ -185,10 +185,14 @@ const (
 
 // stir notes that the queue has tickets. The caller holds mu.
 func (h *hub) stir(now time.Time) {
-	if !now.Before(h.lively) && h.processes() > 1 {
+	idle := !now.Before(h.lively)
+	h.lively = now.Add(livelyFor)
+	if !idle {
+		return
+	}
+	if h.processes() > 1 {
 		h.rest = now.Add(rand.N(spread)) //nolint:gosec // order needs no secret randomness
 	}
-	h.lively = now.Add(livelyFor)
 	h.wake()
 }
 
@@ -199,6 +203,7 @@ func (h *hub) rouse(crowd int) {
 	h.crowd = crowd
 	if h.refused > 0 { // what was missing is there now
 		h.refused, h.rest = 0, time.Time{}
+		h.wake()
 	}
 	h.stir(time.Now())
 }

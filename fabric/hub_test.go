@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"encoding/json"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -163,6 +164,113 @@ func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
 	require.False(t, k.changed(wire.WorkerInfo{}), "it does not block the connection")
 	k.restored()
 	k.restored()
+}
+
+// word is what a worker of two queues tells, as it comes over the network.
+func word(t *testing.T, id string, used int, queues ...string) *nats.Msg {
+	t.Helper()
+	info := wire.WorkerInfo{ID: id, Busy: used, State: wire.WorkerReady, Scored: uint64(used)}
+	for _, q := range queues {
+		info.Profiles = append(info.Profiles, wire.ProfileInfo{Name: q, Queue: q, Capacity: 8, Used: map[string]int{"gw": used}})
+	}
+	data, err := json.Marshal(info)
+	require.NoError(t, err)
+	return &nats.Msg{Subject: presenceSubject, Data: data}
+}
+
+func TestAWordInWhichOnlyCountersMoveChangesNoListUntilItIsStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		p := &presence{gone: 5 * time.Second, crowd: map[string]int{}, changed: func(wire.WorkerInfo) bool { told++; return true }}
+		p.heard(word(t, "a", 0, "q", "r"))
+		p.heard(word(t, "b", 0, "q"))
+		first := p.workers(time.Now())
+		require.Len(t, first, 2)
+		require.Equal(t, []int{2, 1, 0}, []int{p.serving("q"), p.serving("r"), p.serving("s")})
+		p.heard(word(t, "b", 3, "q"))
+		require.Same(t, &first[0], &p.workers(time.Now())[0])
+		time.Sleep(behind + time.Millisecond)
+		second := p.workers(time.Now())
+		require.NotSame(t, &first[0], &second[0])
+		require.Equal(t, []int{0, 3}, []int{first[1].Profiles[0].Used["gw"], second[1].Profiles[0].Used["gw"]}, "a list that somebody has does not change")
+		require.Equal(t, []uint64{first[0].Rev, first[1].Rev}, []uint64{second[0].Rev, second[1].Rev})
+		require.Equal(t, 2, told)
+
+		p.heard(word(t, "b", 3, "q", "r")) // it serves one more
+		third := p.workers(time.Now())
+		require.Equal(t, first[0].Rev, third[0].Rev)
+		require.NotEqual(t, first[1].Rev, third[1].Rev)
+		require.Equal(t, 3, told)
+		require.Equal(t, []int{2, 2}, []int{p.serving("q"), p.serving("r")})
+
+		time.Sleep(4 * time.Second)
+		p.heard(word(t, "a", 0, "q", "r"))
+		time.Sleep(2 * time.Second)
+		require.Len(t, p.workers(time.Now()), 1, "the other one has fallen silent")
+		require.Equal(t, []int{1, 1}, []int{p.serving("q"), p.serving("r")})
+	})
+}
+
+func TestAQueueThatTheEngineMayHaveForgottenIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	q := &queues{made: map[string]time.Time{}}
+	now := time.Now()
+	require.True(t, q.lacks("a", now))
+	q.note("a", now)
+	require.False(t, q.lacks("a", now.Add(sure)))
+	require.True(t, q.lacks("a", now.Add(sure+1)), "nobody may have taken from it meanwhile")
+	require.Equal(t, []string{"a"}, q.lost())
+	require.True(t, q.lacks("a", now))
+	for i := range mostQueues {
+		q.note(strconv.Itoa(i), now)
+	}
+	require.True(t, q.full())
+}
+
+// Whenever they were filed, slow pulls of a queue end at the same moments, which are others
+// for other queues.
+func TestTheSlowPullsOfAQueueEndTogether(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
+	phases := map[time.Duration]bool{}
+	for q := range 100 {
+		queue := "q" + strconv.Itoa(q)
+		var phase time.Duration
+		ends := map[time.Duration]bool{}
+		for i := range 200 {
+			now := start.Add(time.Duration(i) * 313 * time.Millisecond)
+			life := slowLife(now, queue)
+			require.GreaterOrEqual(t, life, slowEvery-slowSlack)
+			require.LessOrEqual(t, life, 2*slowEvery+slowSlack)
+			ends[now.Add(life).Sub(start)%slowEvery] = true
+			phase = now.Add(life).Sub(start) % slowEvery
+		}
+		require.Len(t, ends, 1)
+		phases[phase] = true
+	}
+	require.Len(t, phases, slowPhases)
+}
+
+func TestAQueueIsAskedOftenForASecondAfterTheLastWordOfIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub("w")
+		lively := func() bool { return time.Now().Before(h.lively) }
+		require.False(t, lively())
+		h.refused, h.rest = 3, time.Now().Add(time.Hour) // there was no such queue
+		h.rouse(8)
+		require.True(t, lively())
+		require.Less(t, time.Until(h.rest), spread, "the queue is there now")
+		require.Equal(t, 8, h.processes())
+		time.Sleep(livelyFor - time.Millisecond)
+		require.True(t, lively())
+		h.comes(t, wire.Ticket{ID: "a"})
+		time.Sleep(livelyFor - time.Millisecond)
+		require.True(t, lively())
+		time.Sleep(time.Millisecond)
+		require.False(t, lively())
+	})
 }
 
 func TestAGatewayThatWasSilentForAMinuteIsForgotten(t *testing.T) {

@@ -105,7 +105,11 @@ func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
 		switch {
 		case !queueName.MatchString(p.Queue):
 			k.f.cfg.Log.Warn("a worker's queue cannot be a queue's name; it gets nothing", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
-		case k.f.queues.lacks(p.Queue, now):
+		case !k.f.queues.lacks(p.Queue, now):
+		case k.f.queues.full() || len(wanted) > mostQueues:
+			k.f.cfg.Log.Error("workers take from more queues than a gateway makes; one gets nothing", "worker", w.ID, "reward", p.Name, "most", mostQueues)
+			return
+		default:
 			wanted[p.Queue] = true
 		}
 	}

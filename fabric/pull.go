@@ -198,6 +198,9 @@ func (b *bus) read(ctx context.Context) {
 			return
 		case m := <-b.mail:
 			b.deliver(m)
+			for range len(b.mail) {
+				b.deliver(<-b.mail)
+			}
 		}
 	}
 }

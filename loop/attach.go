@@ -54,11 +54,12 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 		m.mu.Unlock()
 		return nil, err
 	}
-	hi := stream.Greeting{Reward: h.Reward, Policy: policy, Welcome: m.welcome(), Draining: m.draining}
+	hi := stream.Greeting{Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
 	if resumed {
 		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
 	}
 	m.flow.Attach(s, c, hi)
+	m.core.alarms.clear(&m.core.runs[h.Run].alarm)
 	m.mu.Unlock()
 	if displaced != nil {
 		m.closing.Go(func() { // the handshake takes as long as the old peer likes, at most seconds
@@ -80,8 +81,8 @@ func checkRun(name string) error {
 	return nil
 }
 
-// welcome is what every client is told of this gateway.
-func (m *Manager) welcome() wire.Welcome {
+// welcome is what a client of a profile is told of this gateway. The caller holds the mutex.
+func (m *Manager) welcome(reward string) wire.Welcome {
 	info := make([]wire.RewardInfo, len(m.rewards))
 	for i, name := range m.rewards {
 		info[i] = wire.RewardInfo{Name: name}
@@ -90,7 +91,7 @@ func (m *Manager) welcome() wire.Welcome {
 		Rewards: info,
 		Limits: wire.LimitsInfo{
 			MessageBytes: m.cfg.MessageBytes, HeaderBytes: wire.MaxHeaderBytes, ControlBytes: wire.MaxClientControlBytes,
-			InFlight: m.cfg.CreditSamples,
+			InFlight: m.window(reward).Samples,
 		},
 	}
 }
@@ -165,6 +166,9 @@ func (m gateway) Left(s *stream.Session, c stream.Conn) {
 	grants, left := m.flow.Detach(s, c, now)
 	if r := m.current(s); left && r != nil {
 		r.lastUse = now
+		if !r.live() {
+			m.core.alarms.put(&r.alarm, now.Add(m.cfg.ResumeGrace))
+		}
 	}
 	m.mu.Unlock()
 	grants.Send()

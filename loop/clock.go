@@ -27,6 +27,8 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 			c.lookAtGroup(now, a.group, &fx)
 		case a.step != nil:
 			c.closeStep(now, a.step, &fx)
+		case a.run != nil:
+			c.deserted(now, a.run, &fx)
 		default:
 			if t, republish := c.look(now, a.entry, workers, &fx); republish {
 				again = append(again, t)
@@ -34,6 +36,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		}
 	}
 	c.reconsider(now, workers, &fx)
+	c.meetStrangers(&fx)
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
@@ -43,6 +46,21 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 func (c *core) survey(workers []wire.WorkerInfo) {
 	if c.board.Survey(workers) {
 		c.breakers.meet(workers)
+	}
+}
+
+// maxStrangers bounds how many workers of another configuration are told of.
+const maxStrangers = 1024
+
+// meetStrangers tells of workers whose configuration of a profile is another one, once each.
+func (c *core) meetStrangers(fx *effects) {
+	for _, p := range c.board.Profiles() {
+		s := stranger{p.Stranger(), p.Name()}
+		if s.worker == "" || c.strangers[s] || len(c.strangers) >= maxStrangers {
+			continue
+		}
+		c.strangers[s] = true
+		fx.strangers = append(fx.strangers, s)
 	}
 }
 
@@ -188,8 +206,9 @@ type alarm struct {
 	entry *entry // or
 	group *group // or
 	step  *step.Step
-	place int // among all, from 1; 0: it is not set
-	first int // tells alarms of the same moment apart: the one that was set first comes first
+	run   *run // that no client is connected to
+	place int  // among all, from 1; 0: it is not set
+	first int  // tells alarms of the same moment apart: the one that was set first comes first
 }
 
 // alarms orders what needs a look by time.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
@@ -23,7 +24,8 @@ type Config struct {
 	// MessageBytes bounds one sample's frame. Defaults to 128 MiB.
 	MessageBytes int64
 	// CreditBytes and CreditSamples are what a connection may send before a buffer
-	// is released again. Default to 64 MiB and 256.
+	// is released again. CreditBytes defaults to 64 MiB, CreditSamples to 256 or, where that
+	// is more, twice what live workers can use of the connection's profile at a time.
 	CreditBytes   int64
 	CreditSamples int64
 	// MaxAttempts bounds how often one sample is handed to a worker. Defaults to 3.
@@ -49,7 +51,7 @@ type Config struct {
 	Dispatch dispatch.Config
 	// Breaker says when a worker gets no more samples of a profile that it fails.
 	Breaker Breaker
-	// RepublishAfter is how long a ticket may lie unclaimed while a slot is free
+	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
 	// before it is published once more: the engine may have lost it. Defaults to 5 s.
 	RepublishAfter time.Duration
 	// ClaimTimeout is how long a claimed sample may stay without a result before it
@@ -59,7 +61,7 @@ type Config struct {
 	// UnavailableAfter is how long a sample waits, all its waits together, while no worker
 	// takes samples of its profile, before it fails. 0: until a little before its deadline.
 	UnavailableAfter time.Duration
-	// Weights gives runs their share of slot time under load, by run name. A run
+	// Weights gives runs their share of the places under load, by run name. A run
 	// that is not named weighs 1.
 	Weights map[string]float64
 	// KeepResults, KeepBytes and KeepFor bound what is remembered of answered
@@ -68,6 +70,9 @@ type Config struct {
 	KeepResults int
 	KeepBytes   int64
 	KeepFor     time.Duration
+	// ResumeGrace is how long samples wait for a client of their run to come back, or to fetch
+	// rewards, before they are cancelled; those of declared steps are not. Defaults to 60 s.
+	ResumeGrace time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
 	// Queues are the names of their queues of tickets, by profile: workers take what they
@@ -91,7 +96,6 @@ func (c Config) WithDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
 	c.MessageBytes = cmp.Or(c.MessageBytes, 128<<20)
 	c.CreditBytes = cmp.Or(c.CreditBytes, 64<<20)
-	c.CreditSamples = cmp.Or(c.CreditSamples, 256)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
 	c.SampleTimeout = cmp.Or(c.SampleTimeout, 900*time.Second)
 	c.MaxSampleTimeout = cmp.Or(c.MaxSampleTimeout, time.Hour)
@@ -108,6 +112,7 @@ func (c Config) WithDefaults() Config {
 	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
 	c.KeepBytes = cmp.Or(c.KeepBytes, 64<<20)
 	c.KeepFor = cmp.Or(c.KeepFor, 10*time.Minute)
+	c.ResumeGrace = cmp.Or(c.ResumeGrace, time.Minute)
 	if len(c.Profiles) == 0 {
 		c.Profiles = []string{""}
 	}
@@ -125,7 +130,9 @@ func (c Config) Validate() error {
 	positive("max_bytes", c.MaxBytes)
 	positive("message_bytes", c.MessageBytes)
 	positive("credit_bytes", c.CreditBytes)
-	positive("credit_samples", c.CreditSamples)
+	if c.CreditSamples < 0 {
+		errs = append(errs, fmt.Errorf("loop: credit_samples must not be negative, not %d", c.CreditSamples))
+	}
 	positive("max_attempts", int64(c.MaxAttempts))
 	positive("sample_timeout", int64(c.SampleTimeout))
 	positive("step_timeout", int64(c.StepTimeout))
@@ -138,6 +145,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("loop: unavailable_after must not be negative, not %v", c.UnavailableAfter))
 	}
 	positive("keep_results", int64(c.KeepResults))
+	positive("resume_grace", int64(c.ResumeGrace))
 	positive("breaker.failures", int64(c.Breaker.Failures))
 	positive("breaker.pause", int64(c.Breaker.Pause))
 	positive("breaker.max_pause", int64(c.Breaker.MaxPause))
@@ -151,6 +159,24 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// defaultCredit is how many samples a connection may send at least.
+const defaultCredit = 256
+
+// profileBytes bounds what sessions of one profile hold and may send: where clients may ask
+// for several profiles, half of the memory, but no less than one message.
+func (c Config) profileBytes() int64 {
+	asked := map[string]bool{}
+	for name, queue := range c.queues() {
+		if !strings.HasPrefix(name, "_") { // those are the process's own
+			asked[queue] = true
+		}
+	}
+	if len(asked) < 2 {
+		return c.MaxBytes
+	}
+	return max(c.MaxBytes/2, c.MessageBytes)
 }
 
 // queues are those of all profiles.

@@ -47,20 +47,25 @@ type core struct {
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told
 	told      int
+	strangers map[stranger]bool // that were told of
 }
+
+// stranger is a worker that serves a profile of a name in another configuration.
+type stranger struct{ worker, profile string }
 
 // effects are what the caller does after it has left the mutex.
 type effects struct {
-	results  []answer
-	revoked  []wire.AttemptKey
-	released []*wire.Frame
-	wake     bool // the dispatcher has something to look at
-	whole    bool // the last sample of a step has arrived
-	examined []Examined
-	parked   bool         // a sample has begun to wait for its group, and its credit is free
-	over     []*step.Step // steps that have just ended
-	faults   []string     // what must not be
-	breakers []BreakerChange
+	results   []answer
+	revoked   []wire.AttemptKey
+	released  []*wire.Frame
+	wake      bool // the dispatcher has something to look at
+	whole     bool // the last sample of a step has arrived
+	examined  []Examined
+	parked    bool         // a sample has begun to wait for its group, and its credit is free
+	over      []*step.Step // steps that have just ended
+	faults    []string     // what must not be
+	strangers []stranger   // workers of another configuration, seen for the first time
+	breakers  []BreakerChange
 }
 
 func newCore(cfg Config, m *metrics, kept Spool) *core {
@@ -71,7 +76,7 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
 		}),
 		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
-		known: map[string]bool{}, idle: map[*dispatch.Profile]*idle{},
+		known: map[string]bool{}, strangers: map[stranger]bool{}, idle: map[*dispatch.Profile]*idle{},
 	}
 	c.stats = stats.New(c.progress)
 	c.board = dispatch.NewBoard(cfg.Gateway, cfg.Dispatch, cfg.queues(), &c.breakers)
@@ -90,6 +95,7 @@ func (c *core) runOf(name string, now time.Time) *run {
 			name: name, weight: weight, done: newMemory(c.journal), sessions: map[stream.ID]*stream.Session{},
 			groups: map[groupKey]*group{}, counts: map[string]uint64{},
 		}
+		r.alarm.run = r
 		c.runs[name] = r
 	}
 	r.lastUse = now

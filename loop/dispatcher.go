@@ -33,7 +33,7 @@ const (
 	publishBatch   = 64                     // tickets taken under one lock
 	publishTimeout = 500 * time.Millisecond // deadlines may slip by no more
 	publishPause   = 100 * time.Millisecond // after the engine refused one
-	presencePoll   = 100 * time.Millisecond // while samples wait for a slot that is not there
+	presencePoll   = 100 * time.Millisecond // while samples wait for a place that is not there
 )
 
 // round does all that is due and returns how long nothing is.

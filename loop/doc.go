@@ -9,8 +9,8 @@
 //     credit, reads the body into one buffer, and core.admit makes an entry of it. A
 //     durable gateway has written it to its spool before (durable.go).
 //     From here the entry owns the frame: one reference to a counted buffer.
-//  3. The entry waits in its run's queue (dispatch.Queue). The dispatcher (Manager.dispatch, one
-//     goroutine) publishes a ticket when a slot may be free: runs share slot time
+//  3. The entry waits in the queue of its profile (dispatch.Profile). The dispatcher
+//     (Manager.dispatch, one goroutine) publishes a ticket when there is room for one: runs share places
 //     by weight, within a run the step that closes first goes first. Which worker may
 //     have it is dispatch.Policy's.
 //  4. A worker claims the ticket: core.claim lends it a reference to the frame of
@@ -19,7 +19,7 @@
 //     settles the entry; a later one is counted and dropped. A failure that the worker is
 //     to blame for sends the entry back to 3, for another worker (breaker.go).
 //     A sample whose reward needs its whole group is gathered instead: its frame
-//     stays, its slot is free, and when the last member has come that far the group
+//     stays, its place is free, and when the last member has come that far the group
 //     gets an entry of its own, which goes from 3 to 5 with all frames and settles
 //     all members (gather.go).
 //     One that runs long at the end of its step may have a second ticket meanwhile, and
@@ -55,7 +55,8 @@
 //	flow                        memory that is free again, and memory that is stuck
 //	core, run, entry            the state machine, a run, a sample
 //	admit                       taking samples in
-//	dispatch, backup, pools     what package dispatch is asked, and what workers serve
+//	transitions                 the states of a sample and of an attempt, and the one way between
+//	dispatch, backup            what package dispatch is asked
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker
 //	tickets, claim, holders     into the engine, out to a worker, who has it
@@ -67,6 +68,6 @@
 //	state, examine, metrics     what can be seen of it: API, samples for people, Prometheus
 //
 // Packages below it are passive: a Manager calls them under its mutex, and does what they
-// return. step is the book of steps, stats are rewards over time, trace is a step's spans
+// return. dispatch has the queues and the capacity of profiles, step is the book of steps, stats are rewards over time, trace is a step's spans
 // and report.
 package loop

@@ -327,8 +327,9 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 		return spool.ErrDamaged
 	}
 	size := f.Size()
-	m.flow.Hold(size)
-	f.OnRelease(func() { m.released(nil, size) })
+	booked := m.bookedFor(meta.Reward)
+	m.flow.Hold(booked, size)
+	f.OnRelease(func() { m.dropped(booked, size) })
 	sample := h.Sample
 	sample.Reward = meta.Reward
 	taken, _, err := m.core.admit(now, admission{
@@ -337,7 +338,7 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 	})
 	if !taken {
 		f.OnRelease(nil) // it would take the mutex
-		m.flow.Release(nil, size)
+		m.flow.Drop(booked, size)
 		f.Release()
 	}
 	return err

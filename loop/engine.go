@@ -6,7 +6,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Engine carries tickets to free slots. It decides which slot takes a ticket,
+// Engine carries tickets to free places. It decides which place takes a ticket,
 // never which ticket is next. Package fabric has the one that ships.
 type Engine interface {
 	// Publish hands a ticket to the engine. An error means that it was not taken.

@@ -107,7 +107,7 @@ type owner interface {
 	deliver(r *stored)
 	// expects counts the samples the owner waits for. The caller holds the manager's mutex.
 	expects(by int64)
-	// parks says that a frame stays although its slot is free, or no longer does. The
+	// parks says that a frame stays although its place is free, or no longer does. The
 	// caller holds the manager's mutex.
 	parks(more bool, what wire.CreditTotals)
 }

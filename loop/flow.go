@@ -8,14 +8,24 @@ import (
 
 // This file is about memory that frees itself, and credit that clients get for it.
 
-// released is called when the last reference to a frame has gone; without a session it
-// came from inside the process.
+// released is called when the last reference to a frame of a session has gone, dropped when
+// that to one from inside the process has.
 func (m *Manager) released(s *stream.Session, size int64) {
 	m.mu.Lock()
 	grants := m.flow.Release(s, size)
 	m.mu.Unlock()
 	grants.Send()
 }
+
+func (m *Manager) dropped(profile string, size int64) {
+	m.mu.Lock()
+	grants := m.flow.Drop(profile, size)
+	m.mu.Unlock()
+	grants.Send()
+}
+
+// bookedFor is the name by which the memory of a profile is booked, which may have two.
+func (m *Manager) bookedFor(profile string) string { return m.core.board.Profile(profile).Name() }
 
 // relieve gives clients more credit, now that samples which wait for their groups do
 // not count against it. Where memory is full of such samples, so that those they wait

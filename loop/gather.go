@@ -14,7 +14,7 @@ import (
 
 // This file is about samples whose reward needs their whole prompt group. Such a
 // sample is first scored alone, like any other, by the terms that look at one sample.
-// Then it is gathered: its frame stays, its slot is free. When the last member has
+// Then it is gathered: its frame stays, its place is free. When the last member has
 // come that far, the group gets an entry of its own, which goes through queue, ticket,
 // claim and retries as a sample does; whoever claims it has all members' frames. Its
 // answer ends all of them at once, with the statistics of the group.

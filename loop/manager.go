@@ -90,7 +90,7 @@ func New(o Options) (*Manager, error) {
 		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		writing: map[sampleKey]chan struct{}{},
-		flow:    stream.NewFlow(cfg.MaxBytes, wire.CreditTotals{Samples: cfg.CreditSamples, Bytes: cfg.CreditBytes}),
+
 		// Epochs of a restarted gateway must differ from those of its last life.
 		epochs: uint64(time.Now().UnixMicro()), //nolint:gosec // the clock is past 1970
 	}
@@ -104,6 +104,7 @@ func New(o Options) (*Manager, error) {
 	m.rewards = slices.DeleteFunc(slices.Clone(cfg.Profiles), func(name string) bool { return strings.HasPrefix(name, "_") })
 	m.metrics = newMetrics(m, o.Metrics)
 	m.core = newCore(cfg, m.metrics, o.Spool)
+	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window)
 	return m, nil
 }
 
@@ -111,6 +112,17 @@ func randomName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
+}
+
+// window is what a connection may send of a profile before a frame is released again: twice
+// what workers can use at a time, so that no place waits for a client. The caller holds the
+// mutex.
+func (m *Manager) window(profile string) wire.CreditTotals {
+	samples := m.cfg.CreditSamples
+	if samples == 0 {
+		samples = max(defaultCredit, int64(2*m.core.board.Profile(profile).Capacity()))
+	}
+	return wire.CreditTotals{Samples: samples, Bytes: m.cfg.CreditBytes}
 }
 
 // Gateway returns the name that tickets carry.
@@ -209,6 +221,10 @@ func (m *Manager) apply(fx effects) {
 	for _, b := range fx.breakers {
 		m.tell(b)
 	}
+	for _, s := range fx.strangers {
+		m.log.Warn("a worker has another configuration of a reward than this gateway, and gets none of its samples; give both the same",
+			"worker", s.worker, "reward", shown(s.profile))
+	}
 	for _, fault := range fx.faults {
 		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
 	}
@@ -276,7 +292,9 @@ func (m *Manager) sweep(now time.Time) {
 		}
 		if r.inflight == 0 && len(r.sessions) == 0 && len(r.done.byKey) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
 			m.core.heed(m.core.book.Drop(name), &effects{}) // nothing of it is in flight
+			m.core.alarms.clear(&r.alarm)
 			m.core.journal.gone(r)
+			m.core.board.Forget(name)
 			delete(m.core.runs, name)
 		}
 	}

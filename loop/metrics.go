@@ -55,7 +55,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		late:        counter("late_results_total", "Results that came after the sample was answered, or from an attempt that was over."),
 		retries:     counter("retries_total", "Failed attempts that sent a sample back to its queue."),
 		redelivered: counter("redelivered_total", "Claims of a ticket by a worker that had claimed it before."),
-		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a slot was free."),
+		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a place was free."),
 		returned:    counter("returned_total", "Samples that workers gave back because an engine or a service was down. They are no attempts."),
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
@@ -64,9 +64,9 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 
 		amiss: counter("table_faults_total", "States of samples and attempts that must not be. Above 0, the gateway has a defect; the log has the details."),
 
-		backupsSent:   counter("backups_total", "Second requests for samples that ran long while slots were idle."),
-		backupsWon:    counter("backups_won_total", "Those of them that were answered first."),
-		backupSeconds: counter("backup_wasted_seconds_total", "Slot time of attempts at such samples that did not count."),
+		backupsSent:   counter("backups_total", "Second requests for samples that ran long while places were idle."),
+		backupsWon:    counter("backups_won_total", "Second requests that were answered first."),
+		backupSeconds: counter("backup_wasted_seconds_total", "Time of attempts at samples with a second request that did not count."),
 
 		stepsShort:     counter("steps_short_total", "Steps that their deadline ended."),
 		stepsForgotten: counter("steps_forgotten_total", "Steps whose rows were dropped: too old, or too many."),

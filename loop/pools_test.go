@@ -1,8 +1,11 @@
 package loop_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // twoPools has workers named o… that serve the reward ocr, p… that serve pick, and b… that
@@ -233,5 +237,23 @@ func TestAStepThatNobodyCanScoreKeepsNoLaterStepWaiting(t *testing.T) {
 		pending, _ := s.Manager.Pending(1)
 		require.Equal(t, "queued", pending[0].Stage)
 		waits.Cancel("not wanted")
+	})
+}
+
+// A worker that would give other scores gets nothing, and the log and the sample say why.
+func TestAWorkerOfAnotherConfigurationGetsNothingAndIsNamed(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	bare(t, loop.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		defer p.drop()
+		s.engine.NewSource("w").Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: wire.QueueName("", "other"), Capacity: 8, Narrow: 8}}})
+		p.send(t, rig.Sample("x", 30))
+		time.Sleep(5 * time.Second)
+		pending, _ := s.Manager.Pending(9)
+		require.Equal(t, "queued", pending[0].Stage)
+		require.Contains(t, pending[0].Waits, "worker w serves a profile \"default\" of another configuration")
+		require.Equal(t, 1, strings.Count(log.String(), "another configuration of a reward"))
 	})
 }

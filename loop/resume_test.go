@@ -339,3 +339,60 @@ func TestThereIsOneLiveConnectionPerRunClientAndLane(t *testing.T) {
 		require.Equal(t, rewards.Scored, fresh.result(t, "y").Outcome)
 	})
 }
+
+// The samples of a client that has gone for good take no places from others: they are
+// cancelled after the grace. Those of a step whose size it has declared are scored, for its
+// trainer may fetch them.
+func TestSamplesOfAClientThatDoesNotComeBackAreCancelledAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		for _, id := range ids("loose", 5) {
+			p.send(t, rig.Sample(id, 30))
+		}
+		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 2})
+		of := rig.Sample("declared", 30)
+		of.Step = 1
+		p.send(t, of)
+		p.drop()
+		time.Sleep(19 * time.Second)
+		require.Equal(t, 6, s.Manager.InFlight())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, s.Manager.InFlight())
+		pending, _ := s.Manager.Pending(9)
+		require.Equal(t, "declared", pending[0].ID)
+		back := s.resume(t, p, wire.Hello{Run: "run"}, 0)
+		defer back.drop()
+		res := back.result(t, "loose0")
+		require.Equal(t, rewards.OutcomeCancelled, res.Outcome)
+		require.Contains(t, res.Errors[0].Message, "loop.resume_grace = 20s")
+	})
+}
+
+func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
+	t.Parallel()
+	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	onStage(t, o, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		p.send(t, rig.Sample("x", 30))
+		for range 5 {
+			p.drop()
+			time.Sleep(15 * time.Second)
+			p = s.resume(t, p, wire.Hello{Run: "run"}, 0)
+			time.Sleep(15 * time.Second)
+		}
+		require.Equal(t, 1, s.Manager.InFlight())
+		p.drop()
+		for range 5 {
+			time.Sleep(15 * time.Second)
+			_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1})
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, s.Manager.InFlight())
+		time.Sleep(21 * time.Second)
+		require.Zero(t, s.Manager.InFlight())
+	})
+}

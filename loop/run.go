@@ -21,4 +21,5 @@ type run struct {
 
 	counts  map[string]uint64 // final results by outcome
 	lastUse time.Time
+	alarm   alarm // set while no client is connected: when its samples are cancelled
 }

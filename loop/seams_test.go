@@ -57,7 +57,7 @@ func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
 		Dispatch: dispatch.Config{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
 	}})
 	for _, part := range []string{
-		"credit_samples must be positive, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,
+		"credit_samples must not be negative, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,
 		"message_bytes (2000) exceeds max_bytes (1000)", `the weight of run "a" must be positive, not -1`,
 		`dispatch.policy is "best"`, "dispatch.backup_after is 0.5", "dispatch.backup_share is 2",
 	} {

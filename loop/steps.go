@@ -223,6 +223,9 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	case epoch != 0 && epoch != r.epoch:
 		return nil, nil, errEpoch(run)
 	}
+	if r.alarm.place > 0 { // somebody fetches, though no client is connected
+		m.core.alarms.put(&r.alarm, now.Add(m.cfg.ResumeGrace+time.Duration(t.WaitMS)*time.Millisecond))
+	}
 	res, err := m.core.book.Fetch(now, run, t)
 	switch {
 	case res != nil && res.Done:

@@ -88,15 +88,16 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
 	size := msg.Size()
-	if err := m.reserve(s.ID, size); err != nil {
+	booked := m.bookedFor(s.Reward)
+	if err := m.reserve(s.ID, booked, size); err != nil {
 		return nil, m.refused(err)
 	}
 	frame, err := wire.NewFrame(msg, m.buffers)
 	if err != nil {
-		m.released(nil, size)
+		m.dropped(booked, size)
 		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
-	frame.OnRelease(func() { m.released(nil, size) })
+	frame.OnRelease(func() { m.dropped(booked, size) })
 	timeout := sub.Timeout
 	if timeout == 0 {
 		timeout = m.cfg.SampleTimeout
@@ -122,16 +123,16 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 }
 
 // reserve books the bytes of a local sample, or refuses it as overload.
-func (m *Manager) reserve(id string, size int64) error {
+func (m *Manager) reserve(id, profile string, size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return refuse(rewards.Draining, id, "the gateway is draining")
 	}
-	if !m.flow.Reserve(size) {
+	if !m.flow.Reserve(profile, size) {
 		held, granted := m.flow.Bytes()
-		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held and %d granted to streams; try again in a moment",
-			held, m.cfg.MaxBytes, granted)
+		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held and %d granted to streams, and the profile %q has at most %d of them; try again in a moment",
+			held, m.cfg.MaxBytes, granted, shown(profile), m.cfg.profileBytes())
 	}
 	return nil
 }

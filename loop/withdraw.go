@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,23 @@ func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effect
 	return fx
 }
 
+// deserted cancels the samples of a run whose clients have gone for longer than
+// Config.ResumeGrace, and for which nobody has fetched rewards meanwhile: what they would have
+// a worker do is for nobody. Samples of a step whose size was declared stay: its trainer may
+// fetch them over HTTP.
+func (c *core) deserted(now time.Time, r *run, fx *effects) {
+	c.alarms.clear(&r.alarm)
+	for _, e := range c.all() {
+		if e.run != r || e.unit != nil || e.state == held || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
+			continue
+		}
+		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{
+			Class:   rewards.Cancelled,
+			Message: fmt.Sprintf("no client of run %q was connected for loop.resume_grace = %v", r.name, c.cfg.ResumeGrace),
+		}}}, fx)
+	}
+}
+
 // abort ends a sample because the gateway does, held or not.
 func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 	if e.state == held {
@@ -72,6 +90,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 	for _, g := range r.groups {
 		c.alarms.clear(&g.alarm)
 	}
+	c.alarms.clear(&r.alarm)
 	r.epoch, r.inflight, r.done = epoch, 0, newMemory(c.journal)
 	c.journal.begins(r)
 	c.heed(c.book.Drop(r.name), &fx)

@@ -22,9 +22,10 @@ type Config struct {
 	MaxPixels int
 	// MaxFrames is the most frames of one video. Defaults to 1024.
 	MaxFrames int
-	// BudgetBytes is what all decodings that run at the same time may allocate,
-	// and so the most that one may. Defaults to 512 MiB: one progressive JPEG of
-	// 4096×4096 is counted as 442 MiB.
+	// BudgetBytes is what all decodings that run at the same time may allocate
+	// together with all pixels that are read, and so the most that one decoding may.
+	// Defaults to 512 MiB: one progressive JPEG of 4096×4096 is counted as 442 MiB
+	// while it is decoded, and as 48 then.
 	BudgetBytes int64
 }
 
@@ -76,9 +77,14 @@ func New(cfg Config) (*Decoder, error) {
 	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes)}, nil
 }
 
-// Decode returns the pixels of an image or video. The error wraps
-// rewards.BadInput for content nobody can decode or that is beyond a limit, and
-// ctx's own error where ctx ended first.
+// Booked is how many bytes of the budget are taken by what is decoded or read, and by pixels
+// that are kept in case they are read again.
+func (d *Decoder) Booked() int64 { return d.budget.booked() }
+
+// Decode returns the pixels of an image or video. Their memory is booked until
+// their Keeper is released, where they have one: pixels that are the sample's own bytes
+// have none. The error wraps rewards.BadInput for content nobody can decode or that is
+// beyond a limit, and ctx's own error where ctx ended first.
 func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (p *rewards.Pixels, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -126,8 +132,7 @@ func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ..
 	}
 	size := headers[0].pixels() * 3
 	p := &rewards.Pixels{Width: headers[0].width, Height: headers[0].height, Count: len(frames)}
-	err := d.within(ctx, size*int64(len(frames))+scratch, func() error {
-		p.RGB = make([]byte, size*int64(len(frames)))
+	err := d.within(ctx, p, size*int64(len(frames)), scratch, func() error {
 		for i, data := range frames {
 			dst := p.RGB[size*int64(i) : size*int64(i+1)]
 			if err := decodeInto(ctx, dst, headers[i], data); err != nil {
@@ -142,16 +147,29 @@ func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ..
 	return p, nil
 }
 
-// within runs f with n bytes of the budget.
-func (d *Decoder) within(ctx context.Context, n int64, f func() error) error {
-	if n > d.cfg.BudgetBytes {
+// within has f fill the pixels, of size bytes, and gives it so many more of the budget
+// meanwhile. What the pixels take stays booked.
+func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch int64, f func() error) error {
+	if n := size + scratch; n > d.cfg.BudgetBytes {
 		return bad("decoding takes up to %d bytes; the whole budget is %d", n, d.cfg.BudgetBytes)
 	}
-	if err := d.budget.acquire(ctx, n); err != nil {
+	booked, err := d.budget.acquire(ctx, size+scratch)
+	if err != nil {
 		return err
 	}
-	defer d.budget.release(n)
-	return f()
+	filled := false
+	defer func() {
+		if !filled { // it failed or panicked
+			booked.Release()
+		}
+	}()
+	p.RGB = make([]byte, size)
+	if err := f(); err != nil {
+		return err
+	}
+	booked.shrink(size)
+	p.Keeper, filled = booked, true
+	return nil
 }
 
 // decodeInto decodes one picture into dst, which has its size. The decoders of

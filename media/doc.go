@@ -14,21 +14,24 @@
 //     not what the sample says it is, ends here with an error of class
 //     rewards.BadInput and no allocation of its size.
 //  3. What decoding will allocate at most is known now and is taken from the
-//     budget, first come first served. Who finds the budget empty waits until
-//     others are done or its own context ends.
+//     budget (budget.go). Who finds it empty waits until others are done or its own
+//     context ends; tenants take turns.
 //  4. The picture is decoded and converted as PIL's convert("RGB") does it:
 //     alpha dropped and not blended, gray repeated, palettes looked up, of 16
 //     bits the high byte. Orientations of EXIF are not applied, as PIL's open does
 //     not: trainers hand over pixels the way they lie. The decoder reads through its
 //     caller's context, so a cancelled sample stops decoding at the next read.
-//  5. The budget is given back, whether decoding returned, failed or panicked.
-//     A panic of a decoder is a bad picture, not a dead worker.
+//  5. What decoding took beside the pixels is given back, and all of it if decoding failed or
+//     panicked. A panic of a decoder is a bad picture, not a dead worker.
+//  6. The pixels stay booked while a component of the sample reads them. When none does they
+//     are kept, still booked, in case another will; they are dropped when somebody needs the
+//     memory, or when the components of the sample have returned.
 //
 // A raw tensor whose axes are H, W and three channels is not copied: its pixels
 // are the sample's own bytes. All else is a fresh buffer.
 //
-// The budget bounds decoding, not the pixels afterwards: those live as long as
-// their sample, at most Config.BudgetBytes for each sample a worker holds.
+// Who reads pixels does not wait for an executor meanwhile, so that the memory always comes
+// back: a scorer waits for its executor first, and then borrows the pixels.
 //
 // ToRGB and Resize are the same conversions for pictures that a scorer made
 // itself. EncodePNG and EncodeJPEG are the way out: a frame as a file, for a

@@ -27,8 +27,9 @@ func FuzzDecode(f *testing.F) {
 			m.Frames = [][]byte{data, data}
 		}
 		p, err := d.Decode(t.Context(), m)
-		if d.InUse() != 0 {
-			t.Fatalf("%d bytes of the budget are gone", d.InUse())
+		free(p)
+		if d.Booked() != 0 {
+			t.Fatalf("%d bytes of the budget are gone", d.Booked())
 		}
 		switch {
 		case err != nil && rewards.ClassOf(err) != rewards.BadInput:

@@ -42,6 +42,13 @@ func pngOf(tb testing.TB, width, height int) []byte {
 	return buf.Bytes()
 }
 
+// free gives back what pixels have booked.
+func free(p *rewards.Pixels) {
+	if p != nil && p.Keeper != nil {
+		p.Keeper.Release()
+	}
+}
+
 func frames(kind rewards.Kind, pictures ...[]byte) *rewards.Media {
 	return &rewards.Media{Kind: kind, Encoding: rewards.Frames, Frames: pictures}
 }
@@ -60,7 +67,7 @@ func TestDecoderRefusesAHugePNGHeaderWithoutAllocating(t *testing.T) {
 	require.ErrorIs(t, err, rewards.BadInput)
 	require.ErrorContains(t, err, "65535×65535")
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
-	assert.Zero(t, d.InUse())
+	assert.Zero(t, d.Booked())
 }
 
 func TestDecoderNamesWhatIsWrong(t *testing.T) {
@@ -108,7 +115,7 @@ func TestDecoderNamesWhatIsWrong(t *testing.T) {
 			assert.Nil(t, p)
 			require.ErrorIs(t, err, rewards.BadInput)
 			require.ErrorContains(t, err, c.want)
-			assert.Zero(t, d.InUse())
+			assert.Zero(t, d.Booked())
 		})
 	}
 }
@@ -149,12 +156,12 @@ func TestDecoderGivesItsBudgetBackHoweverDecodingEnds(t *testing.T) {
 		_, err := d.Decode(&faulty{Context: t.Context(), at: at, panics: true}, encoded(rewards.PNG, picture))
 		require.ErrorIs(t, err, rewards.BadInput)
 		require.ErrorContains(t, err, "out of order")
-		assert.Zero(t, d.InUse())
+		assert.Zero(t, d.Booked())
 
 		_, err = d.Decode(&faulty{Context: t.Context(), at: at}, encoded(rewards.PNG, picture))
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Equal(t, rewards.Cancelled, rewards.ClassOf(err))
-		assert.Zero(t, d.InUse())
+		assert.Zero(t, d.Booked())
 	}
 }
 
@@ -174,11 +181,12 @@ func TestDecoderKeepsItsBudgetUnderMixedLoad(t *testing.T) {
 			if i%3 == 0 {
 				data = cut
 			}
-			_, _ = d.Decode(ctx, encoded(rewards.PNG, data)) // some fail, by intent
+			p, _ := d.Decode(ctx, encoded(rewards.PNG, data)) // some fail, by intent
+			free(p)
 		})
 	}
 	wg.Wait()
-	assert.Zero(t, d.InUse())
+	assert.Zero(t, d.Booked())
 }
 
 func TestWaitingForTheBudgetEndsWithTheCallersDeadline(t *testing.T) {
@@ -189,8 +197,9 @@ func TestWaitingForTheBudgetEndsWithTheCallersDeadline(t *testing.T) {
 		ctx := &gate{Context: t.Context(), at: 4, holding: holding, release: release}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := d.Decode(ctx, encoded(rewards.PNG, pngOf(t, 64, 64)))
+			p, err := d.Decode(ctx, encoded(rewards.PNG, pngOf(t, 64, 64)))
 			assert.NoError(t, err)
+			free(p)
 		})
 		<-holding // one decoding has the budget and stays in the middle of it
 
@@ -201,13 +210,14 @@ func TestWaitingForTheBudgetEndsWithTheCallersDeadline(t *testing.T) {
 		assert.Equal(t, rewards.Timeout, rewards.ClassOf(err))
 
 		wg.Go(func() { // and one that waits longer gets its turn
-			_, err := d.Decode(t.Context(), encoded(rewards.PNG, pngOf(t, 64, 64)))
+			p, err := d.Decode(t.Context(), encoded(rewards.PNG, pngOf(t, 64, 64)))
 			assert.NoError(t, err)
+			free(p)
 		})
 		synctest.Wait()
 		close(release)
 		wg.Wait()
-		assert.Zero(t, d.InUse())
+		assert.Zero(t, d.Booked())
 	})
 }
 

@@ -109,9 +109,11 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(512 * 512 * 3)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := d.Decode(b.Context(), m); err != nil {
+				p, err := d.Decode(b.Context(), m)
+				if err != nil {
 					b.Fatal(err)
 				}
+				free(p)
 			}
 		})
 	}

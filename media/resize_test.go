@@ -61,9 +61,10 @@ func TestGoldenPicturesDecode(t *testing.T) {
 			p, err := d.Decode(t.Context(), encoded(encodingOf(name), read(t, name)))
 			require.NoError(t, err, name)
 			assert.Len(t, p.RGB, p.Width*p.Height*3)
+			free(p)
 		}
 	}
-	assert.Zero(t, d.InUse())
+	assert.Zero(t, d.Booked())
 }
 
 func TestResizeTakesEveryFrameAndEveryFilter(t *testing.T) {

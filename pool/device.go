@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
@@ -50,7 +51,7 @@ func (d *device) bringUp(ctx context.Context, open Opener) (*opened, error) {
 	d.mu.Lock()
 	usable := o.slots > 0 && !d.gone // gone: the pool closed without waiting for this
 	if usable {
-		d.runner, d.idle = o, o.slots
+		d.runner, d.idle, d.policy.slots = o, o.slots, o.slots
 	}
 	d.mu.Unlock()
 	if usable {
@@ -77,6 +78,30 @@ func (d *device) cancel(it *item, err error) {
 	d.kick()
 }
 
+// enter waits for leave to make something ready for the device.
+func (d *device) enter(ctx context.Context, t fair.Tenant) (leave func(), err error) {
+	v := &visit{granted: make(chan struct{})}
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, errClosed
+	}
+	d.policy.knock(v, t, time.Now())
+	d.mu.Unlock()
+	leave = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.policy.depart(v, time.Now())
+	}
+	select {
+	case <-v.granted:
+		return leave, v.err
+	case <-ctx.Done():
+		leave()
+		return nil, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
+	}
+}
+
 // flush passes on that a step ends.
 func (d *device) flush() {
 	d.mu.Lock()
@@ -98,7 +123,7 @@ func (d *device) refuse() {
 func (d *device) kick() {
 	if d.closed {
 		d.timer.Stop()
-		d.policy.clear(errClosed)
+		d.policy.clear(errClosed, time.Now())
 		return
 	}
 	for d.idle > 0 {
@@ -134,7 +159,7 @@ func (d *device) run(ctx context.Context, b *batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.idle++
-	d.policy.ended(b, o)
+	d.policy.ended(b, o, time.Now())
 	d.kick()
 }
 

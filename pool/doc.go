@@ -8,8 +8,11 @@
 //     failure is answered from memory for a while, then tried again.
 //  2. The item goes to its lane: the queue of its model's items of the same key
 //     (names, types and shapes of the inputs, the outputs that are wanted, the
-//     reduction, and what a language model is to generate), which may share a batch.
-//     If the device's queue is full its caller waits for room, in order (policy.go).
+//     reduction, and what a language model is to generate), which may share a batch,
+//     whosever they are. If the device's queue is full its caller waits for room
+//     (policy.go). Who has to make its items ready first, to decode a picture, asks for
+//     leave with [Model.Enter]: no more is made ready than fills two batches for each slot
+//     of the device (visit.go).
 //  3. Whenever something changes, the device asks its policy what to run on its
 //     free slots (policy.go). The policy learns what a batch of b costs in every
 //     lane, S(b) = a + c·b (fit.go), and from that: how large a batch is worth
@@ -35,13 +38,17 @@
 //
 // # Order
 //
-// Between models a device is shared by time: next is who has had least of it, and
+// Between tenants (a run under a profile, rewards.TenantOf) a device is shared by time and
+// weight, over all its models: next is who has had least (package fair). A batch is charged to
+// the tenants of its items, and filled with those of the tenants whose turn it is. Between the
+// models of a tenant it is shared by time: next is who has had least of it, and
 // who had nothing to do saves up nothing. So a slow model delays another by the
 // batches that run, not by those that queue, and one that only fails pays for what
-// its failures cost. Between the lanes of a model, and within a lane, order is by
+// its failures cost. Between the lanes of a model, and within a lane, a tenant's order is by
 // arrival, except that a deadline that presses moves an item up by a second at most.
-// Nothing starves: a model that waits is the next to have had least, and an item
-// that waits becomes the oldest.
+// Nothing starves: a tenant or model that waits is the next to have had least, and an item
+// that waits becomes the oldest. The same turns decide who may make something ready, and who
+// has room in a full queue.
 //
 // [Pool.Flush] says that a step's last sample has arrived: for a second no slot is
 // kept waiting, and what is queued is split evenly over idle slots, because the end
@@ -49,7 +56,7 @@
 //
 // # Who owns what
 //
-// A device's mutex guards its policy, lanes and items. The policy is a plain object
+// A device's mutex guards its policy, tenants' accounts, lanes, items and visits. The policy is a plain object
 // without goroutine, clock or lock; the device tells it the time. A batch belongs to
 // the goroutine that runs it from the moment it is handed out until it is handed
 // back, only the state of its items changes under the mutex meanwhile. An item

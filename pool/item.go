@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
@@ -13,6 +14,7 @@ import (
 // The caller reads out and err after done was closed.
 type item struct {
 	req      infer.Request
+	tenant   fair.Tenant
 	account  *account
 	key      string        // of its lane
 	bytes    int           // of its inputs
@@ -26,6 +28,10 @@ type item struct {
 	due        time.Time // by which its place in the lane is chosen
 	seq        uint64    // order of arrival
 	lane       *lane     // nil until there was room
+	queue      *queue    // of its lane; nil: it is not there
+	holder     *holder   // held until it is answered, and in no batch that runs
+	use        fair.Use  // while it runs
+	charged    float64   // seconds that its part was charged for it in advance
 	batch      *batch    // the newest it was in
 	prev, next *item     // in the list it is in
 	running    bool      // begun is closed
@@ -73,7 +79,6 @@ type batch struct {
 	// is not copied.
 	reading bool
 	cancel  context.CancelFunc // ends the run; nil before it begins
-	charged float64            // seconds the model's account was charged in advance
 }
 
 // release lets go of the callers' tensors.

@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
@@ -25,28 +26,25 @@ const (
 	growAfter = 100
 )
 
-// account is what a device knows of one model: its part of the device's time, its
-// lanes with work, and what it did. Guarded by the device's mutex.
+// account is what a device knows of one model: its lanes, and what it did. Guarded by the
+// device's mutex.
 type account struct {
 	model infer.Model
 	top   int // items a batch may have; 0: the pool's bound
-
-	active bool     // it has work: it is in policy.active
-	ready  []*lane  // lanes with items
-	redo   []*batch // made up already: what did not fit or failed, in parts
-	used   float64  // seconds of the device it has had, on the policy's clock
 
 	past Counts // of what belongs to no lane, and of lanes that were forgotten
 }
 
 // lane is the queue of one model's items of one key. Guarded by the device's mutex.
 type lane struct {
-	list
-
 	account *account
 	key     string
-	open    int // its batches that run or are to be run again
-	running int // its batches that run
+	n       int                // its items
+	queues  map[*holder]*queue // of the tenants that have some
+	turns   *fair.Line[guest]  // the same tenants
+	spare   *queue             // one that is empty, for the next tenant
+	open    int                // its batches that run or are to be run again
+	running int                // its batches that run
 
 	top   int // items a batch may have at most
 	limit int // the same, lowered while memory is short
@@ -58,12 +56,14 @@ type lane struct {
 	gaps    [gapMemory]time.Duration // between arrivals, a ring
 	arrived int                      // items that came
 	waiting bool                     // a free slot is kept for it
+	asked   uint64                   // policy.round when wait was computed
+	wait    time.Duration            // how long it should wait for company
 
 	counts Counts
 }
 
-// add takes an item in.
-func (l *lane) add(it *item, now time.Time) {
+// came notes an arrival.
+func (l *lane) came(it *item, now time.Time) {
 	if l.arrived > 0 {
 		l.gaps[(l.arrived-1)%gapMemory] = now.Sub(l.last)
 	}
@@ -74,7 +74,6 @@ func (l *lane) add(it *item, now time.Time) {
 	if !it.deadline.IsZero() && it.deadline.Before(it.due) {
 		it.due = it.deadline
 	}
-	l.insertDue(it)
 }
 
 // size is how many items the next batch should have; it may be more than there are.
@@ -121,13 +120,25 @@ func (l *lane) until(now time.Time, window time.Duration, otherIdle bool) time.T
 	}
 	end := l.last.Add(gap)
 	run := duration(l.fit.seconds(l.n + 1))
-	for it := l.head; it != nil; it = it.next {
-		end = earlier(end, it.at.Add(window))
-		if !it.deadline.IsZero() {
-			end = earlier(end, it.deadline.Add(-run))
+	for _, q := range l.queues {
+		for it := q.head; it != nil; it = it.next {
+			end = earlier(end, it.at.Add(window))
+			if !it.deadline.IsZero() {
+				end = earlier(end, it.deadline.Add(-run))
+			}
 		}
 	}
 	return end
+}
+
+// old reports whether it has an item that came no later than seq.
+func (l *lane) old(seq uint64) bool {
+	for _, q := range l.queues {
+		if q.head.seq <= seq {
+			return true
+		}
+	}
+	return false
 }
 
 // short takes in that there was no memory for a batch of b items: half may fit.

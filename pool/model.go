@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/obs"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -60,7 +61,10 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 	if _, err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	it := &item{req: req, account: m.account, key: req.Key(), bytes: req.Bytes(), begun: make(chan struct{}), done: make(chan struct{})}
+	it := &item{
+		req: req, tenant: fair.Tenant(rewards.TenantOf(ctx)), account: m.account, key: req.Key(), bytes: req.Bytes(),
+		begun: make(chan struct{}), done: make(chan struct{}),
+	}
 	it.deadline, _ = ctx.Deadline()
 	asked := time.Now()
 	m.device.submit(it)
@@ -73,6 +77,23 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 		obs.Spent(ctx, obs.Infer, time.Since(it.began))
 	}
 	return it.out, it.err
+}
+
+// Enter waits for leave to make an item ready for the model, such as to decode a picture, and to
+// ask this and other models about it: so much is made ready on a device at a time as fills two
+// batches for each of its slots, and tenants take turns. The caller calls leave when it has the
+// last answer, and must not call Enter before. It opens the device and loads the model if
+// nobody did before. Errors are as of Infer.
+func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
+	if _, err = m.ready(ctx); err == nil {
+		asked := time.Now()
+		leave, err = m.device.enter(ctx, fair.Tenant(rewards.TenantOf(ctx)))
+		obs.Spent(ctx, obs.BatchWait, time.Since(asked))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)
+	}
+	return leave, nil
 }
 
 // check refuses what no model or not this one can run, before it is queued.

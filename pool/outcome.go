@@ -25,25 +25,26 @@ var errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
 
 // ended takes in that a batch that was handed out has run: its items are answered,
 // or made up into batches to be run again.
-func (p *policy) ended(b *batch, o outcome) {
+func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	l := b.lane
 	l.running--
-	l.account.used = min(l.account.used+o.took.Seconds()-b.charged, p.clock+debt)
+	ran := b.items
+	p.bill(ran, o.took, now)
 	l.counts.Busy += o.took
 	b.release()
 	switch {
 	case o.err == nil:
 		l.ran(len(b.items), o.took)
-		p.answer(b, o)
+		p.answer(b, o, now)
 	case b.live == 0: // it was ended because nobody waited
 	case len(b.items) > 1 && errors.Is(o.err, infer.ErrMemory):
 		l.counts.Faults++
 		l.short(len(b.items))
-		p.halve(b)
+		p.halve(b, now)
 	case len(b.items) > 1 && !final(o.err):
 		l.counts.Faults++
 		for _, it := range b.waiting() {
-			p.retry(l, it)
+			p.retry(l, now, it)
 		}
 	default:
 		l.counts.Faults++
@@ -54,10 +55,27 @@ func (p *policy) ended(b *batch, o outcome) {
 		}
 		for _, it := range b.waiting() {
 			l.counts.Failed++
-			it.answer(nil, err)
+			p.give(it, nil, err)
+		}
+	}
+	for _, it := range ran {
+		if it.state == settled {
+			p.book.Drop(it.holder)
 		}
 	}
 	l.open-- // last: what is to be run again has kept the lane
+	p.measure(now)
+}
+
+// bill replaces what the items of a batch were charged in advance by what it took, each an
+// equal part.
+func (p *policy) bill(items []*item, took time.Duration, now time.Time) {
+	each := took.Seconds() / float64(len(items))
+	for _, it := range items {
+		p.book.End(it.holder, it.use, each, now)
+		x := p.part(it.holder, it.account)
+		x.used = min(x.used+each-it.charged, x.holder.Data.clock+debt)
+	}
 }
 
 // final says whether an error holds for every item of a batch: a model that cannot
@@ -68,7 +86,7 @@ func final(err error) bool {
 
 // answer gives every item its rows. One that got NaN or an infinity is run once
 // more by itself, on whichever slot is free, before it fails.
-func (p *policy) answer(b *batch, o outcome) {
+func (p *policy) answer(b *batch, o outcome, now time.Time) {
 	l := b.lane
 	for i, it := range b.items {
 		bad := o.faults[i]
@@ -79,27 +97,27 @@ func (p *policy) answer(b *batch, o outcome) {
 		case it.state == settled: // its caller left during the run
 		case bad == nil:
 			l.counts.Items++
-			it.answer(o.rows[i], nil)
+			p.give(it, o.rows[i], nil)
 		case it.retried:
 			l.counts.Failed++
-			it.answer(nil, bad)
+			p.give(it, nil, bad)
 		default:
 			it.retried = true
-			p.retry(l, it)
+			p.retry(l, now, it)
 		}
 	}
 }
 
 // halve makes two batches of the items of one that did not fit into memory.
-func (p *policy) halve(b *batch) {
+func (p *policy) halve(b *batch, now time.Time) {
 	items := b.waiting()
 	half := (len(items) + 1) / 2
-	p.retry(b.lane, items[:half]...)
-	p.retry(b.lane, items[half:]...)
+	p.retry(b.lane, now, items[:half]...)
+	p.retry(b.lane, now, items[half:]...)
 }
 
-// retry makes a batch to be run again.
-func (p *policy) retry(l *lane, items ...*item) {
+// retry makes a batch to be run again, in the turn of the tenant of its first item.
+func (p *policy) retry(l *lane, now time.Time, items ...*item) {
 	if len(items) == 0 {
 		return
 	}
@@ -109,8 +127,10 @@ func (p *policy) retry(l *lane, items ...*item) {
 	}
 	l.open++
 	l.counts.Retries += uint64(len(items))
-	l.account.redo = append(l.account.redo, b)
-	p.activate(l.account)
+	x := p.part(items[0].holder, l.account)
+	x.redo = append(x.redo, b)
+	p.book.Keep(x.holder) // its items may leave before
+	p.activate(x, now)
 }
 
 // split takes a run's outputs apart by item, and checks them: as many rows as

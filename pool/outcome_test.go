@@ -56,7 +56,7 @@ func TestWithoutMemoryABatchOfWhichOneIsLeftRunsForThatOne(t *testing.T) {
 	require.Len(t, b.items, 2)
 	x.cancel(items[0], infer.ErrTimeout, x.now)
 	x.fail(b, infer.ErrMemory)
-	require.Len(t, m.redo, 1)
+	require.Len(t, x.partOf(m).redo, 1)
 	assert.Equal(t, []*item{items[1]}, x.batch(t, 1).items)
 }
 
@@ -116,13 +116,13 @@ func TestTheEndAnswersWhatWaitsToBeRunAgain(t *testing.T) {
 	x.flush(x.now)
 	x.fail(x.batch(t, 1), infer.ErrMemory) // two halves wait
 	x.cancel(items[0], infer.ErrTimeout, x.now)
-	x.clear(infer.ErrUnavailable)
+	x.clear(infer.ErrUnavailable, x.now)
 	for i, it := range items {
 		require.True(t, answered(it), i)
 	}
 	require.ErrorIs(t, items[7].err, infer.ErrUnavailable)
 	require.ErrorIs(t, items[0].err, infer.ErrTimeout, "who had left keeps his answer")
 	assert.Zero(t, l.open)
-	assert.Empty(t, x.active)
+	assert.Zero(t, x.turns.Len())
 	assert.EqualValues(t, 7, l.counts.Failed)
 }

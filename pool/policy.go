@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
@@ -17,7 +18,7 @@ const (
 	// closing is how long a flush holds. Of the step's last samples, some are still
 	// being decoded when it comes, or are in the model before this one.
 	closing = time.Second
-	// debt is how many seconds of the device a model may have had more than the
+	// debt is how many seconds of the device a tenant's model may have had more than its
 	// others: a first batch that took a minute to warm up is not held against it for
 	// a minute.
 	debt = 10
@@ -27,15 +28,23 @@ const (
 // goroutine, no lock and no clock: the device owns it, calls it under its mutex
 // and tells it the time.
 type policy struct {
-	cfg    Config
-	lanes  map[laneKey]*lane
-	active []*account // the models with work
-	full   list       // items for which there is no room yet
+	cfg   Config
+	slots int // of the device; 0: it is not open
+	lanes map[laneKey]*lane
 
-	items, bytes int     // in lanes
-	seq          uint64  // of the newest item
-	clock        float64 // account.used of the model that was served last
-	flushed      uint64  // items up to this seq wait for no company,
+	book    fair.Book[guest]  // what the tenants have had of the device
+	turns   *fair.Line[guest] // those with something to run
+	outside *fair.Line[guest] // those with items for which there is no room yet
+	doors   *fair.Line[guest] // those with visits that wait
+
+	items, bytes int    // in lanes
+	full         int    // items for which there is no room
+	atDoor       int    // visits that wait
+	inside       int    // visits that make something ready, or wait for what it came to
+	worth        int    // items of the largest batch that a lane may be about to make
+	seq          uint64 // of the newest item
+	round        uint64 // of choosing
+	flushed      uint64 // items up to this seq wait for no company,
 	flushedUntil time.Time
 }
 
@@ -45,18 +54,34 @@ type laneKey struct {
 }
 
 func newPolicy(cfg Config) *policy {
-	return &policy{cfg: cfg, lanes: make(map[laneKey]*lane)}
+	p := &policy{cfg: cfg, lanes: make(map[laneKey]*lane), worth: 1}
+	p.turns, p.outside, p.doors = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
+	return p
 }
 
-// add takes an item in: into its lane, or to the end of those that wait for room.
+// add takes an item in: into its lane, or to those that wait for room.
 func (p *policy) add(it *item, now time.Time) {
 	p.seq++
 	it.seq = p.seq
-	if p.full.n > 0 || !p.room(it) {
-		p.full.push(it)
+	it.holder = p.book.Hold(it.tenant, now)
+	if p.full == 0 && p.room(it) {
+		p.admit(it, now)
 		return
 	}
-	p.admit(it, now)
+	g := &it.holder.Data
+	if g.outside.push(it); !g.entry.Taken() {
+		p.outside.Add(&g.entry, it.holder, now)
+	}
+	p.full++
+}
+
+// enter takes an item out of those that wait for room.
+func (p *policy) enter(it *item) {
+	g := &it.holder.Data
+	if g.outside.remove(it); g.outside.n == 0 {
+		p.outside.Remove(&g.entry)
+	}
+	p.full--
 }
 
 // room says whether an item may be queued. One that is larger than the bound by
@@ -67,20 +92,23 @@ func (p *policy) room(it *item) bool {
 
 func (p *policy) admit(it *item, now time.Time) {
 	l := p.lane(it)
-	if l.n == 0 {
-		it.account.ready = append(it.account.ready, l)
-		p.activate(it.account)
-	}
+	l.came(it, now)
+	it.queue = p.queue(l, it.holder, now)
+	it.queue.insertDue(it)
+	l.n++
 	p.items++
 	p.bytes += it.bytes
-	l.add(it, now)
 }
 
-// refill admits who waits for room, in order.
+// refill admits who waits for room: of the tenant that has had least of the device, in the
+// order they came.
 func (p *policy) refill(now time.Time) {
-	for p.full.head != nil && p.room(p.full.head) {
-		it := p.full.head
-		p.full.remove(it)
+	for p.full > 0 {
+		it := p.outside.First(0, now).Data.outside.head
+		if !p.room(it) {
+			return
+		}
+		p.enter(it)
 		p.admit(it, now)
 	}
 }
@@ -104,7 +132,9 @@ func (p *policy) lane(it *item) *lane {
 	if it.bytes > 0 { // all items of a lane are of the same size
 		top = min(top, max(1, p.cfg.BatchBytes/it.bytes))
 	}
-	l := &lane{account: it.account, key: it.key, top: top, limit: top}
+	l := &lane{
+		account: it.account, key: it.key, top: top, limit: top, queues: make(map[*holder]*queue, 1), turns: fair.NewLine(&p.book),
+	}
 	p.lanes[k] = l
 	return l
 }
@@ -124,35 +154,20 @@ func (p *policy) forget() {
 	}
 }
 
-// activate lets a model with work take part. Time that it left unused is not made
-// up for: it begins where the others are.
-func (p *policy) activate(a *account) {
-	if !a.active {
-		a.active = true
-		a.used = max(a.used, p.clock)
-		p.active = append(p.active, a)
-	}
-}
-
-// settle takes a model that has no work left out again.
-func (p *policy) settle(a *account) {
-	if a.active && len(a.ready) == 0 && len(a.redo) == 0 {
-		a.active = false
-		p.active = slices.DeleteFunc(p.active, func(o *account) bool { return o == a })
-	}
-}
-
 // leave takes an item out of its lane.
 func (p *policy) leave(it *item) {
-	l := it.lane
-	l.remove(it)
+	q := it.queue
+	l := q.lane
+	it.queue = nil
+	q.remove(it)
+	l.n--
 	p.items--
 	p.bytes -= it.bytes
 	if l.n == 0 {
 		l.waiting = false
-		a := l.account
-		a.ready = slices.DeleteFunc(a.ready, func(o *lane) bool { return o == l })
-		p.settle(a)
+	}
+	if q.n == 0 {
+		p.empty(q)
 	}
 }
 
@@ -163,7 +178,7 @@ func (p *policy) cancel(it *item, err error, now time.Time) {
 	case settled:
 		return
 	case outside:
-		p.full.remove(it)
+		p.enter(it)
 	case queued:
 		p.leave(it)
 	case parked, running:
@@ -173,8 +188,16 @@ func (p *policy) cancel(it *item, err error, now time.Time) {
 		}
 	}
 	p.counts(it).Left++
-	it.answer(nil, err)
+	p.give(it, nil, err)
 	p.refill(now)
+}
+
+// give settles an item. Its tenant's account is let go when it is in no batch that runs.
+func (p *policy) give(it *item, out []infer.Tensor, err error) {
+	runs := it.state == running
+	if it.answer(out, err); !runs {
+		p.book.Drop(it.holder)
+	}
 }
 
 // counts is where an item is counted.
@@ -192,7 +215,7 @@ func (p *policy) flush(now time.Time) {
 
 // closes says whether a lane belongs to the end of a step.
 func (p *policy) closes(l *lane, now time.Time) bool {
-	return l.head.seq <= p.flushed || now.Before(p.flushedUntil)
+	return now.Before(p.flushedUntil) || l.old(p.flushed)
 }
 
 // next makes the batch that one of idle (1 or more) free slots should run now.
@@ -200,63 +223,87 @@ func (p *policy) closes(l *lane, now time.Time) bool {
 // something happens. Items whose deadline has passed are answered on the way.
 func (p *policy) next(now time.Time, idle int) (*batch, time.Duration) {
 	for {
-		a, l, wait := p.choose(now, idle)
-		if a == nil {
+		x, q, wait := p.choose(now, idle)
+		if x == nil {
 			p.countWaits()
 			return nil, wait
 		}
-		p.clock = max(p.clock, a.used)
+		p.book.Turn(x.holder, now)
+		x.holder.Data.clock = max(x.holder.Data.clock, x.used)
 		var b *batch
-		if l == nil {
-			b = p.again(a, now)
+		if q == nil {
+			b = p.again(x, now)
 		} else {
-			b = p.take(l, p.share(l, now, idle), now)
+			b = p.take(q, p.share(q.lane, now, idle), now)
 		}
 		p.refill(now)
 		if b == nil {
 			continue // nobody waits for any of it: it is out, there is less to choose from
 		}
-		b.charged = b.lane.fit.seconds(len(b.items))
-		a.used += b.charged
+		each := b.lane.fit.seconds(len(b.items)) / float64(len(b.items))
+		for _, it := range b.items {
+			it.charged = each
+			p.part(it.holder, it.account).used += each
+		}
 		return b, 0
 	}
 }
 
-// choose finds who is served next: of the models with something to run, the one
-// that has had least of the device, and of that model what is to be run again (no
-// lane), or the lane whose first item is due earliest. Lanes that wait for company
-// are passed over while that costs them nothing: the last free slot goes to whose
-// turn it is. Otherwise a wait of milliseconds would cost them the run of another.
-func (p *policy) choose(now time.Time, idle int) (*account, *lane, time.Duration) {
-	a, l, wait := p.fairest(now, idle, true)
-	if a != nil && wait > 0 && idle == 1 {
-		a, l, _ = p.fairest(now, idle, false)
+// choose finds who is served next: of the tenants with something to run, the one that has
+// had least of the device by its weight; of its models the one that has had least; and of that
+// what is to be run again (no queue), or the queue whose first item is due earliest. Lanes that
+// wait for company are passed over while that costs them nothing: the last free slot goes to
+// whose turn it is. Otherwise a wait of milliseconds would cost them the run of another.
+func (p *policy) choose(now time.Time, idle int) (*part, *queue, time.Duration) {
+	x, q, wait := p.fairest(now, idle, true)
+	if x != nil && wait > 0 && idle == 1 {
+		x, q, _ = p.fairest(now, idle, false)
 	}
-	return a, l, wait
+	return x, q, wait
 }
 
 // fairest is choose among those that need not wait, if waits are kept, or else
 // among all. It returns the shortest of the waits that were kept, else -1.
-func (p *policy) fairest(now time.Time, idle int, waits bool) (best *account, turn *lane, wait time.Duration) {
+func (p *policy) fairest(now time.Time, idle int, waits bool) (best *part, turn *queue, shortest time.Duration) {
+	p.round++
+	if p.turns.Len() == 1 { // as mostly
+		return p.fairestOf(&p.turns.First(p.slots, now).Data, now, idle, waits)
+	}
+	shortest = -1
+	for h := range p.turns.InTurn(p.slots, now) {
+		var wait time.Duration
+		best, turn, wait = p.fairestOf(&h.Data, now, idle, waits)
+		if wait >= 0 && (shortest < 0 || wait < shortest) {
+			shortest = wait
+		}
+		if best != nil {
+			break
+		}
+	}
+	return best, turn, shortest
+}
+
+// fairestOf is fairest among the models and lanes of a tenant.
+func (p *policy) fairestOf(g *guest, now time.Time, idle int, waits bool) (best *part, turn *queue, wait time.Duration) {
 	var due time.Time
 	wait = -1
-	better := func(a *account, at time.Time) bool {
-		return best == nil || a.used < best.used || !(a.used > best.used) && at.Before(due)
+	better := func(x *part, at time.Time) bool {
+		return best == nil || x.used < best.used || !(x.used > best.used) && at.Before(due)
 	}
-	for _, a := range p.active {
-		if len(a.redo) > 0 {
-			if at := a.redo[0].items[0].due; better(a, at) {
-				best, turn, due = a, nil, at
+	for _, x := range g.active {
+		if len(x.redo) > 0 {
+			if at := x.redo[0].items[0].due; better(x, at) {
+				best, turn, due = x, nil, at
 			}
 			continue
 		}
-		for _, l := range a.ready {
-			if w := p.wait(l, now, idle); waits && w > 0 {
+		for _, q := range x.ready {
+			if w := p.wait(q.lane, now, idle); waits && w > 0 {
 				if wait < 0 || w < wait {
 					wait = w
 				}
-			} else if better(a, l.head.due) {
-				best, turn, due = a, l, l.head.due
+			} else if better(x, q.head.due) {
+				best, turn, due = x, q, q.head.due
 			}
 		}
 	}
@@ -266,22 +313,24 @@ func (p *policy) fairest(now time.Time, idle int, waits bool) (best *account, tu
 // countWaits counts the lanes that a slot is kept idle for, now that there is
 // nothing else to run, each once until it is served.
 func (p *policy) countWaits() {
-	for _, a := range p.active {
-		for _, l := range a.ready {
-			if !l.waiting {
-				l.waiting = true
-				l.counts.Waits++
-			}
+	for _, l := range p.lanes {
+		if l.n > 0 && !l.waiting {
+			l.waiting = true
+			l.counts.Waits++
 		}
 	}
 }
 
-// wait is how long a lane should wait for more items; 0 or less: not at all.
+// wait is how long a lane should wait for more items; 0 or less: not at all. It is computed
+// once in each round, for all tenants.
 func (p *policy) wait(l *lane, now time.Time, idle int) time.Duration {
-	if l.n >= l.size() || p.closes(l, now) {
-		return 0
+	if l.asked != p.round {
+		l.asked, l.wait = p.round, 0
+		if l.n < l.size() && !p.closes(l, now) {
+			l.wait = l.until(now, p.cfg.MaxWait, idle > 1).Sub(now)
+		}
 	}
-	return l.until(now, p.cfg.MaxWait, idle > 1).Sub(now)
+	return l.wait
 }
 
 // share is how many items of a lane go into its next batch: what is queued is
@@ -299,36 +348,55 @@ func (p *policy) share(l *lane, now time.Time, idle int) int {
 	return min(part, size)
 }
 
-// again hands out the model's first batch to be run again; nil if nobody waits for
+// again hands out the first batch of a tenant's model to be run again; nil if nobody waits for
 // it any more.
-func (p *policy) again(a *account, now time.Time) *batch {
-	b := a.redo[0]
-	a.redo = slices.Delete(a.redo, 0, 1)
-	p.settle(a)
+func (p *policy) again(x *part, now time.Time) *batch {
+	b := x.redo[0]
+	x.redo = slices.Delete(x.redo, 0, 1)
+	p.settle(x)
 	items := b.items[:0]
+	n := len(b.items)
 	for _, it := range b.items {
 		if it.state == parked && !p.expired(it, now) {
 			items = append(items, it)
+			p.charge(it, n, now)
 		}
 	}
 	b.items = items
+	p.book.Drop(x.holder) // of the batch
 	return p.handOut(b)
 }
 
-// take makes a batch of the lane's first n items; nil if all had expired.
-func (p *policy) take(l *lane, n int, now time.Time) *batch {
+// take makes a batch of n items of a queue's lane: the queue's first item, and then of the
+// tenant that has had least, those of the batch counted; nil if all had expired.
+func (p *policy) take(q *queue, n int, now time.Time) *batch {
+	l := q.lane
 	b := &batch{lane: l, items: make([]*item, 0, n)}
 	l.waiting = false
 	l.open++
-	for l.head != nil && len(b.items) < n {
-		it := l.head
+	for ; len(b.items) < n; q = l.queues[l.turns.First(0, now)] {
+		it := q.head
 		p.leave(it)
 		l.counts.Queue += now.Sub(it.at)
 		if !p.expired(it, now) {
 			b.items = append(b.items, it)
+			p.charge(it, n, now)
+		}
+		if l.n == 0 {
+			break
 		}
 	}
 	return p.handOut(b)
+}
+
+// unknown is what a batch is taken to cost before any was measured, in seconds: enough that
+// tenants take turns.
+const unknown = 1e-3
+
+// charge charges an item's tenant for its part of a batch of n, in advance.
+func (p *policy) charge(it *item, n int, now time.Time) {
+	share := 1 / float64(n)
+	it.use = p.book.Begin(it.holder, share, share*max(it.lane.fit.seconds(n), unknown), now)
 }
 
 // expired answers an item whose deadline has passed; its caller may not have
@@ -338,7 +406,7 @@ func (p *policy) expired(it *item, now time.Time) bool {
 		return false
 	}
 	p.counts(it).Expired++
-	it.answer(nil, it.late(fmt.Errorf("%w: %w before its turn came", infer.ErrTimeout, context.DeadlineExceeded)))
+	p.give(it, nil, it.late(fmt.Errorf("%w: %w before its turn came", infer.ErrTimeout, context.DeadlineExceeded)))
 	return true
 }
 
@@ -357,30 +425,33 @@ func (p *policy) handOut(b *batch) *batch {
 }
 
 // clear answers everything that does not run with err.
-func (p *policy) clear(err error) {
+func (p *policy) clear(err error, now time.Time) {
 	refuse := func(it *item) {
 		p.counts(it).Failed++
-		it.answer(nil, err)
+		p.give(it, nil, err)
 	}
-	for p.full.head != nil { // first, or they would be admitted
-		it := p.full.head
-		p.full.remove(it)
+	for p.full > 0 { // first, or they would be admitted
+		it := p.outside.First(0, now).Data.outside.head
+		p.enter(it)
 		refuse(it)
 	}
-	for len(p.active) > 0 {
-		a := p.active[0]
-		for len(a.ready) > 0 {
-			it := a.ready[0].head
+	for p.turns.Len() > 0 {
+		x := p.turns.First(0, now).Data.active[0]
+		for len(x.ready) > 0 {
+			it := x.ready[0].head
 			p.leave(it)
 			refuse(it)
 		}
-		for _, b := range a.redo {
+		redo := x.redo
+		x.redo = nil
+		p.settle(x)
+		for _, b := range redo {
 			b.lane.open--
+			p.book.Drop(x.holder)
 			for _, it := range b.waiting() {
 				refuse(it)
 			}
 		}
-		a.redo = nil
-		p.settle(a)
 	}
+	p.turnAway(err, now)
 }

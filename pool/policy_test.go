@@ -61,10 +61,15 @@ func (x *table) learned(acct *account, a, c float64, gap time.Duration) *lane {
 
 // finish ends a batch well.
 func (x *table) finish(b *batch, took time.Duration) {
-	x.ended(b, outcome{rows: make([][]infer.Tensor, len(b.items)), faults: make([]error, len(b.items)), took: took})
+	x.ended(b, outcome{rows: make([][]infer.Tensor, len(b.items)), faults: make([]error, len(b.items)), took: took}, x.now)
 }
 
-func (x *table) fail(b *batch, err error) { x.ended(b, outcome{err: err}) }
+func (x *table) fail(b *batch, err error) { x.ended(b, outcome{err: err}, x.now) }
+
+// partOf is the part of a model of the tenant that waits.
+func (x *table) partOf(m *account) *part {
+	return x.turns.First(0, x.now).Data.parts[m]
+}
 
 // batch takes the next batch, which must be there.
 func (x *table) batch(t *testing.T, idle int) *batch {
@@ -266,10 +271,11 @@ func TestModelsShareADeviceByTimeNotByItems(t *testing.T) {
 func TestTheLastSlotGoesToWhoseTurnItIsAndNotToAnotherBecauseItWaits(t *testing.T) {
 	t.Parallel()
 	x := newTable(Config{})
-	waits, other := &account{}, &account{used: 1}
+	waits, other := &account{}, &account{}
 	x.learned(waits, 0.015, 0.0015, ms)
 	x.learned(other, 0, 1.000, time.Hour)
 	x.come(other, 2, 0)
+	x.partOf(other).used = 1
 	x.come(waits, 2, ms)
 	require.Same(t, other, x.batch(t, 2).lane.account, "one slot stays free")
 	require.Same(t, waits, x.batch(t, 1).lane.account)
@@ -352,7 +358,7 @@ func TestItemsBeyondTheQueuesBoundsWaitForRoomInOrder(t *testing.T) {
 	x.cancel(more[2], infer.ErrTimeout, x.now)
 	assert.Zero(t, x.items)
 	assert.Zero(t, x.bytes)
-	assert.Empty(t, x.active)
+	assert.Zero(t, x.turns.Len())
 }
 
 func TestABatchHasNoMoreBytesThanTheBound(t *testing.T) {
@@ -387,7 +393,7 @@ func TestAForgottenLaneLeavesItsCountsToItsModel(t *testing.T) {
 	assert.LessOrEqual(t, len(x.lanes), maxLanes+1)
 	assert.Contains(t, x.lanes, laneKey{m, "runs"}, "it has a batch that runs")
 	x.finish(b, ms)
-	for len(x.active) > 0 {
+	for x.turns.Len() > 0 {
 		x.finish(x.batch(t, 1), ms)
 	}
 	assert.True(t, answered(again))
@@ -408,7 +414,7 @@ func TestAModelThatOnlyFailsLeavesTheOthersTheirTime(t *testing.T) {
 	x.come(bad, 32, 0)
 	b := x.batch(t, 1)
 	require.Len(t, b.items, 32)
-	x.ended(b, outcome{err: infer.ErrTimeout, took: time.Minute}) // now 32 batches of one wait to run again
+	x.ended(b, outcome{err: infer.ErrTimeout, took: time.Minute}, x.now) // now 32 batches of one wait to run again
 	x.come(good, 300, 0)
 	turns := 0
 	for b := x.batch(t, 1); b.lane.account == good; b = x.batch(t, 1) {

@@ -102,7 +102,7 @@ func (s simulation) step(t *testing.T, p *policy, acct *account, arr []float64, 
 			b := slots[0]
 			slots = slots[1:]
 			n := len(b.batch.items)
-			p.ended(b.batch, outcome{rows: make([][]infer.Tensor, n), faults: make([]error, n), took: time.Duration(b.took * 1e9)})
+			p.ended(b.batch, outcome{rows: make([][]infer.Tensor, n), faults: make([]error, n), took: time.Duration(b.took * 1e9)}, at(now))
 			for _, it := range b.batch.items {
 				f.mean += b.until - came[it]
 			}

@@ -23,6 +23,8 @@ type DeviceStats struct {
 	// Queued items and their bytes wait for a slot; Waiting items wait for room in
 	// the queue.
 	Queued, QueuedBytes, Waiting int
+	// Inside callers of Model.Enter make something ready, AtDoor callers wait for leave.
+	Inside, AtDoor int
 	// Opens counts the tries to open the device, OpenFailures those that failed.
 	Opens, OpenFailures uint64
 	Models              []ModelStats // by name
@@ -125,7 +127,8 @@ func (d *device) stats(models []*Model) DeviceStats {
 	if d.runner != nil {
 		s.Slots, s.Running = d.runner.slots, d.runner.slots-d.idle
 	}
-	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full.n
+	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
+	s.Inside, s.AtDoor = d.policy.inside, d.policy.atDoor
 	for _, m := range models {
 		of[m.account].Total.add(m.account.past)
 	}

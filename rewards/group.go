@@ -119,6 +119,9 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 	p.endTerms(func(i int, t *Term) bool { return t.Group != nil && !slices.Contains(terms, i) })
 	answers := make(chan groupAnswer, len(terms))
 	clocks := newGroupClocks(m.cfg.Terms, terms)
+	for i := range members {
+		p.reads(members[i].Sample)
+	}
 	for _, i := range terms {
 		p.run(i)
 		go func() { // ends with its scorer; the pass is over when all have
@@ -351,6 +354,8 @@ type Dependent interface {
 // attemptGroup calls the scorer once and judges what it returned; a panic in either is
 // a failure.
 func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult, err error) {
+	ctx, reader := withReader(ctx)
+	defer reader.end()
 	err = Guard(func() (err error) {
 		results, err = t.scoreGroup(ctx, g)
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	"slices"
+	"sync"
 )
 
 // Kind is what a Media is.
@@ -67,9 +68,11 @@ type Media struct {
 }
 
 type decodeState struct {
-	done   bool
-	pixels *Pixels
-	err    error
+	done    bool
+	pixels  *Pixels // nil: not decoded, not decodable, or with the keeper
+	keeper  Keeper  // has the pixels while nobody reads them; nil: there is none
+	readers int
+	err     error
 }
 
 // Decoder turns an image or video into pixels. Package media has the one that
@@ -78,6 +81,18 @@ type Decoder interface {
 	// Decode returns the pixels of m, or an error of class BadInput for content
 	// that nobody can decode and of class Timeout or Cancelled when ctx ended first.
 	Decode(ctx context.Context, m *Media) (*Pixels, error)
+}
+
+// Keeper is the memory that a decoder has booked for pixels. The Media that they are of
+// calls it; a decoder that books nothing has none.
+type Keeper interface {
+	// Park says that nobody reads the pixels for the time being. The keeper may drop them,
+	// so that others have their memory.
+	Park(px *Pixels)
+	// Take returns the pixels that were parked, to be read again; nil: they were dropped.
+	Take() *Pixels
+	// Release gives the memory back for good. Nobody reads the pixels after it.
+	Release()
 }
 
 // ErrNoDecoder is returned by Pixels on a media no decoder was installed for.
@@ -91,26 +106,164 @@ func (m *Media) SetDecoder(d Decoder) {
 	m.decoded <- &decodeState{}
 }
 
-// Pixels decodes the media at most once and returns the same read-only pixels to
-// every term of the sample. A caller whose context ends while another decodes
-// gets its own context's error; a decoding that was cut short by its caller's
-// context is done again by the next caller.
+// Pixels is Borrow until the call of the component that ctx is of returns, however that
+// ends. Outside of a component, as in a test, the pixels stay as long as the media, and
+// count for no budget.
 func (m *Media) Pixels(ctx context.Context) (*Pixels, error) {
+	px, giveBack, err := m.Borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r := ReaderOf(ctx); r == nil {
+		m.pin(px)
+	} else if !r.keep(m, giveBack) {
+		giveBack() // it has them already
+	}
+	return px, nil
+}
+
+// Borrow decodes the media, at most once while its pixels are kept, and returns the same
+// read-only pixels to every component of the sample. A caller whose context ends while
+// another decodes gets its own context's error; a decoding that was cut short by its
+// caller's context is done again by the next caller.
+//
+// The memory stays booked until everybody has called giveBack, which may be called twice.
+// Who waits for something else than memory to decode into, an engine or another executor,
+// gives the pixels back before it does; others could wait for that memory.
+func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err error) {
 	if m.decoder == nil {
-		return nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
+		return nil, nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
 	}
 	var st *decodeState
 	select {
 	case st = <-m.decoded:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the pixels: %w", ctx.Err())
+		return nil, nil, fmt.Errorf("waiting for the pixels: %w", ctx.Err())
 	}
 	defer func() { m.decoded <- st }()
+	if st.keeper != nil {
+		if st.pixels = st.keeper.Take(); st.pixels == nil {
+			st.done = false
+		}
+		st.keeper = nil
+	}
 	if !st.done {
 		st.pixels, st.err = m.decoder.Decode(ctx, m)
 		st.done = st.err == nil || ctx.Err() == nil
 	}
-	return st.pixels, st.err
+	if st.err != nil || st.pixels == nil {
+		return nil, nil, st.err
+	}
+	st.readers++
+	reader := ReaderOf(ctx)
+	reader.borrows(1)
+	return st.pixels, sync.OnceFunc(func() {
+		reader.borrows(-1)
+		m.giveBack()
+	}), nil
+}
+
+// giveBack ends one reading of the pixels.
+func (m *Media) giveBack() {
+	st := <-m.decoded // whoever decodes has no readers
+	defer func() { m.decoded <- st }()
+	if st.readers--; st.readers > 0 || st.pixels.Keeper == nil {
+		return
+	}
+	st.keeper = st.pixels.Keeper
+	st.keeper.Park(st.pixels)
+	st.pixels = nil
+}
+
+// pin leaves the pixels to a reader that does not say when it has read them.
+func (m *Media) pin(px *Pixels) {
+	st := <-m.decoded
+	defer func() { m.decoded <- st }()
+	if px.Keeper != nil {
+		px.Keeper.Release()
+		px.Keeper = nil
+	}
+}
+
+// Forget gives back what the pixels have booked; asked for again they are decoded again.
+// Nobody reads them. The Manager calls it when all components of the sample have returned.
+func (m *Media) Forget() {
+	if m.decoded == nil {
+		return
+	}
+	st := <-m.decoded
+	defer func() { m.decoded <- st }()
+	if st.keeper != nil {
+		st.keeper.Release()
+		*st = decodeState{}
+	}
+}
+
+// Reader is one call of a component, which reads pixels.
+type Reader struct {
+	mu       sync.Mutex
+	borrowed int               // media that it reads
+	kept     map[*Media]func() // what to give back when it returns
+}
+
+type readerKey struct{}
+
+// withReader returns the context of one call of a component. The caller ends the reader when
+// the call has returned.
+func withReader(ctx context.Context) (context.Context, *Reader) {
+	r := new(Reader)
+	return context.WithValue(ctx, readerKey{}, r), r
+}
+
+// ReaderOf returns the call of a component that ctx is of, or nil.
+func ReaderOf(ctx context.Context) *Reader {
+	r, _ := ctx.Value(readerKey{}).(*Reader)
+	return r
+}
+
+// Borrows is how many media the call reads. While it is above 0 the call holds memory, and
+// whoever makes it wait for more must not wait for that. Nil reads none.
+func (r *Reader) Borrows() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.borrowed
+}
+
+func (r *Reader) borrows(n int) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.borrowed += n
+}
+
+// keep puts off giving back to the end of the call; false: of that media it does already.
+func (r *Reader) keep(m *Media, giveBack func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept[m] != nil {
+		return false
+	}
+	if r.kept == nil {
+		r.kept = make(map[*Media]func(), 1)
+	}
+	r.kept[m] = giveBack
+	return true
+}
+
+// end gives back what the call kept.
+func (r *Reader) end() {
+	r.mu.Lock()
+	kept := r.kept
+	r.kept = nil
+	r.mu.Unlock()
+	for _, giveBack := range kept {
+		giveBack()
+	}
 }
 
 // Pixels is a decoded picture or video: 8-bit RGB, tight, frame after frame in
@@ -121,6 +274,8 @@ type Pixels struct {
 	Count int
 	// RGB has Count*Height*Width*3 bytes. It may alias the sample's own buffer.
 	RGB []byte
+	// Keeper is the decoder's, for the Media; nil: nothing is booked.
+	Keeper Keeper
 }
 
 // Frame returns the RGB bytes of frame i in HWC order.

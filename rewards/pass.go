@@ -25,10 +25,14 @@ type pass struct {
 	told  func(component int) // nil: nobody wants to know what has ended
 	ended []atomic.Bool       // by component, where told is set
 	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
+	read  []*Sample           // whose pixels may be read until all have left; likewise
 
 	returns bool         // Return
 	kept    []TermResult // Kept
 }
+
+// reads notes that components of the pass read the sample's pixels.
+func (p *pass) reads(s *Sample) { p.read = append(p.read, s) }
 
 // newPass begins a pass, which the caller closes.
 func (m *Manager) newPass(done chan struct{}, opts []RunOption) *pass {
@@ -62,9 +66,15 @@ func (p *pass) close() {
 }
 
 func (p *pass) leave() {
-	if p.left.Add(-1) == 0 {
-		close(p.done)
+	if p.left.Add(-1) > 0 {
+		return
 	}
+	for _, s := range p.read { // what its pixels have booked, when nobody reads them any more
+		for _, m := range s.Media {
+			m.Forget()
+		}
+	}
+	close(p.done)
 }
 
 // end says that the pass is finished with a component, if it is there and has not ended

@@ -46,6 +46,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 		c.clocks[i] = &clock{timeout: t.Timeout, told: c.tell}
 	}
 	s = m.named(s)
+	p.reads(s)
 	p.endTerms(func(_ int, t *Term) bool { return t.Group != nil && !t.alone(s) })
 	s, err := m.prepare(ctx, s)
 	p.end(len(m.cfg.Terms))
@@ -60,6 +61,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 		return run
 	}
 	c.sample = s
+	p.reads(s)
 	alone := c.begin(s)
 	p.endTerms(func(i int, t *Term) bool {
 		return !slices.Contains(alone, i) && !(t.alone(s) && c.results[i].Status == StatusWaiting)
@@ -290,6 +292,8 @@ func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries
 // attempt calls the scorer once and judges what it returned; a panic in either
 // (an error's own methods are the scorer's code too) is a failure.
 func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
+	ctx, reader := withReader(ctx)
+	defer reader.end()
 	err := Guard(func() error {
 		r = t.judge(t.Scorer.Score(ctx, s))
 		return nil

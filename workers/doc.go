@@ -1,16 +1,17 @@
-// Package workers scores samples: a Worker takes tickets for its free slots, claims
+// Package workers scores samples: a Worker takes tickets for its free places, claims
 // each payload, runs the reward's manager on it, hands the result over and only
 // then lets the lease go.
 //
 // The life of a sample on a worker is one goroutine, job.score, read from top to
-// bottom: claim, run, hand over, wait for scorers that overran, free the slot.
+// bottom: claim, run, hand over, wait for scorers that overran, free the place.
 // The ticket of a prompt group is the same with the frames of all its members.
-// Beside the jobs there are two goroutines: the puller, the only one that takes
-// tickets, and the heartbeat, which extends leases and announces the worker.
+// Beside the jobs there are a puller for each profile, the only one that takes tickets from
+// its queue, and the heartbeat, which extends leases and announces the worker. Profiles are
+// bulkheads: each has a bay with places of its own (rewards.Places).
 //
 // A scorer that ignores its context is abandoned: the sample is answered, its lease
-// ends, but its slot and the reference to its bytes stay taken until the scorer
-// returns. More than MaxAbandoned of them make the worker report itself sick.
+// ends, but its place and the reference to its bytes stay taken until the scorer
+// returns. More than MaxAbandoned of a profile end its samples there.
 //
 // A failure changes nothing here: the answer carries the blame, and the gateway, which
 // sees all workers, decides whether this one gets more samples of that profile.

@@ -1,4 +1,4 @@
-"""The reward functions that make bench-isolation calls: each fails in a way of its own.
+"""The reward functions that make bench-isolation and bench-capacity call: most fail, each in a way of its own.
 
 They fail where the ground truth is "bad" and give 1.0 where it is not, so that the same
 function can be measured with and without its failure.
@@ -17,6 +17,8 @@ GUARD_MESSAGE = "allocated 1 GiB and was not stopped"
 
 # The worker whose folder holds this file fails every sample.
 BAD_HERE = pathlib.Path(__file__).with_name("bad").exists()
+# The worker whose folder holds this file reads four times as slowly.
+SLOW_HERE = pathlib.Path(__file__).with_name("slow").exists()
 
 
 def raises(ground_truth):
@@ -50,6 +52,14 @@ def allocates(ground_truth, memory=None):
     raise RuntimeError(GUARD_MESSAGE)
 
 
+def hangs(ground_truth):
+    """Never returns; where it is not to hang it waits as many seconds as the ground truth says."""
+    while ground_truth == "bad":
+        time.sleep(1)
+    time.sleep(float(ground_truth))
+    return 1.0
+
+
 def raises_here(ground_truth):
     """Raises on one worker only."""
     if BAD_HERE:
@@ -66,6 +76,12 @@ async def waits(ground_truth):
 def blocks(ground_truth):
     """Does so without letting others run."""
     time.sleep(float(ground_truth))
+    return 1.0
+
+
+def reads(ground_truth):
+    """Waits as a reader of pictures computes, so that several machines fit on one."""
+    time.sleep(float(ground_truth) * (4 if SLOW_HERE else 1))
     return 1.0
 
 

@@ -92,6 +92,21 @@ type Net interface {
 	Infer(ctx context.Context, req Request) ([]Tensor, error)
 }
 
+// Enterer is a model that bounds what is made ready for it at a time. *pool.Model is one.
+type Enterer interface {
+	// Enter waits for leave to make an item ready, such as to decode a picture. Its errors are
+	// as of Infer. The caller calls leave when it has the last answer about the item.
+	Enter(ctx context.Context) (leave func(), err error)
+}
+
+// Enter asks a model for leave to make an item ready for it. One that is no Enterer has it.
+func Enter(ctx context.Context, model any) (leave func(), err error) {
+	if e, ok := model.(Enterer); ok {
+		return e.Enter(ctx)
+	}
+	return func() {}, nil
+}
+
 // Nets opens models. Two equal Models are the same Net.
 type Nets interface {
 	// Net loads nothing yet. Its errors wrap those of this package.

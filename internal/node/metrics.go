@@ -22,8 +22,10 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	deviceSlots   = desc("pool_slots", "Batches that a device can run at once; 0 until it is open.", "device")
 	deviceRunning = desc("pool_running", "Batches that a device runs.", "device")
-	deviceQueued  = desc("pool_queued", "Items that wait for a slot or for room in the queue.", "device")
+	deviceQueued  = desc("pool_queued", "Items that wait for a slot, for room in the queue, or for leave to be made ready.", "device")
 	deviceFailed  = desc("pool_open_failures_total", "Tries to open a device that failed.", "device")
+
+	decodeBooked = desc("decode_booked_bytes", "Bytes of pool.decode.budget_bytes that decoded pixels take, while they are decoded or read, or kept to be read again.")
 
 	modelItems   = desc("pool_items_total", "Items that are over, by how they ended.", "device", "model", "end")
 	modelBatches = desc("pool_batches_total", "Batches that went well.", "device", "model")
@@ -58,6 +60,7 @@ func (d devices) Collect(to chan<- prometheus.Metric) {
 	for _, s := range d.scorers.Readers.Devices.Stats().Devices {
 		device(to, s)
 	}
+	to <- prometheus.MustNewConstMetric(decodeBooked, prometheus.GaugeValue, float64(d.scorers.Readers.Decoder.Booked()))
 	for function, s := range d.scorers.functions() {
 		held := 0
 		if s.Reason != "" {
@@ -93,7 +96,7 @@ func children(to chan<- prometheus.Metric, of string, s slot.Stats) {
 func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
 	gauge(to, deviceSlots, s.Slots, s.Device)
 	gauge(to, deviceRunning, s.Running, s.Device)
-	gauge(to, deviceQueued, s.Queued+s.Waiting, s.Device)
+	gauge(to, deviceQueued, s.Queued+s.Waiting+s.AtDoor, s.Device)
 	count(to, deviceFailed, float64(s.OpenFailures), s.Device)
 	for _, m := range s.Models {
 		labels := []string{s.Device, m.Model.Name}

@@ -164,7 +164,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		Gateway: n.name, MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
 		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, UnavailableAfter: l.UnavailableAfter, Weights: l.RunWeights, KeepResults: l.ResultsKept,
-		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, Profiles: sortedKeys(n.managers), Queues: n.queues(),
+		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
 		Dispatch: dispatch.Config{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},

@@ -16,7 +16,6 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -30,7 +29,6 @@ type parts struct {
 	name     string // among all processes; "": there are no others
 	scorers  *Scorers
 	managers map[string]*rewards.Manager
-	decoder  *media.Decoder
 	metrics  *prometheus.Registry
 	buffers  *wire.Buffers
 	test     *selfTest
@@ -71,12 +69,7 @@ func newParts(o Options) (*parts, error) {
 	if m := p.managers[config.DefaultProfile]; m != nil {
 		p.managers[""] = m // a sample that names no reward means the default one
 	}
-	d := o.Config.Pool.Decode
-	p.decoder, err = media.New(media.Config{MaxPixels: d.MaxPixels, MaxFrames: d.MaxFrames, BudgetBytes: d.BudgetBytes})
-	if err == nil {
-		p.test, err = newSelfTest(p.scorers)
-	}
-	if err != nil {
+	if p.test, err = newSelfTest(p.scorers); err != nil {
 		return nil, errors.Join(err, p.closeScorers())
 	}
 	p.managers[selfTestProfile] = p.test.manager
@@ -124,7 +117,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 		}
 		p.sources = append(p.sources, s)
 		worker, err := workers.New(workers.Options{
-			Config: cfg, Source: s, Gateway: gateway, Profiles: profiles, Decoder: p.decoder, Log: p.log, Metrics: metrics,
+			Config: cfg, Source: s, Gateway: gateway, Profiles: profiles, Decoder: p.scorers.Readers.Decoder, Log: p.log, Metrics: metrics,
 		})
 		if err != nil {
 			return err

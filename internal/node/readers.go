@@ -30,6 +30,8 @@ type Readers struct {
 	cfg config.Pool
 	// Devices are shared with everything else that runs models.
 	Devices *Devices
+	// Decoder decodes all pictures of the process, within its one budget.
+	Decoder *media.Decoder
 	// Judges are the vision-language models that run here; one of them may read.
 	Judges *vlm.Judges
 
@@ -56,7 +58,7 @@ func NewReaders(cfg config.Pool) (*Readers, error) {
 		return nil, err
 	}
 	judges := vlm.NewJudges(vlm.Deps{Nets: devices, Folder: devices.Folder, Decoder: decoder})
-	return &Readers{cfg: cfg, Devices: devices, Judges: judges, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
+	return &Readers{cfg: cfg, Devices: devices, Decoder: decoder, Judges: judges, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
 }
 
 // Models is the folder of model files that a configuration means.

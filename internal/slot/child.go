@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/fair"
 )
 
 // killWait bounds how long a killed process may take to be reaped.
@@ -25,6 +27,10 @@ type child struct {
 	quit      chan struct{} // closed by reap: the reader need not deliver any more
 	killed    atomic.Bool   // the pool killed it
 	goroutine sync.WaitGroup
+
+	mu      sync.Mutex
+	working bool // guarded by mu; its holder has it do something
+	revoked bool // guarded by mu; its holder may not begin any more
 
 	// Of the holder.
 	seq      uint64
@@ -49,6 +55,9 @@ const (
 type verdict struct {
 	fate  fate
 	until time.Time // of lingering: its deadline
+	// turn, of lingering and broken, is to be released when the child, or the one that replaces
+	// it, can have another request.
+	turn fair.Turn
 	// next, of broken, is told how the start of the replacement went; capacity 1. It is
 	// closed without a word if there is none, because the pool stops. Nil: nobody asks.
 	next chan<- error
@@ -158,6 +167,22 @@ func (c *child) await(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// begin says that the holder begins to use the child; false: it may not any more.
+func (c *child) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.working = !c.revoked
+	return c.working
+}
+
+// revoke takes the child from a holder that has not begun; false: it has.
+func (c *child) revoke() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revoked = !c.working
+	return c.revoked
 }
 
 // gone reports whether the process has ended.

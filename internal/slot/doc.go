@@ -10,16 +10,17 @@
 //  2. New makes a [Pool]; Start starts its children, one goroutine (the owner)
 //     per slot. A child is handed out only after it has built its handler and
 //     read a known request, the canary, correctly.
-//  3. Do takes an idle child from its owner, writes the pixels into the memory
-//     it shares with that child, sends a small frame over the socket and waits
-//     for the answer. Then the child goes back to its owner.
+//  3. Take takes an idle child from its owner, when it is the tenant's turn (package fair).
+//     Whoever has this [Lease] makes ready what the child is to do; Do writes the pixels
+//     into the memory it shares with that child, sends a small frame over the socket
+//     and waits for the answer. Then the child goes back to its owner.
 //  4. A child that crashes is replaced and its request is tried once more on
 //     another child; a second death fails the request by name. If the child that
 //     replaces the last one answers the canary, the request is to blame and its
 //     input is remembered, so that it kills no third; if not, or if a child was
 //     killed from outside, this machine is ([ErrHost]). A child that is silent at the
 //     deadline is killed and replaced. A caller that leaves early leaves the
-//     child to finish, and the answer is thrown away. A handler that knows its
+//     child to finish, at its tenant's cost, and the answer is thrown away. A handler that knows its
 //     process to be spoilt says so ([Fatal]); that counts as a crash.
 //  5. An idle child is pinged, and after Recycle requests it is replaced, which
 //     bounds what a leaking library can leak.

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/fair"
 )
 
 // memoryKeep is what a child's memory may keep between requests. A single huge
@@ -24,6 +26,7 @@ type Inline struct {
 	cfg        Config
 	kind       Kind
 	quarantine *quarantine
+	gate       *fair.Gate       // a turn for each slot
 	free       chan *inlineSlot // holds the idle slots; capacity Slots
 
 	mu       sync.Mutex
@@ -46,6 +49,7 @@ type inlineSlot struct {
 // inlineTask is one request, or with a nil req the wish to build the handler.
 type inlineTask struct {
 	req      *Request
+	turn     fair.Turn // released when the slot is free again
 	deadline time.Time
 	done     chan inlineResult // capacity 1
 }
@@ -64,7 +68,7 @@ func NewInline(cfg Config, kind Kind) (*Inline, error) {
 		return nil, err
 	}
 	return &Inline{
-		cfg: cfg, kind: kind, quarantine: newQuarantine(),
+		cfg: cfg, kind: kind, quarantine: newQuarantine(), gate: fair.NewGate(cfg.Slots),
 		free: make(chan *inlineSlot, cfg.Slots), stopping: make(chan struct{}),
 	}, nil
 }
@@ -107,33 +111,86 @@ func (p *Inline) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do runs a handler. At the deadline it returns and leaves the handler running.
+// Do is Take and Do of the Lease.
 func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
-	req.Name = clip(req.Name, 256)
-	if err := p.cfg.admit(req); err != nil {
+	if err := p.check(&req); err != nil {
 		return Response{}, err
 	}
-	if why := p.quarantine.check(req); why != nil {
-		return Response{}, quarantined(req.Name, why)
+	l, err := p.Take(ctx, fair.Tenant{})
+	if err != nil {
+		return Response{}, fmt.Errorf("%q: %w", req.Name, err)
 	}
-	if !p.isStarted() {
-		return Response{}, fmt.Errorf("%w: not started", ErrUnavailable)
-	}
-	began := time.Now()
-	var s *inlineSlot
-	select {
-	case <-p.stopping:
-		return Response{}, fmt.Errorf("%w: stopping", ErrUnavailable)
-	case s = <-p.free:
-	case <-ctx.Done():
-		return Response{}, fmt.Errorf("%q: %w", req.Name, ended(ctx.Err(), "while all slots were busy"))
-	}
-	waited := time.Since(began)
 	req.began()
+	return l.Do(ctx, req)
+}
+
+// check refuses what is beyond a bound, or has spoilt handlers before.
+func (p *Inline) check(req *Request) error {
+	req.Name = clip(req.Name, 256)
+	if err := p.cfg.admit(*req); err != nil {
+		return err
+	}
+	if why := p.quarantine.check(*req); why != nil {
+		return quarantined(req.Name, why)
+	}
+	return nil
+}
+
+// Take waits for a slot: tenants take turns.
+func (p *Inline) Take(ctx context.Context, t fair.Tenant) (Lease, error) {
+	if !p.isStarted() {
+		return nil, fmt.Errorf("%w: not started", ErrUnavailable)
+	}
+	l := &inlineLease{p: p, asked: time.Now(), turn: p.gate.Join(t)}
+	granted, free := l.turn.Granted(), (chan *inlineSlot)(nil)
+	for {
+		select {
+		case <-p.stopping:
+			l.turn.Release()
+			return nil, fmt.Errorf("%w: stopping", ErrUnavailable)
+		case <-granted:
+			granted, free = nil, p.free
+		case l.slot = <-free:
+			l.waited = time.Since(l.asked)
+			return l, nil
+		case <-ctx.Done():
+			l.turn.Release()
+			return nil, ended(ctx.Err(), "while all slots were busy")
+		}
+	}
+}
+
+// inlineLease is that of an Inline.
+type inlineLease struct {
+	p      *Inline
+	turn   fair.Turn
+	slot   *inlineSlot // nil: given back
+	asked  time.Time
+	waited time.Duration
+}
+
+// Release implements Lease.
+func (l *inlineLease) Release() {
+	if l.slot != nil {
+		l.p.free <- l.slot
+		l.slot = nil
+		l.turn.Release()
+	}
+}
+
+// Do runs a handler. At the deadline it returns and leaves the handler running.
+func (l *inlineLease) Do(ctx context.Context, req Request) (Response, error) {
+	p := l.p
+	if err := p.check(&req); err != nil {
+		l.Release()
+		return Response{}, err
+	}
+	began, s := time.Now(), l.slot
+	l.slot = nil
 	req = s.keep(req)
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
-	t := inlineTask{req: &req, done: make(chan inlineResult, 1)}
+	t := inlineTask{req: &req, turn: l.turn, done: make(chan inlineResult, 1)}
 	t.deadline, _ = ctx.Deadline()
 	p.count(func(st *Stats) { st.Busy++; st.Requests++ })
 	s.tasks <- t
@@ -142,7 +199,7 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 		if r.err != nil {
 			return Response{}, fmt.Errorf("%q: %w", req.Name, r.err)
 		}
-		return Response{Body: r.body, Waited: waited, Ran: time.Since(began) - waited}, nil
+		return Response{Body: r.body, Waited: l.waited, Ran: time.Since(began)}, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.count(func(st *Stats) { st.Timeouts++ })
@@ -190,6 +247,7 @@ func (p *Inline) own(s *inlineSlot) {
 			p.count(func(st *Stats) { st.Busy-- })
 		}
 		p.free <- s // before the answer: who has it may ask again at once
+		t.turn.Release()
 		t.done <- r
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/fair"
 )
 
 // own is the life of slot i: a child is started, tended until it is done for,
@@ -21,7 +23,9 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 	}
 	fails := 0            // children in a row that died before they answered a request
 	var next chan<- error // to be told of the next start; nil: nobody asks
+	var turn fair.Turn    // of whoever ended the child: the start of the next is its cost
 	defer func() {
+		turn.Release()
 		if next != nil {
 			close(next)
 		}
@@ -31,6 +35,7 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 			p.count(func(s *Stats) { s.Restarts++ })
 		}
 		c, err := p.startChild(ctx, i, n)
+		turn.Release()
 		if next != nil && ctx.Err() == nil {
 			next <- err // capacity 1, and this is the one word
 			next = nil
@@ -38,7 +43,7 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 		switch {
 		case err == nil:
 			say(nil)
-			next = p.tend(ctx, c)
+			next, turn = p.tend(ctx, c)
 			p.forget(c)
 			c.reap()
 			fails++
@@ -165,33 +170,55 @@ func (p *Pool) forget(c *child) {
 }
 
 // tend offers a child to callers until it must be replaced or the pool stops. It returns
-// who wants to know how the replacement starts.
-func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error) {
+// who wants to know how the replacement starts, and whose turn lasts until then.
+func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error, turn fair.Turn) {
 	ping := time.NewTicker(p.cfg.PingEvery)
 	defer ping.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return next, turn
 		case <-c.exited:
 			death, _ := c.autopsy(fmt.Errorf("while idle: %w", io.EOF))
 			p.died(death)
-			return nil
+			return next, turn
 		case <-ping.C:
 			if !p.ping(ctx, c) {
-				return nil
+				return next, turn
 			}
 		case p.offer <- c:
-			v := <-c.back // every Do gives its child back, after RequestTimeout at the latest
-			if !p.settle(ctx, c, v) {
-				return v.next
+			v, back := p.wait(c)
+			if !back {
+				return next, turn
 			}
+			if !p.settle(ctx, c, v) {
+				return v.next, v.turn
+			}
+			v.turn.Release()
 			if c.answered >= c.recycle {
 				p.count(func(s *Stats) { s.Recycled++ })
-				return nil
+				return next, turn
 			}
 		}
 	}
+}
+
+// wait waits for a child that was handed out: its holder gives it back, RequestTimeout after it
+// has begun at the latest. One that has not begun loses it when the pool kills its children;
+// false says so.
+func (p *Pool) wait(c *child) (v verdict, back bool) {
+	select {
+	case v = <-c.back:
+	case <-p.killed:
+		if c.revoke() {
+			return verdict{}, false
+		}
+		v = <-c.back
+	}
+	c.mu.Lock()
+	c.working = false
+	c.mu.Unlock()
+	return v, true
 }
 
 // ping reports whether an idle child gives a sign of life.

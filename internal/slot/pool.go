@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/fair"
 )
 
 // Pool supervises children of one kind. Its methods are safe for concurrent use.
@@ -14,9 +16,11 @@ type Pool struct {
 	cfg        Config
 	quarantine *quarantine
 
-	offer    chan *child   // unbuffered: an idle child goes from its owner to exactly one Do
+	gate     *fair.Gate    // a turn for each slot: who has one gets a child as soon as there is one
+	offer    chan *child   // unbuffered: an idle child goes from its owner to exactly one Lease
 	fork     chan func()   // work for the one thread that starts processes
 	stopping chan struct{} // closed by Stop
+	killed   chan struct{} // closed when Stop kills what is left
 	stopped  chan struct{} // closed when nothing of the pool is left
 	owners   sync.WaitGroup
 	forker   sync.WaitGroup
@@ -24,6 +28,7 @@ type Pool struct {
 	mu       sync.Mutex
 	cancel   context.CancelFunc // ends starts, pauses and offers; nil: not started
 	stopOnce bool
+	killOnce sync.Once
 	live     map[*child]bool // every process; true: ready
 	failing  []int           // by slot: starts failed in a row
 	down     chan struct{}   // closed while every slot fails to start
@@ -50,9 +55,11 @@ func New(cfg Config) (*Pool, error) {
 	return &Pool{
 		cfg:        cfg,
 		quarantine: newQuarantine(),
+		gate:       fair.NewGate(cfg.Slots),
 		offer:      make(chan *child),
 		fork:       make(chan func()),
 		stopping:   make(chan struct{}),
+		killed:     make(chan struct{}),
 		stopped:    make(chan struct{}),
 		live:       make(map[*child]bool),
 		failing:    make([]int, cfg.Slots),
@@ -103,45 +110,50 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do has a child do the work. The context bounds the wait for a child and the
-// work: at its deadline the child is killed; when it is cancelled Do returns at
-// once and the child finishes for nobody. Errors wrap one of the sentinels, or
-// ctx.Err(). A request that cost its last child is answered when the replacement has
-// answered the canary or failed to, which tells whose fault it was.
+// Do is Take and Do of the Lease, for callers that take turns themselves.
 func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
-	req.Name = clip(req.Name, 256)
-	if err := p.cfg.admit(req); err != nil {
+	if err := p.check(&req); err != nil {
 		return Response{}, err
 	}
-	if why := p.quarantine.check(req); why != nil {
-		return Response{}, quarantined(req.Name, why)
+	l, err := p.take(ctx, fair.Tenant{})
+	if err != nil {
+		return Response{}, fmt.Errorf("%q: %w", req.Name, err)
 	}
-	began, ownFault := time.Now(), true
-	var deaths []error
-	for {
-		c, err := p.take(ctx)
-		if err != nil {
-			return Response{}, errors.Join(fmt.Errorf("%q: %w", req.Name, err), errors.Join(deaths...))
-		}
-		waited := time.Since(began)
-		req.began()
-		body, v, err := p.run(ctx, c, req)
-		if err == nil || !errors.Is(err, errBroken) {
-			c.back <- v
-			return Response{Body: body, Waited: waited, Ran: time.Since(began) - waited}, err
-		}
-		death, outside := c.autopsy(err)
-		next := make(chan error, 1)
-		v.next = next
-		c.back <- v
-		p.died(death)
-		deaths = append(deaths, death)
-		ownFault = ownFault && !outside
-		if len(deaths) < attempts {
-			continue
-		}
-		return Response{}, p.guilty(ctx, req, errors.Join(deaths...), ownFault, next)
+	req.began()
+	return l.Do(ctx, req)
+}
+
+// check refuses what is beyond a bound, or has killed children before.
+func (p *Pool) check(req *Request) error {
+	req.Name = clip(req.Name, 256)
+	if err := p.cfg.admit(*req); err != nil {
+		return err
 	}
+	if why := p.quarantine.check(*req); why != nil {
+		return quarantined(req.Name, why)
+	}
+	return nil
+}
+
+// Take waits for a child: tenants take turns, by the time that they have had children. The
+// context bounds the wait only. Errors are as of Do.
+func (p *Pool) Take(ctx context.Context, t fair.Tenant) (Lease, error) {
+	l, err := p.take(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *Pool) take(ctx context.Context, t fair.Tenant) (*lease, error) {
+	l := &lease{p: p, asked: time.Now(), turn: p.gate.Join(t)}
+	var err error
+	if l.child, err = p.idle(ctx, l.turn.Granted()); err != nil {
+		l.turn.Release()
+		return nil, err
+	}
+	l.waited = time.Since(l.asked)
+	return l, nil
 }
 
 // guilty is the error of a request that cost its children, and remembers the input that is
@@ -166,8 +178,12 @@ func (p *Pool) guilty(ctx context.Context, req Request, why error, ownFault bool
 	return err
 }
 
-// take waits for an idle child.
-func (p *Pool) take(ctx context.Context) (*child, error) {
+// idle waits until granted is closed, and then for an idle child.
+func (p *Pool) idle(ctx context.Context, granted <-chan struct{}) (*child, error) {
+	offer := p.offer
+	if granted != nil {
+		offer = nil
+	}
 	for {
 		p.mu.Lock()
 		down, started := p.down, p.cancel != nil
@@ -179,7 +195,9 @@ func (p *Pool) take(ctx context.Context) (*child, error) {
 			return nil, ended(err, "before a child was free")
 		}
 		select {
-		case c := <-p.offer:
+		case <-granted:
+			granted, offer = nil, p.offer
+		case c := <-offer:
 			if !c.gone() {
 				p.count(func(s *Stats) { s.Busy++; s.Requests++ })
 				return c, nil
@@ -264,6 +282,7 @@ func (p *Pool) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	p.killOnce.Do(func() { close(p.killed) })
 	p.mu.Lock()
 	n := len(p.live)
 	for c := range p.live {

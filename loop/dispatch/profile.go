@@ -23,16 +23,17 @@ type Profile struct {
 	policy  Policy
 	backup  *backup
 
-	serving []announced         // live workers that serve it, by id
-	other   string              // a worker that serves one of the same name in another configuration; "": none
-	seats   []seat              // the same, with their places
-	looks   int                 // how often the seats were counted
-	counted int                 // the board's version that they are of; -1: something has changed since
-	busy    map[string]int      // this gateway's attempts by worker, less those whose lease has lapsed
-	out     int                 // tickets that no worker has claimed
-	aimed   map[Sample][]string // published, and to be left by these workers to faster ones
-	done    float64             // completions a second, an exponential mean
-	at      time.Time           // when done was last brought up to date
+	serving                 []announced         // live workers that serve it, by id
+	other                   string              // a worker that serves one of the same name in another configuration; "": none
+	seats                   []seat              // the same, with their places
+	capacity, free, workers int                 // of all seats; workers are those with a place
+	looks                   int                 // how often the seats were counted
+	counted                 int                 // the board's version that they are of; -1: something has changed since
+	busy                    map[string]int      // this gateway's attempts by worker, less those whose lease has lapsed
+	out                     int                 // tickets that no worker has claimed
+	aimed                   map[Sample][]string // published, and to be left by these workers to faster ones
+	done                    float64             // completions a second, an exponential mean
+	at                      time.Time           // when done was last brought up to date
 }
 
 // seat is a live worker and its places for a profile.
@@ -147,15 +148,11 @@ const ahead = 10 * time.Millisecond
 // nobody has claimed as places are free, and beside these one for each worker, or what
 // workers complete in 10 ms, but no more than the profile's whole capacity.
 func (p *Profile) Room(now time.Time) bool {
-	free, capacity, workers := 0, 0, 0
-	for _, s := range p.count() {
-		free += s.free
-		if s.capacity > 0 && !s.trying { // what is tried has nothing ahead of it
-			workers++
-			capacity += s.capacity
-		}
+	p.count()
+	if p.workers == 0 { // what is tried has nothing ahead of it
+		return p.out < p.free
 	}
-	return p.out < free+min(capacity, max(workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
+	return p.out < p.free+min(p.capacity, max(p.workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
 }
 
 // count brings the seats up to date.
@@ -167,6 +164,7 @@ func (p *Profile) count() []seat {
 	p.counted = b.version
 	p.looks++
 	p.seats = p.seats[:0]
+	p.capacity, p.free, p.workers = 0, 0, 0
 	for _, a := range p.serving {
 		w, info := p.said(a)
 		s := seat{id: w.ID, trying: info.State == wire.WorkerTrying}
@@ -184,6 +182,11 @@ func (p *Profile) count() []seat {
 		}
 		s.free = max(min(s.capacity-p.busy[w.ID]-others, info.Narrow), 0)
 		p.seats = append(p.seats, s)
+		p.capacity += s.capacity
+		p.free += s.free
+		if s.capacity > 0 && !s.trying {
+			p.workers++
+		}
 	}
 	return p.seats
 }
@@ -199,20 +202,14 @@ func (p *Profile) Served() bool { return p.Capacity() > 0 }
 
 // Capacity is how many samples live workers can use at a time.
 func (p *Profile) Capacity() int {
-	n := 0
-	for _, s := range p.count() {
-		n += s.capacity
-	}
-	return n
+	p.count()
+	return p.capacity
 }
 
 // Free is how many places are free.
 func (p *Profile) Free() int {
-	n := 0
-	for _, s := range p.count() {
-		n += s.free
-	}
-	return n
+	p.count()
+	return p.free
 }
 
 // Workers are the live workers that serve the profile, whether or not they take samples of
@@ -229,6 +226,10 @@ func (p *Profile) Workers() []string {
 func (p *Profile) Serves(worker string) bool {
 	return slices.ContainsFunc(p.serving, func(a announced) bool { return p.board.workers[a.worker].ID == worker })
 }
+
+// Stranger is a live worker that serves a profile of this name in another configuration, and
+// so gets no samples of it; "": there is none.
+func (p *Profile) Stranger() string { return p.other }
 
 // Fit reports whether a live worker that takes samples of the profile is none of these.
 func (p *Profile) Fit(but []string) bool {

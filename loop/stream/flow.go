@@ -13,14 +13,14 @@ import (
 // may send of the memory for frames. Guarded by the gateway's mutex.
 type Flow struct {
 	budget   budget
-	full     wire.CreditTotals
+	full     func(profile string) wire.CreditTotals
 	sessions []*Session // with a live connection, in the order in which these came
 }
 
-// NewFlow divides maxBytes of memory. A connection may send up to full before a frame is
-// released again.
-func NewFlow(maxBytes int64, full wire.CreditTotals) *Flow {
-	return &Flow{budget: budget{max: maxBytes}, full: full}
+// NewFlow divides maxBytes of memory, of which sessions of one profile get no more than
+// each. A connection may send up to full of its profile before a frame is released again.
+func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals) *Flow {
+	return &Flow{budget: newBudget(maxBytes, each), full: full}
 }
 
 // Greeting is what a client is told when its session begins on a connection.
@@ -28,6 +28,8 @@ type Greeting struct {
 	// Reward and Policy are for samples that name none; a nil Policy is the profile's own.
 	Reward string
 	Policy *rewards.SamplePolicy
+	// Booked is the name by which the memory of that profile is booked.
+	Booked string
 	// Welcome has Resumed, Rewards and Limits; the session adds the rest.
 	Welcome wire.Welcome
 	// Got is the latest result that a resuming client has.
@@ -42,7 +44,8 @@ type Greeting struct {
 // must not block.
 func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
 	s.credit.reclaim(&f.budget)
-	s.credit.topUp(&f.budget, f.full)
+	s.credit.serves(&f.budget, g.Booked)
+	s.credit.topUp(&f.budget, f.full(g.Booked))
 	s.live = true
 	f.sessions = append(f.sessions, s)
 	s.greet(c, g, s.credit.granted)
@@ -84,26 +87,29 @@ func (f *Flow) Spend(s *Session, size int64, known bool) bool {
 	return s.credit.spend(&f.budget, size, known)
 }
 
-// Reserve books the frame of a sample from inside the process, if there is room for it.
-func (f *Flow) Reserve(size int64) bool {
-	if size > f.budget.free() {
+// Reserve books the frame of a sample from inside the process, if there is room for it: of all
+// memory, and of its profile's part.
+func (f *Flow) Reserve(profile string, size int64) bool {
+	if size > f.budget.free() || size > f.budget.each-f.budget.of[profile] {
 		return false
 	}
-	f.Hold(size)
+	f.Hold(profile, size)
 	return true
 }
 
-// Hold books a frame that came over no session, whether there is room for it or not.
-func (f *Flow) Hold(size int64) { f.budget.held += size }
+// Hold books a frame that came over no session, whether there is room for it or not, and
+// Drop its end. What is free then is granted.
+func (f *Flow) Hold(profile string, size int64) { f.budget.book(profile, size, 0) }
 
-// Release books the end of a frame that came over a session; nil: over none. What is free
-// now is granted.
+// Drop is the end of a Hold.
+func (f *Flow) Drop(profile string, size int64) Grants {
+	f.budget.book(profile, -size, 0)
+	return f.TopUp()
+}
+
+// Release books the end of a frame that came over a session. What is free now is granted.
 func (f *Flow) Release(s *Session, size int64) Grants {
-	if s != nil {
-		s.credit.release(&f.budget, size)
-	} else {
-		f.budget.held -= size
-	}
+	s.credit.release(&f.budget, size)
 	return f.TopUp()
 }
 
@@ -111,7 +117,7 @@ func (f *Flow) Release(s *Session, size int64) Grants {
 func (f *Flow) TopUp() Grants {
 	var grants Grants
 	for _, s := range f.sessions {
-		if s.credit.topUp(&f.budget, f.full) {
+		if s.credit.topUp(&f.budget, f.full(s.credit.profile)) {
 			grants = append(grants, grant{s, s.connection(), s.credit.granted})
 		}
 	}

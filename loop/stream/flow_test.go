@@ -51,7 +51,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same in every run
 		full := wire.CreditTotals{Samples: int64(1 + rng.IntN(8)), Bytes: int64(100 + rng.IntN(2000))}
 		size := int64(1000 + rng.IntN(9000))
-		f := stream.NewFlow(size, full)
+		f := stream.NewFlow(size, size, always(full))
 		var clients []*side
 		for i := range 1 + rng.IntN(4) {
 			c := &side{Session: session(fmt.Sprint(i))}
@@ -118,7 +118,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 // larger than the window would otherwise never go.
 func TestWithNothingInFlightOneSampleMayAlwaysBeSent(t *testing.T) {
 	t.Parallel()
-	f := stream.NewFlow(1<<20, wire.CreditTotals{Samples: 256, Bytes: 1000})
+	f := stream.NewFlow(1<<20, 1<<20, always(wire.CreditTotals{Samples: 256, Bytes: 1000}))
 	c := session("a")
 	f.Attach(c, &peer{}, greeting(false))
 	for range 3 {
@@ -136,14 +136,14 @@ func TestWithNothingInFlightOneSampleMayAlwaysBeSent(t *testing.T) {
 
 func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 	t.Parallel()
-	f := stream.NewFlow(40_000, wire.CreditTotals{Samples: 256, Bytes: 30_000})
+	f := stream.NewFlow(40_000, 40_000, always(wire.CreditTotals{Samples: 256, Bytes: 30_000}))
 	a, b := &side{Session: session("a")}, &side{Session: session("b")}
 	a.attach(t, f)
 	b.attach(t, f)
 	require.EqualValues(t, 30_000, a.credit.Bytes, "three quarters of the memory")
 	require.Zero(t, b.credit.Bytes)
-	require.True(t, f.Reserve(3000), "idle streams leave a quarter to samples from inside")
-	require.False(t, f.Reserve(9000))
+	require.True(t, f.Reserve("", 3000), "idle streams leave a quarter to samples from inside")
+	require.False(t, f.Reserve("", 9000))
 	grants, left := f.Detach(a.Session, &peer{}, time.Now())
 	require.False(t, left, "a connection that was replaced before says nothing")
 	require.Empty(t, grants)
@@ -158,7 +158,7 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 // A grant is for one connection: its totals would be wrong on the next one.
 func TestAGrantIsNotToldOverTheConnectionThatCameAfterIt(t *testing.T) {
 	t.Parallel()
-	f := stream.NewFlow(1<<20, wire.CreditTotals{Samples: 1, Bytes: 1000})
+	f := stream.NewFlow(1<<20, 1<<20, always(wire.CreditTotals{Samples: 1, Bytes: 1000}))
 	c := &side{Session: session("a")}
 	c.attach(t, f)
 	require.True(t, f.Spend(c.Session, 10, false))
@@ -176,7 +176,7 @@ func TestAGrantIsNotToldOverTheConnectionThatCameAfterIt(t *testing.T) {
 // be enough for the next.
 func TestOnlySessionsThatCannotGoOnAreStuck(t *testing.T) {
 	t.Parallel()
-	f := stream.NewFlow(4000, wire.CreditTotals{Samples: 8, Bytes: 1500})
+	f := stream.NewFlow(4000, 4000, always(wire.CreditTotals{Samples: 8, Bytes: 1500}))
 	each := wire.CreditTotals{Samples: 1, Bytes: 500}
 	var clients []*stream.Session
 	for i := range 2 {
@@ -203,4 +203,60 @@ func TestOnlySessionsThatCannotGoOnAreStuck(t *testing.T) {
 	require.Equal(t, []string{"0"}, stuck(func(*stream.Session) {
 		clients[1].Parks(false, each) // of the same group
 	}))
+}
+
+// always is the same window for every profile.
+func always(full wire.CreditTotals) func(string) wire.CreditTotals {
+	return func(string) wire.CreditTotals { return full }
+}
+
+// Frames of a profile whose samples are not scored stay. However many connections it has,
+// another profile's first connection finds half of the memory that connections get.
+func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
+	t.Parallel()
+	const size = 100_000
+	f := stream.NewFlow(size, size/2, always(wire.CreditTotals{Samples: 256, Bytes: 30_000}))
+	attach := func(client, reward string) (*stream.Session, *peer) {
+		s, link := session(client), &peer{}
+		hello := greeting(false)
+		hello.Booked = reward
+		f.Attach(s, link, hello)
+		return s, link
+	}
+	held := int64(0)
+	for i := range 10 {
+		s, _ := attach(fmt.Sprint("stuck", i), "stuck")
+		for s.Unused().Bytes >= 1000 && s.Unused().Samples > 0 {
+			require.True(t, f.Spend(s, 1000, false))
+			s.Expects(1)
+			held += 1000
+		}
+	}
+	require.LessOrEqual(t, held, int64(size/2))
+	require.Greater(t, held, int64(size/2-1000))
+	s, _ := attach("sound", "sound")
+	require.Equal(t, int64(size-size/4-size/2), s.Unused().Bytes, "what connections get, less the other profile's half")
+	require.True(t, f.Spend(s, 1000, false))
+	f.Release(s, 1000)
+}
+
+// A client that comes back may ask for another profile: what it holds moves with it.
+func TestAClientThatComesBackForAnotherProfileIsBookedThere(t *testing.T) {
+	t.Parallel()
+	f := stream.NewFlow(10_000, 5000, always(wire.CreditTotals{Samples: 256, Bytes: 4000}))
+	s, link := session("c"), &peer{}
+	hello := greeting(false)
+	hello.Booked = "a"
+	f.Attach(s, link, hello)
+	require.True(t, f.Spend(s, 3000, false))
+	hello.Booked = "b"
+	f.Displace(s)
+	f.Attach(s, &peer{}, hello)
+	other := session("d")
+	hello.Booked = "a"
+	f.Attach(other, &peer{}, hello)
+	require.Equal(t, int64(10_000-10_000/4-3000)-s.Unused().Bytes, other.Unused().Bytes, "profile a holds nothing any more")
+	f.Release(s, 3000)
+	held, _ := f.Bytes()
+	require.Zero(t, held)
 }

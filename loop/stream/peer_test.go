@@ -80,7 +80,9 @@ func session(client string) *stream.Session {
 }
 
 // flow is one with room for everything.
-func flow() *stream.Flow { return stream.NewFlow(1<<20, wire.CreditTotals{Samples: 8, Bytes: 1 << 10}) }
+func flow() *stream.Flow {
+	return stream.NewFlow(1<<20, 1<<20, always(wire.CreditTotals{Samples: 8, Bytes: 1 << 10}))
+}
 
 // greeting is what a client is told first.
 func greeting(resumed bool) stream.Greeting {

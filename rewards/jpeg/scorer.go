@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/cpu"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -56,7 +57,11 @@ type Scorer struct {
 var (
 	_ rewards.Scorer       = (*Scorer)(nil)
 	_ rewards.ExtraFielder = (*Scorer)(nil)
+	_ rewards.Queuer       = (*Scorer)(nil)
 )
+
+// Queues says that the component's time begins when a CPU is free for it.
+func (*Scorer) Queues() {}
 
 // New makes a scorer; zero fields of cfg take their defaults.
 func New(cfg Config) (*Scorer, error) {
@@ -70,12 +75,18 @@ func New(cfg Config) (*Scorer, error) {
 // Score returns kB/Divisor of the sample's picture, negated where configured. Of
 // a video it takes frame 0, as verl-omni does. Details holds jpeg_bytes, the
 // exact size. A sample without a picture, or with one that JPEG cannot hold, is
-// rewards.BadInput; when ctx ends the answer comes within one row of MCUs.
+// rewards.BadInput; when ctx ends the answer comes within one row of MCUs. The picture is
+// decoded once a CPU is free for it.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	visual, err := sample.Visual()
 	if err != nil {
 		return rewards.Score{}, err
 	}
+	ctx, done, err := cpu.Start(ctx)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("jpeg: sample %q: %w", sample.ID, err)
+	}
+	defer done()
 	px, err := visual.Pixels(ctx)
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("jpeg: pixels of sample %q: %w", sample.ID, err)

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/cpu"
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 )
@@ -322,10 +324,11 @@ func TestAFailedQuestionEndsTheOthersAndSoDoesTheContext(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}), "genrm_ocr", `{}`)
-		_, err := sc.Score(t.Context(), video(40))
+		ctx := cpu.With(t.Context(), fair.NewGate(2))
+		_, err := sc.Score(ctx, video(40))
 		require.ErrorIs(t, err, rewards.Unavailable)
 
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(ctx)
 		go func() { synctest.Wait(); cancel() }()
 		_, err = sc.Score(ctx, video(40))
 		require.ErrorIs(t, err, context.Canceled)

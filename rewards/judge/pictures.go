@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/cpu"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -38,10 +39,11 @@ func (c choice) groups(count int) ([][]int, error) {
 	return groups, nil
 }
 
-// view is the picture of a sample, from which frames are encoded at most once each.
+// view is the picture of a sample, from which frames are encoded at most once each. It has
+// the pixels only while it encodes: a question may wait long for its engine.
 type view struct {
 	media   *rewards.Media
-	pixels  *rewards.Pixels
+	n       int // frames
 	options chat.Pictures
 	video   bool
 
@@ -54,20 +56,39 @@ type frameKey struct {
 	format string
 }
 
-// look decodes the sample's picture.
+// look decodes the sample's picture, when a CPU is free for it.
 func look(ctx context.Context, p chat.Pictures, s *rewards.Sample) (*view, error) {
 	m, err := s.Visual()
 	if err != nil {
 		return nil, err
 	}
-	px, err := m.Pixels(ctx)
+	v := &view{media: m, options: p, video: m.Kind == rewards.Video, frames: map[frameKey]func() (chat.Part, error){}}
+	err = v.with(ctx, func(px *rewards.Pixels) error {
+		v.n = px.Count
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
-	if px.Count < 1 {
+	if v.n < 1 {
 		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, s.ID)
 	}
-	return &view{media: m, pixels: px, options: p, video: m.Kind == rewards.Video, frames: map[frameKey]func() (chat.Part, error){}}, nil
+	return v, nil
+}
+
+// with has a CPU do something with the pixels.
+func (v *view) with(ctx context.Context, do func(px *rewards.Pixels) error) error {
+	done, err := cpu.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	px, giveBack, err := v.media.Borrow(ctx)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	return do(px)
 }
 
 // count is the number of frames there are to show.
@@ -75,7 +96,7 @@ func (v *view) count() int {
 	if !v.video {
 		return 1
 	}
-	return v.pixels.Count
+	return v.n
 }
 
 // parts encodes the frames of a question.
@@ -92,7 +113,7 @@ func (v *view) parts(ctx context.Context, frames []int) ([]chat.Part, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("encoding frame %d: %w", f, err)
 		}
-		p, err := v.part(f, format)
+		p, err := v.part(ctx, f, format)
 		if err != nil {
 			return nil, err
 		}
@@ -101,13 +122,20 @@ func (v *view) parts(ctx context.Context, frames []int) ([]chat.Part, error) {
 	return parts, nil
 }
 
-// part encodes a frame, or takes what another question has encoded.
-func (v *view) part(frame int, format string) (chat.Part, error) {
+// part encodes a frame, or takes what another question has encoded. The contexts of the
+// questions end together.
+func (v *view) part(ctx context.Context, frame int, format string) (chat.Part, error) {
 	v.mu.Lock()
 	k := frameKey{frame, format}
 	once, ok := v.frames[k]
 	if !ok {
-		once = sync.OnceValues(func() (chat.Part, error) { return v.options.Encode(v.media, v.pixels, frame, format) })
+		once = sync.OnceValues(func() (part chat.Part, err error) {
+			err = v.with(ctx, func(px *rewards.Pixels) error {
+				part, err = v.options.Encode(v.media, px, frame, format)
+				return err
+			})
+			return part, err
+		})
 		v.frames[k] = once
 	}
 	v.mu.Unlock()

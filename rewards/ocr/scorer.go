@@ -31,6 +31,22 @@ type TextReader interface {
 	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
 }
 
+// Turner is a TextReader whose executors are few and serve the tenants in turn. A frame's
+// pixels are decoded when its turn has come, so that what waits takes no memory.
+type Turner interface {
+	TextReader
+	// Turn waits for an executor. Its errors are as of ReadText.
+	Turn(ctx context.Context) (Turn, error)
+}
+
+// Turn is an executor of a Turner that has nothing else to do.
+type Turn interface {
+	// ReadText is that of the reader, and may be called once.
+	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
+	// Done gives the executor back. It may be called twice.
+	Done()
+}
+
 // Scorer is the ocr reward: 0 (nothing of the text) to 1 (the text is there).
 type Scorer struct {
 	reader  TextReader
@@ -119,26 +135,15 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if len(targets) == 0 { // no_target: zero
 		return nothingAsked(), nil
 	}
-	// Found out before the pixels are decoded and read.
+	// Found out before anything is waited for.
 	if _, err := s.options.CompareLines(targets, nil); err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
-	px, err := m.Pixels(ctx)
-	if err != nil {
-		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
-	}
-	if px.Count < 1 {
-		return rewards.Score{}, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
-	}
-	frames := []int{0}
-	video := m.Kind == rewards.Video
-	if video {
-		frames = every(px.Count, s.options.FrameInterval)
-	}
-	read, err := s.read(ctx, px, frames)
+	frames, read, err := s.read(ctx, m)
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q %w", sample.ID, err)
 	}
+	video := m.Kind == rewards.Video
 	var t total
 	for i, lines := range read {
 		if err := s.add(&t, frames[i], lines, targets, video); err != nil {
@@ -179,21 +184,15 @@ func every(count, n int) []int {
 // enough to keep its slots busy, and one long video does not fill its queue.
 const maxFramesAtOnce = 8
 
-// read reads the frames, several at a time. The first failure ends the others, and
-// is the error.
-func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([][]Line, error) {
-	read := make([][]Line, len(frames))
-	if _, queues := s.reader.(rewards.Queuer); !queues {
-		var cancel context.CancelFunc
-		ctx, cancel = rewards.Start(ctx)
-		defer cancel()
-	}
-	g, ctx := errgroup.WithContext(ctx)
+// read reads the frames, several at a time: the first, which shows how many there are, and
+// then the others. The first failure ends the others, and is the error.
+func (s *Scorer) read(ctx context.Context, m *rewards.Media) (frames []int, read [][]Line, err error) {
+	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(maxFramesAtOnce)
-	for i, frame := range frames {
+	start := func(frame int, into *[]Line, seen func(px *rewards.Pixels)) {
 		g.Go(func() error {
 			err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
-				read[i], err = s.reader.ReadText(ctx, px, frame)
+				*into, err = s.frame(all, m, frame, seen)
 				return err
 			})
 			if err != nil {
@@ -202,7 +201,56 @@ func (s *Scorer) read(ctx context.Context, px *rewards.Pixels, frames []int) ([]
 			return nil
 		})
 	}
-	return read, g.Wait()
+	var first []Line
+	count := make(chan int, 1)
+	start(0, &first, func(px *rewards.Pixels) { count <- px.Count })
+	select {
+	case n := <-count:
+		frames = []int{0}
+		if m.Kind == rewards.Video {
+			frames = every(n, s.options.FrameInterval)
+		}
+		read = make([][]Line, len(frames))
+		for i, frame := range frames[1:] {
+			start(frame, &read[i+1], func(*rewards.Pixels) {})
+		}
+	case <-all.Done(): // the first has failed, or the caller has left
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	if frames == nil {
+		return nil, nil, fmt.Errorf("frame 0: %w", ctx.Err())
+	}
+	read[0] = first
+	return frames, read, nil
+}
+
+// frame waits for its turn at the reader, and then decodes and reads.
+func (s *Scorer) frame(ctx context.Context, m *rewards.Media, frame int, seen func(px *rewards.Pixels)) ([]Line, error) {
+	reader := s.reader.ReadText
+	if t, ok := s.reader.(Turner); ok {
+		turn, err := t.Turn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer turn.Done()
+		reader = turn.ReadText
+	} else if _, queues := s.reader.(rewards.Queuer); !queues {
+		var cancel context.CancelFunc
+		ctx, cancel = rewards.Start(ctx)
+		defer cancel()
+	}
+	px, giveBack, err := m.Borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	if px.Count < 1 {
+		return nil, fmt.Errorf("%w: it has no frames", rewards.BadInput)
+	}
+	seen(px)
+	return reader(ctx, px, frame)
 }
 
 // add takes what was read in a frame into the sample's score.

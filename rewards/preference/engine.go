@@ -69,12 +69,25 @@ func (e *engine) picture(ctx context.Context, item string, px *rewards.Pixels, f
 	return e.pictureOf(ctx, item, in, t)
 }
 
-func (e *engine) pictureOf(ctx context.Context, item string, in *infer.Tensor, t *tokens) (embedding, error) {
-	g := e.vision
-	if g == nil {
-		g = e.whole
+// looks is the graph that looks at pictures.
+func (e *engine) looks() *graph {
+	if e.vision != nil {
+		return e.vision
 	}
-	out, err := g.run(ctx, item, in, t, e.out.Image)
+	return e.whole
+}
+
+// enter waits for leave to make pictures ready for the model.
+func (e *engine) enter(ctx context.Context) (leave func(), err error) {
+	g := e.looks()
+	if leave, err = infer.Enter(ctx, g.net); err != nil {
+		return nil, fmt.Errorf("%s: %w", g.file, err)
+	}
+	return leave, nil
+}
+
+func (e *engine) pictureOf(ctx context.Context, item string, in *infer.Tensor, t *tokens) (embedding, error) {
+	out, err := e.looks().run(ctx, item, in, t, e.out.Image)
 	if err != nil {
 		return embedding{}, err
 	}

@@ -83,6 +83,11 @@ func (s *pairScorer) score(ctx context.Context, sample *rewards.Sample) (rewards
 	if err != nil {
 		return rewards.Score{}, err
 	}
+	leave, err := e.enter(ctx)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	defer leave()
 	v, err := s.sampling.look(ctx, sample, m)
 	if err != nil {
 		return rewards.Score{}, err

@@ -66,6 +66,11 @@ func (s *similarityScorer) score(ctx context.Context, sample *rewards.Sample) (r
 	if err != nil {
 		return rewards.Score{}, err
 	}
+	leave, err := e.enter(ctx)
+	if err != nil {
+		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	defer leave()
 	v, err := s.sampling.look(ctx, sample, result)
 	if err != nil {
 		return rewards.Score{}, err

@@ -24,7 +24,8 @@ type visual struct {
 	frames []int
 }
 
-// look decodes a picture and picks its frames.
+// look decodes a picture and picks its frames. The pixels stay with the call of the component:
+// it waits for nothing any more but the runs of its models.
 func (o sampling) look(ctx context.Context, s *rewards.Sample, m *rewards.Media) (visual, error) {
 	px, err := m.Pixels(ctx)
 	if err != nil {

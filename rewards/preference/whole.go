@@ -123,6 +123,11 @@ func (s *wholeScorer) outputs(ctx context.Context, e *engine, sample *rewards.Sa
 		}
 		return []rated{r}, nil
 	}
+	leave, err := e.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
+	}
+	defer leave()
 	v, err := s.sampling.look(ctx, sample, m)
 	if err != nil {
 		return nil, err

@@ -20,14 +20,15 @@ var errGone = errors.New("the process is gone")
 // conn is one life of a process, from its ready to its death. Its owner's goroutine
 // reads, write's writes; callers leave frames in the outbox.
 type conn struct {
-	proc     *process
-	label    string // of the function
-	async    bool
-	capacity int // calls at a time
-	timeout  time.Duration
-	grace    time.Duration
-	stall    time.Duration
-	release  func(answered bool) // gives a place back to the pool
+	proc      *process
+	label     string // of the function
+	async     bool
+	capacity  int // calls at a time
+	startTook time.Duration
+	timeout   time.Duration
+	grace     time.Duration
+	stall     time.Duration
+	release   func(w *waiter, answered bool) // gives a place back to the pool
 
 	filled chan struct{} // capacity 1: the outbox has something
 	gone   chan struct{} // closed by die
@@ -46,6 +47,7 @@ type conn struct {
 // death, which may be after its caller left.
 type entry struct {
 	sample    string      // its id; "" of a group
+	waiter    *waiter     // whose place it has
 	answer    chan answer // capacity 1; the first counts
 	timer     *time.Timer
 	cancelled bool // guarded by conn.mu; the process has been told, or will be
@@ -87,15 +89,15 @@ func newConn(proc *process, cfg Config, label string) *conn {
 // only until call returns. Whoever called it has a place, which goes back by itself:
 // with the answer, with the death of the process, or at once where the frame was not
 // begun.
-func (c *conn) call(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
+func (c *conn) call(ctx context.Context, w *waiter, what call, body [][]byte, size int) (reply, error) {
 	deadline := time.Now().Add(c.timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	budget := time.Until(deadline)
-	id, e, err := c.register(what.Sample)
+	id, e, err := c.register(w, what.Sample)
 	if err != nil {
-		c.release(false)
+		c.release(w, false)
 		return reply{}, err
 	}
 	what.ID = id
@@ -121,14 +123,14 @@ func (c *conn) overdueError(budget time.Duration) error {
 	return rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s did not answer within %v", rewards.Timeout, c.label, budget.Round(time.Millisecond)))
 }
 
-func (c *conn) register(s *rewards.Sample) (uint64, *entry, error) {
+func (c *conn) register(w *waiter, s *rewards.Sample) (uint64, *entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return 0, nil, errGone
 	}
 	c.seq++
-	e := &entry{answer: make(chan answer, 1)}
+	e := &entry{waiter: w, answer: make(chan answer, 1)}
 	if s != nil {
 		e.sample = s.ID
 	}
@@ -312,7 +314,7 @@ func (c *conn) finish(id uint64, a answer) {
 	c.mu.Unlock()
 	if e != nil {
 		e.give(a)
-		c.release(a.err == nil)
+		c.release(e.waiter, a.err == nil)
 	}
 }
 
@@ -332,8 +334,9 @@ func (c *conn) read() error {
 }
 
 // die closes the conn and returns the calls that the process held and whose callers
-// wait, and the one for which it was killed. Each of them is still to be answered.
-func (c *conn) die() (held []*entry, blamed *entry) {
+// wait, and the one for which it was killed. Each of them is still to be answered. Lost are
+// the places of all that it held.
+func (c *conn) die() (held []*entry, blamed *entry, lost []*waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -344,6 +347,7 @@ func (c *conn) die() (held []*entry, blamed *entry) {
 		if !e.left {
 			held = append(held, e)
 		}
+		lost = append(lost, e.waiter)
 	}
 	c.pending = nil
 	for _, f := range c.outbox {
@@ -351,7 +355,7 @@ func (c *conn) die() (held []*entry, blamed *entry) {
 	}
 	c.outbox = nil
 	close(c.gone)
-	return held, c.blamed
+	return held, c.blamed, lost
 }
 
 // used reports whether the process has answered anything.

@@ -50,14 +50,14 @@ func TestACancelIsSentBehindTheFrameThatIsBeingWritten(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := newConn(&process{conn: ours}, Config{CallTimeout: time.Hour, CancelGrace: time.Minute, StallTimeout: time.Minute}, "f")
 		released := 0
-		c.async, c.release = true, func(bool) { released++ }
+		c.async, c.release = true, func(*waiter, bool) { released++ }
 		go c.write()
 		go func() { _ = c.read() }()
 		p := peer{t, theirs}
 		ask := func(ctx context.Context) chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := c.call(ctx, call{Op: "call"}, [][]byte{make([]byte, 1<<20)}, 1<<20)
+				_, err := c.call(ctx, nil, call{Op: "call"}, [][]byte{make([]byte, 1<<20)}, 1<<20)
 				done <- err
 			}()
 			synctest.Wait()
@@ -89,10 +89,11 @@ func TestACancelIsSentBehindTheFrameThatIsBeingWritten(t *testing.T) {
 
 		require.NoError(t, theirs.Close())
 		synctest.Wait()
-		held, blamed := c.die()
+		held, blamed, lost := c.die()
+		assert.Empty(t, lost)
 		assert.Empty(t, held)
 		assert.Nil(t, blamed)
-		_, err := c.call(t.Context(), call{Op: "call"}, nil, 0)
+		_, err := c.call(t.Context(), nil, call{Op: "call"}, nil, 0)
 		require.ErrorIs(t, err, errGone)
 		synctest.Wait()
 	})

@@ -61,7 +61,7 @@ func (p *postProcess) ScoreGroup(ctx context.Context, g *rewards.Group) ([]rewar
 	if !some {
 		return nil, fmt.Errorf("%w: none of the %d members of group %q has a value of %q", rewards.NoScore, len(scores), g.UID, p.of)
 	}
-	r, err := p.s.ask(ctx, call{Op: "group", Scores: scores}, nil, 0)
+	r, err := p.s.ask(ctx, call{Op: "group", Scores: scores})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (p *pool) live(trial, spare bool) {
 	if err != nil {
 		p.startFailed(err)
 	} else {
-		c.release = func(answered bool) { p.release(pl, answered) }
+		c.release = p.release
 		p.up(pl)
 		p.serve(pl, watched)
 	}
@@ -43,6 +43,7 @@ func (p *pool) start() (*conn, *watch, error) {
 		return nil, nil, p.stoppingError()
 	}
 	defer started()
+	began := time.Now()
 	limit := p.limit()
 	proc, err := spawn(p.cfg.Interpreter, environment(p.opts.Env, p.cfg.HiddenEnv), newCgroup(limit))
 	if err != nil {
@@ -67,6 +68,7 @@ func (p *pool) start() (*conn, *watch, error) {
 	}
 	proc.ready(r.PID)
 	c := newConn(proc, p.cfg, p.opts.label())
+	c.startTook = time.Since(began)
 	c.async, c.capacity = r.Async, max(1, r.Threads)
 	if c.async {
 		c.capacity = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency)
@@ -156,7 +158,7 @@ func (p *pool) startFailed(err error) {
 	}
 	p.rest(p.failures)
 	p.cfg.Log.Warn("a process of a Python function did not start", "function", p.opts.label(), "in_a_row", p.failures,
-		"waiting", len(p.waiters), "permanent", p.refused != nil, "error", err)
+		"waiting", p.queue.Len(), "permanent", p.refused != nil, "error", err)
 	if useless := p.useless(); useless != nil {
 		p.refuse(useless)
 	}
@@ -176,7 +178,8 @@ func (p *pool) up(pl *place) {
 	defer p.mu.Unlock()
 	p.starting--
 	p.failures = 0
-	p.known, p.async, p.capacity = true, pl.conn.async, pl.conn.capacity
+	p.known, p.async, p.capacity, p.startTook = true, pl.conn.async, pl.conn.capacity, pl.conn.startTook
+	pl.up = time.Now()
 	p.places = append(p.places, pl)
 	if p.lost > 0 {
 		p.lost--
@@ -249,9 +252,10 @@ func (p *pool) dismiss(proc *process) {
 // down takes a dead process away and answers the calls that it held. Foreign says that
 // somebody else killed it.
 func (p *pool) down(pl *place, foreign bool, how error) {
-	held, blamed := pl.conn.die()
+	held, blamed, lost := pl.conn.die()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.charge(lost, blamed)
 	p.places = slices.DeleteFunc(p.places, func(o *place) bool { return o == pl })
 	if pl.retired {
 		return
@@ -269,6 +273,21 @@ func (p *pool) down(pl *place, foreign bool, how error) {
 	}
 	p.judge(pl, held, blamed, foreign, how)
 	p.match()
+}
+
+// charge ends the use of a process that died. What its replacement takes to start is charged
+// to the tenant whose call it was killed for, else to those of all that it held: a tenant whose
+// calls end their processes has no more of them than its share. The caller holds mu.
+func (p *pool) charge(lost []*waiter, blamed *entry) {
+	if blamed != nil {
+		p.queue.Charge(blamed.waiter.call, p.startTook.Seconds(), time.Now())
+	}
+	for _, w := range lost {
+		if blamed == nil {
+			p.queue.Charge(w.call, p.startTook.Seconds()/float64(len(lost)), time.Now())
+		}
+		p.queue.End(w.call, time.Now())
+	}
 }
 
 // judge answers the calls that a process held when it died. The caller holds mu.
@@ -299,14 +318,14 @@ func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how 
 		if len(p.deadly) == deadlyRow {
 			p.held++
 			p.rest(p.held)
-			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", len(p.waiters), "until", p.pause)
+			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
 		}
 	default:
 		p.suspect(held, how)
 	}
 }
 
-// idler ends a spare process that has had nothing to do for long.
+// idler ends a spare process that has had nothing to do for long, or that is another's turn.
 type idler struct {
 	pool  *pool
 	place *place
@@ -316,9 +335,29 @@ func (i *idler) check() {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
 	pl := i.place
-	if pl.spare && !pl.trial && pl.running == 0 && time.Since(pl.idle) >= i.pool.cfg.IdleTimeout {
-		i.pool.retire(pl)
+	if !pl.spare || pl.trial || pl.leaving {
+		return
 	}
+	if pl.running == 0 && time.Since(pl.idle) >= i.pool.cfg.IdleTimeout || i.pool.cedes(pl) {
+		pl.leaving = true
+		if pl.running == 0 {
+			i.pool.retire(pl)
+		}
+	}
+}
+
+// worthwhile is how many times as long as it took to start a process works for a function before
+// another may have it.
+const worthwhile = 10
+
+// cedes reports whether a spare process is to go to a function that has fewer for its weight.
+// The caller holds mu.
+func (p *pool) cedes(pl *place) bool {
+	if pl.running > 0 && time.Since(pl.up) < worthwhile*p.startTook {
+		return false
+	}
+	all, _ := p.ordinary()
+	return p.share.cede(p, all, p.queue.Weight())
 }
 
 // retire ends a process that is not needed. The caller holds mu.

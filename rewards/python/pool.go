@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -19,7 +20,8 @@ const startTries = 3
 // function is held back: it has one process then, after a pause.
 const deadlyRow = 8
 
-// pool keeps the processes of one function. Calls wait in the order they came.
+// pool keeps the processes of one function. The calls that wait are served tenant by tenant,
+// by the time that these have had places, and each tenant's in the order they came.
 type pool struct {
 	cfg   Config
 	opts  Options
@@ -31,28 +33,30 @@ type pool struct {
 	first    chan struct{} // closed when the first start is decided
 	wg       sync.WaitGroup
 
-	mu       sync.Mutex
-	begun    bool                  // guarded by mu
-	grouped  bool                  // guarded by mu; groups will come; does not change once begun
-	stopped  bool                  // guarded by mu
-	decided  bool                  // guarded by mu; first is closed
-	procs    map[*process]struct{} // guarded by mu; for stop to kill
-	places   []*place              // guarded by mu; those alive
-	waiters  []*waiter             // guarded by mu; oldest first
-	trials   []*trial              // guarded by mu; the first one runs
-	starting int                   // guarded by mu; 0 or 1
-	known    bool                  // guarded by mu; a process has started
-	async    bool                  // guarded by mu; known with the first start
-	capacity int                   // guarded by mu; of a process; likewise
-	lost     int                   // guarded by mu; processes that died and were not replaced
-	failures int                   // guarded by mu; starts failed in a row
-	unused   int                   // guarded by mu; processes in a row that died before they answered anything
-	deadly   map[string]bool       // guarded by mu; samples in a row that ended their process, at most deadlyRow
-	held     int                   // guarded by mu; how many have since there were deadlyRow of them; 0: it is not held back
-	refused  error                 // guarded by mu; permanent: nothing will start
-	pause    time.Time             // guarded by mu; no start before it
-	wake     *time.Timer           // guarded by mu; starts what waits for pause
-	stats    Stats                 // guarded by mu
+	mu        sync.Mutex
+	begun     bool                  // guarded by mu
+	grouped   bool                  // guarded by mu; groups will come; does not change once begun
+	stopped   bool                  // guarded by mu
+	decided   bool                  // guarded by mu; first is closed
+	procs     map[*process]struct{} // guarded by mu; for stop to kill
+	places    []*place              // guarded by mu; those alive
+	queue     *fair.Queue[*waiter]  // guarded by mu; those that wait, and those that have a place
+	trials    []*trial              // guarded by mu; the first one runs
+	starting  int                   // guarded by mu; 0 or 1
+	wanting   bool                  // guarded by mu; the share knows that it wants one more
+	known     bool                  // guarded by mu; a process has started
+	async     bool                  // guarded by mu; known with the first start
+	capacity  int                   // guarded by mu; of a process; likewise
+	startTook time.Duration         // guarded by mu; of the newest process
+	lost      int                   // guarded by mu; processes that died and were not replaced
+	failures  int                   // guarded by mu; starts failed in a row
+	unused    int                   // guarded by mu; processes in a row that died before they answered anything
+	deadly    map[string]bool       // guarded by mu; samples in a row that ended their process, at most deadlyRow
+	held      int                   // guarded by mu; how many have since there were deadlyRow of them; 0: it is not held back
+	refused   error                 // guarded by mu; permanent: nothing will start
+	pause     time.Time             // guarded by mu; no start before it
+	wake      *time.Timer           // guarded by mu; starts what waits for pause
+	stats     Stats                 // guarded by mu
 }
 
 // Stats is a snapshot of a scorer's processes. The counters only grow.
@@ -86,19 +90,24 @@ type place struct {
 	idle    time.Time // since when; while nothing runs
 	spare   bool      // one of the share's
 	trial   bool      // it finds out which call ends its process
-	retired bool      // it is being ended, for want of work
+	up      time.Time // since when
+	leaving bool      // another function gets it when its calls have ended
+	retired bool      // it is being ended, for want of work or for another function
 }
 
-// waiter is a call that waits for a place.
+// waiter is a call that waits for a place, or has one.
 type waiter struct {
-	got chan *place // capacity 1; closed: refused
-	err error       // why it was refused; set before got is closed
+	tenant fair.Tenant
+	call   *fair.Call[*waiter] // nil: it waits in a trial
+	got    chan struct{}       // closed when it has its place, or is refused
+	place  *place              // set before got is closed
+	err    error               // why it was refused; likewise
 }
 
 func newPool(cfg Config, opts Options, s *share) *pool {
 	p := &pool{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
-		stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
+		queue: fair.NewQueue[*waiter](), stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
 		looksAsync: sync.OnceValue(func() bool { return looksAsync(opts.Path, opts.Name) }),
 	}
 	s.join(p)
@@ -163,8 +172,8 @@ func (p *pool) startError() error {
 }
 
 // acquire waits for a place in a process, or with a trial for one in the trial's.
-func (p *pool) acquire(ctx context.Context, t *trial) (*place, error) {
-	w := &waiter{got: make(chan *place, 1)}
+func (p *pool) acquire(ctx context.Context, t *trial) (*waiter, error) {
+	w := &waiter{tenant: fair.Tenant(rewards.TenantOf(ctx)), got: make(chan struct{})}
 	p.mu.Lock()
 	if err := p.useless(); err != nil {
 		p.mu.Unlock()
@@ -173,33 +182,38 @@ func (p *pool) acquire(ctx context.Context, t *trial) (*place, error) {
 	if t != nil {
 		t.waiting = append(t.waiting, w)
 	} else {
-		p.waiters = append(p.waiters, w)
+		w.call = p.queue.Push(w.tenant, w, time.Now())
 	}
 	p.match()
 	p.mu.Unlock()
 	select {
-	case pl, ok := <-w.got:
-		if !ok {
-			return nil, w.err
-		}
-		return pl, nil
+	case <-w.got:
+		return w.placed()
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	same := func(o *waiter) bool { return o == w }
-	p.waiters = slices.DeleteFunc(p.waiters, same)
 	if t != nil {
-		t.waiting = slices.DeleteFunc(t.waiting, same)
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *waiter) bool { return o == w })
+	} else {
+		p.queue.Remove(w.call)
 	}
 	p.mu.Unlock()
 	select {
-	case pl, ok := <-w.got:
-		if ok {
-			p.release(pl, false)
+	case <-w.got: // in the same moment
+		if w.err == nil {
+			p.release(w, false)
 		}
 	default:
 	}
 	return nil, p.waitedError(ctx)
+}
+
+// placed is what a wait came to, once got is closed.
+func (w *waiter) placed() (*waiter, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w, nil
 }
 
 // waitedError is of a call whose time passed, or whose caller left, while it waited.
@@ -230,8 +244,12 @@ func (p *pool) useless() error {
 
 // refuse sends all waiters away. The caller holds mu.
 func (p *pool) refuse(err error) {
-	all := p.waiters
-	p.waiters = nil
+	var all []*waiter
+	for now := time.Now(); p.queue.Len() > 0; {
+		w := p.queue.First(0, now).Value
+		p.queue.Remove(w.call)
+		all = append(all, w)
+	}
 	for _, t := range p.trials {
 		all, t.waiting = append(all, t.waiting...), nil
 	}
@@ -241,34 +259,44 @@ func (p *pool) refuse(err error) {
 	}
 }
 
-// match gives places to the waiters in their order, and starts a process for those for
+// match gives places to the waiters whose turn it is, and starts a process for those for
 // whom there is none. The caller holds mu.
 func (p *pool) match() {
 	p.matchTrial()
-	n := 0
-	for ; n < len(p.waiters); n++ {
+	executors := 0
+	for _, pl := range p.places {
+		executors += pl.conn.capacity
+	}
+	for p.queue.Len() > 0 {
 		pl := p.emptiest()
 		if pl == nil {
 			break
 		}
-		p.hand(pl, p.waiters[n])
+		now := time.Now()
+		c := p.queue.First(executors, now)
+		p.queue.Take(c, now)
+		p.queue.Begin(c, now)
+		p.hand(pl, c.Value)
 	}
-	p.waiters = slices.Delete(p.waiters, 0, n)
 	p.grow()
 }
 
 // hand gives a place to a waiter. The caller holds mu.
 func (p *pool) hand(pl *place, w *waiter) {
+	if w.call == nil { // a trial has its own order; the time counts all the same
+		w.call = p.queue.Start(w.tenant, w, time.Now())
+	}
 	pl.running++
 	p.stats.Calls++
-	w.got <- pl
+	w.place = pl
+	close(w.got)
 }
 
 // emptiest is the process with the fewest calls that can take one more.
 func (p *pool) emptiest() *place {
 	var best *place
 	for _, pl := range p.places {
-		if !pl.trial && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
+		if !pl.trial && !pl.leaving && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
 			best = pl
 		}
 	}
@@ -276,11 +304,16 @@ func (p *pool) emptiest() *place {
 }
 
 // release takes a place back, with an answer or without. A process that died has none.
-func (p *pool) release(pl *place, answered bool) {
+func (p *pool) release(w *waiter, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.queue.End(w.call, time.Now())
+	pl := w.place
 	if pl.running--; pl.running == 0 {
 		pl.idle = time.Now()
+		if pl.leaving {
+			p.retire(pl)
+		}
 	}
 	if answered {
 		clear(p.deadly)
@@ -302,15 +335,14 @@ func (p *pool) grow() {
 	if !p.begun || p.stopped || p.refused != nil || p.starting > 0 {
 		return
 	}
-	var ordinary, own int
-	for _, pl := range p.places {
-		if !pl.trial && !pl.retired {
-			ordinary++
-			if !pl.spare {
-				own++
-			}
+	wants := false
+	defer func() {
+		if p.wanting && !wants {
+			p.share.content(p)
 		}
-	}
+		p.wanting = wants
+	}()
+	ordinary, own := p.ordinary()
 	trying := p.trying() != nil
 	var trial, spare bool
 	switch {
@@ -318,9 +350,9 @@ func (p *pool) grow() {
 		return
 	case len(p.trials) > 0 && !trying:
 		trial = true
-	case ordinary == 0 && (len(p.waiters) > 0 || !trying):
-	case len(p.waiters) > 0 && own == 0:
-	case len(p.waiters) > 0:
+	case ordinary == 0 && (p.queue.Len() > 0 || !trying):
+	case p.queue.Len() > 0 && own == 0:
+	case p.queue.Len() > 0:
 		spare = true
 	default:
 		return
@@ -331,11 +363,26 @@ func (p *pool) grow() {
 		}
 		return
 	}
-	if spare && !p.share.take(p.capacity > 1) {
+	if spare && !p.share.take(p, p.capacity > 1, ordinary, p.queue.Weight()) {
+		wants = true
 		return
 	}
 	p.starting++
 	p.wg.Go(func() { p.live(trial, spare) })
+}
+
+// ordinary are how many processes work for all calls, and how many of them are the function's
+// own. The caller holds mu.
+func (p *pool) ordinary() (all, own int) {
+	for _, pl := range p.places {
+		if !pl.trial && !pl.leaving && !pl.retired {
+			all++
+			if !pl.spare {
+				own++
+			}
+		}
+	}
+	return all, own
 }
 
 // awake is the end of a pause.
@@ -394,7 +441,7 @@ func (p *pool) snapshot() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
-	s.Processes, s.Alive, s.Async, s.Waiting = 1, len(p.places), p.async, len(p.waiters)
+	s.Processes, s.Alive, s.Async, s.Waiting = 1, len(p.places), p.async, p.queue.Len()
 	if p.capacity == 1 || p.share.explicit {
 		s.Processes += p.share.spare
 	}

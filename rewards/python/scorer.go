@@ -124,11 +124,7 @@ func (s *Scorer) Stats() Stats { return s.pool.snapshot() }
 // while the call waits for a process; that of a process that does not start, or that a
 // stranger killed, is the worker's.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
-	media, body, size, err := tensors(ctx, sample)
-	if err != nil {
-		return rewards.Score{}, err
-	}
-	r, err := s.ask(ctx, call{Op: "call", Sample: sample, Media: media}, body, size)
+	r, err := s.ask(ctx, call{Op: "call", Sample: sample})
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -138,12 +134,12 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 // ask has a process answer. A failure that the function reports is an error as well. A
 // call whose process died is repeated: beside others if it was killed for another call,
 // else in a trial.
-func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (reply, error) {
+func (s *Scorer) ask(ctx context.Context, what call) (reply, error) {
 	s.pool.begin()
 	var on *trial
 	defer func() { s.pool.acquit(on) }()
 	for begun := false; ; {
-		pl, err := s.pool.acquire(ctx, on)
+		w, err := s.pool.acquire(ctx, on)
 		if err != nil {
 			return reply{}, err
 		}
@@ -153,7 +149,7 @@ func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (r
 			ctx, cancel = rewards.Start(ctx)
 			defer cancel()
 		}
-		r, err := pl.conn.call(ctx, what, body, size)
+		r, err := s.send(ctx, w, what)
 		var suspected *suspectError
 		switch {
 		case errors.As(err, &suspected):
@@ -169,29 +165,62 @@ func (s *Scorer) ask(ctx context.Context, what call, body [][]byte, size int) (r
 	}
 }
 
-// tensors describes the media of a sample and returns their bytes: a raw tensor as
-// it came, a picture or video in any other encoding as 8-bit RGB.
-func tensors(ctx context.Context, sample *rewards.Sample) (media []tensor, body [][]byte, size int, err error) {
+// send decodes what a sample shows, now that the call has its place, and has the place's
+// process answer. Before the next wait for a place the pixels are given back.
+func (s *Scorer) send(ctx context.Context, w *waiter, what call) (reply, error) {
+	t, err := tensors(ctx, what.Sample)
+	defer t.giveBack()
+	if err != nil {
+		s.pool.release(w, false)
+		return reply{}, err
+	}
+	what.Media = t.media
+	return w.place.conn.call(ctx, w, what, t.body, t.size)
+}
+
+// payload is the media of a sample as a process gets them.
+type payload struct {
+	media []tensor
+	body  [][]byte
+	size  int
+	given []func() // gives back what was decoded
+}
+
+func (t *payload) giveBack() {
+	for _, giveBack := range t.given {
+		giveBack()
+	}
+}
+
+// tensors describes the media of a sample, if there is one, and returns their bytes: a raw
+// tensor as it came, a picture or video in any other encoding as 8-bit RGB. The bytes are read
+// until they are given back, also after an error.
+func tensors(ctx context.Context, sample *rewards.Sample) (*payload, error) {
+	p := &payload{}
+	if sample == nil { // of a group
+		return p, nil
+	}
 	for _, m := range sample.Media {
 		t := tensor{Kind: m.Kind, Layout: m.Layout, DType: m.DType, Shape: m.Shape, FPS: m.FPS, SampleRate: m.SampleRate}
 		data := m.Data
 		if visual := m.Kind == rewards.Image || m.Kind == rewards.Video; visual && m.Encoding != rewards.Raw {
-			px, err := m.Pixels(ctx)
+			px, giveBack, err := m.Borrow(ctx)
 			if err != nil {
-				return nil, nil, 0, err
+				return p, err
 			}
+			p.given = append(p.given, giveBack)
 			t.DType, t.Layout, t.Shape, data = "U8", rewards.THWC, []int{px.Count, px.Height, px.Width, 3}, px.RGB
 			if m.Kind == rewards.Image {
 				t.Layout, t.Shape = rewards.HWC, t.Shape[1:]
 			}
 		}
-		if pad := -size & 15; pad > 0 { // tensors begin at multiples of 16 bytes
-			body, size = append(body, make([]byte, pad)), size+pad
+		if pad := -p.size & 15; pad > 0 { // tensors begin at multiples of 16 bytes
+			p.body, p.size = append(p.body, make([]byte, pad)), p.size+pad
 		}
-		t.At, t.Size = size, len(data)
-		media, body, size = append(media, t), append(body, data), size+len(data)
+		t.At, t.Size = p.size, len(data)
+		p.media, p.body, p.size = append(p.media, t), append(p.body, data), p.size+len(data)
 	}
-	return media, body, size, nil
+	return p, nil
 }
 
 // reported is the failure that a host's answer tells of; nil for a result.

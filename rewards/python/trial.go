@@ -90,7 +90,7 @@ func (p *pool) matchTrial() {
 func (p *pool) keep(pl *place) {
 	own := slices.ContainsFunc(p.places, func(o *place) bool { return o != pl && !o.spare && !o.retired })
 	if own && !pl.spare {
-		if !p.share.take(pl.conn.capacity > 1) {
+		if all, _ := p.ordinary(); !p.share.take(p, pl.conn.capacity > 1, all, p.queue.Weight()) {
 			p.retire(pl)
 			return
 		}

@@ -63,18 +63,19 @@ func (c *cosmosProtocol) item(ctx context.Context, s *rewards.Sample) (item, err
 	if m.Kind == rewards.Video && c.video != "first_frame" {
 		return item{}, fmt.Errorf("%w: the sample is a video, and images are sent; video: first_frame sends its first frame", rewards.BadInput)
 	}
-	px, err := m.Pixels(ctx)
-	if err != nil {
-		return item{}, fmt.Errorf("pixels: %w", err)
-	}
-	if px.Count < 1 {
-		return item{}, fmt.Errorf("%w: a video without a frame", rewards.BadInput)
-	}
 	line := dict(
 		"media_type", "image", "prompts", &pickle.List{Items: []pickle.Value{prompt}},
 		"reward_fn", dict(c.reward, 1.0),
 	)
-	return item{body: appendNPY(append(appendJSON(nil, line), '\n'), px.Frame(0), px.Height, px.Width)}, nil
+	var it item
+	err = decoded(ctx, m, func(px *rewards.Pixels) error {
+		if px.Count < 1 {
+			return fmt.Errorf("%w: a video without a frame", rewards.BadInput)
+		}
+		it.body = appendNPY(append(appendJSON(nil, line), '\n'), px.Frame(0), px.Height, px.Width)
+		return nil
+	})
+	return it, err
 }
 
 // appendNPY writes version 1.0 of NumPy's file format, whose header ends at a

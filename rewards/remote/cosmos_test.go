@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/cpu"
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -125,7 +127,7 @@ func TestAResultThatNeverComesIsATimeoutAndIsAskedForLessAndLess(t *testing.T) {
 		n := &neverReady{}
 		sc, err := buildNamed(t, "http", &groups{doer: n}, options{"protocol": "cosmos", "reward": "r", "url": "http://h"})
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(cpu.With(t.Context(), fair.NewGate(2)), 10*time.Second)
 		defer cancel()
 		begin := time.Now()
 		score, err := sc.Score(ctx, sample(t))

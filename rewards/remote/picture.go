@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rewardloop/rewardloop/internal/cpu"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -80,11 +81,27 @@ func (p pictures) one(ctx context.Context, m *rewards.Media, frame int) ([]byte,
 	case m.Encoding == rewards.Frames && frame < len(m.Frames) && p.fits(m.Frames[frame]):
 		return bytes.Clone(m.Frames[frame]), nil
 	}
-	px, err := m.Pixels(ctx)
+	var file []byte
+	err := decoded(ctx, m, func(px *rewards.Pixels) (err error) {
+		file, err = p.encode(px, frame)
+		return err
+	})
+	return file, err
+}
+
+// decoded has a CPU do something with the pixels of a picture.
+func decoded(ctx context.Context, m *rewards.Media, do func(px *rewards.Pixels) error) error {
+	done, err := cpu.Take(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("pixels: %w", err)
+		return fmt.Errorf("pixels: %w", err)
 	}
-	return p.encode(px, frame)
+	defer done()
+	px, giveBack, err := m.Borrow(ctx)
+	if err != nil {
+		return fmt.Errorf("pixels: %w", err)
+	}
+	defer giveBack()
+	return do(px)
 }
 
 // all are the frames of a video as files.
@@ -93,11 +110,13 @@ func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
 	total := 0
 	n := len(m.Frames)
 	if m.Encoding != rewards.Frames {
-		px, err := m.Pixels(ctx)
+		err := decoded(ctx, m, func(px *rewards.Pixels) error {
+			n = px.Count
+			return nil
+		})
 		if err != nil {
-			return nil, fmt.Errorf("pixels: %w", err)
+			return nil, err
 		}
-		n = px.Count
 	}
 	for i := range n {
 		if err := ctx.Err(); err != nil {

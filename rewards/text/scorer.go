@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/cpu"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -29,7 +30,11 @@ type scorer struct {
 var (
 	_ rewards.Scorer       = (*scorer)(nil)
 	_ rewards.ExtraFielder = (*scorer)(nil)
+	_ rewards.Queuer       = (*scorer)(nil)
 )
+
+// Queues says that the component's time begins when a CPU is free for it.
+func (*scorer) Queues() {}
 
 // ExtraFields declares the columns the rule returns beside its value.
 func (sc *scorer) ExtraFields() []rewards.Field { return sc.fields }
@@ -37,9 +42,11 @@ func (sc *scorer) ExtraFields() []rewards.Field { return sc.fields }
 // Score rates the sample's response. A sample that has none, or lacks what the
 // rule compares with, is rewards.BadInput.
 func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-	if err := ctx.Err(); err != nil {
+	ctx, done, err := cpu.Start(ctx)
+	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
+	defer done()
 	r, err := response(s)
 	if err != nil {
 		return rewards.Score{}, err

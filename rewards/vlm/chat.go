@@ -101,7 +101,6 @@ func (j *Judge) check(r *chat.Request) error {
 	if len(r.Messages) == 0 {
 		fault("it has no messages")
 	}
-	pictures := 0
 	for i, m := range r.Messages {
 		if m.Role != chat.System && m.Role != chat.User && m.Role != chat.Assistant {
 			fault("message %d: role %q, want system, user or assistant", i, m.Role)
@@ -109,16 +108,11 @@ func (j *Judge) check(r *chat.Request) error {
 		if len(m.Parts) == 0 {
 			fault("message %d: it has no parts", i)
 		}
-		for _, p := range m.Parts {
-			if p.Image != nil {
-				pictures++
-			}
-		}
 	}
-	if pictures > maxPictures {
-		fault("it has %d pictures, at most %d are looked at", pictures, maxPictures)
+	if n := shownIn(r); n > maxPictures {
+		fault("it has %d pictures, at most %d are looked at", n, maxPictures)
 	}
-	if pictures > 0 && j.deps.Decoder == nil {
+	if shownIn(r) > 0 && j.deps.Decoder == nil {
 		fault("it has pictures, and nothing here decodes them")
 	}
 	return errors.Join(errs...)
@@ -129,6 +123,13 @@ func (j *Judge) chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) 
 	l, err := j.model.load(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if shownIn(r) > 0 {
+		leave, err := l.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
 	turns := make([]turn, 0, len(r.Messages))
 	var views []*view
@@ -171,11 +172,28 @@ func (j *Judge) decode(ctx context.Context, l *loaded, p chat.Part) (*view, erro
 	if !ok {
 		return nil, fmt.Errorf("%w: a picture of type %q, want image/png, image/jpeg or image/webp", rewards.BadInput, p.MIME)
 	}
-	px, err := j.deps.Decoder.Decode(ctx, &rewards.Media{Kind: rewards.Image, Encoding: encoding, Data: p.Image, DType: "U8", Shape: []int{len(p.Image)}})
+	m := &rewards.Media{Kind: rewards.Image, Encoding: encoding, Data: p.Image, DType: "U8", Shape: []int{len(p.Image)}}
+	m.SetDecoder(j.deps.Decoder)
+	defer m.Forget()
+	px, giveBack, err := m.Borrow(ctx)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names format and class
 	}
+	defer giveBack()
 	return j.look(l, px, 0)
+}
+
+// shownIn is how many pictures a request has.
+func shownIn(r *chat.Request) int {
+	n := 0
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			if p.Image != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // reply is an answer as an engine gives it.

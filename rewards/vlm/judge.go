@@ -142,7 +142,7 @@ type Judge struct {
 
 var (
 	_ rewards.Warmer = (*Judge)(nil)
-	_ ocr.TextReader = (*Judge)(nil)
+	_ ocr.Turner     = (*Judge)(nil)
 	_ rewards.Queuer = (*Judge)(nil)
 
 	_ rewards.Concurrent = (*Judge)(nil)
@@ -159,6 +159,30 @@ func (*Judge) Queues() {}
 
 // Name is that of the model's folder.
 func (j *Judge) Name() string { return j.model.name }
+
+// Turn waits for leave to make a frame ready for the vision encoder's device, where that
+// bounds how many are.
+func (j *Judge) Turn(ctx context.Context) (ocr.Turn, error) {
+	l, err := j.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := l.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("vlm: %s: %w", j.model.name, localmodel.Classify(ctx, err))
+	}
+	return visit{j, leave}, nil
+}
+
+// visit is leave to make a frame ready.
+type visit struct {
+	*Judge
+
+	leave func()
+}
+
+// Done implements ocr.Turn.
+func (v visit) Done() { v.leave() }
 
 // ready loads the model.
 func (j *Judge) ready(ctx context.Context) (*loaded, error) {
@@ -217,23 +241,32 @@ type opened struct {
 	seen   []picture
 }
 
-// open looks at frames and puts the question about them. Whether it is too long is
-// found out before the vision encoder runs.
+// open looks at frames and puts the question about them.
 func (j *Judge) open(ctx context.Context, l *loaded, q inquiry, px *rewards.Pixels, frames []int) (opened, error) {
+	views, err := j.views(ctx, l, px, frames)
+	if err != nil {
+		return opened{}, err
+	}
+	return j.put(ctx, l, q, views)
+}
+
+// views makes of frames what the vision encoder takes. Whether they are too many is found out
+// before it runs.
+func (j *Judge) views(ctx context.Context, l *loaded, px *rewards.Pixels, frames []int) ([]*view, error) {
 	var views []*view
 	for _, f := range frames {
 		if err := ctx.Err(); err != nil {
-			return opened{}, fmt.Errorf("looking at frame %d: %w", f, err)
+			return nil, fmt.Errorf("looking at frame %d: %w", f, err)
 		}
 		v, err := j.look(l, px, f)
 		if err != nil {
-			return opened{}, err
+			return nil, err
 		}
 		if views, err = l.with(views, v); err != nil {
-			return opened{}, err
+			return nil, err
 		}
 	}
-	return j.put(ctx, l, q, views)
+	return views, nil
 }
 
 // look makes of a frame what the vision encoder takes.

@@ -126,6 +126,14 @@ func (m *model) bringUp(ctx context.Context) (*loaded, error) {
 	return l, l.probeVocabulary(ctx)
 }
 
+// enter waits for leave to make pictures ready for the vision encoder.
+func (l *loaded) enter(ctx context.Context) (leave func(), err error) {
+	if leave, err = infer.Enter(ctx, l.vision); err != nil {
+		return nil, fmt.Errorf("vision encoder: %w", err)
+	}
+	return leave, nil
+}
+
 // readTokenizer loads tokenizer.json and finds the ids in it.
 func (l *loaded) readTokenizer(f *folder) error {
 	t, err := hftok.Load(filepath.Join(f.path, "tokenizer.json"))

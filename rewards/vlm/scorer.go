@@ -128,7 +128,7 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	px, groups, err := s.frames(ctx, sample)
+	m, err := s.shown(sample)
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -139,13 +139,24 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if err := s.options.possible(l); err != nil {
 		return rewards.Score{}, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: vlm: %w", rewards.Internal, err))
 	}
+	groups := [][]int{nil}
+	if m != nil {
+		leave, err := l.enter(ctx)
+		if err != nil {
+			return rewards.Score{}, fmt.Errorf("vlm: %s: sample %q: %w", s.judge.model.name, sample.ID, localmodel.Classify(ctx, err))
+		}
+		defer leave()
+		if groups, err = s.frames(ctx, sample, m); err != nil {
+			return rewards.Score{}, err
+		}
+	}
 	readings := make([]reading, len(groups))
 	g, within := errgroup.WithContext(ctx)
 	g.SetLimit(maxQuestionsAtOnce)
 	for i, frames := range groups {
 		g.Go(func() error {
 			return rewards.Guard(func() (err error) {
-				readings[i], err = s.one(within, l, a, px, frames)
+				readings[i], err = s.one(within, l, a, m, frames)
 				return err
 			})
 		})
@@ -187,26 +198,30 @@ func (s *scorer) ask(sample *rewards.Sample) (asked, error) {
 	return a, nil
 }
 
-// frames are the frames of each question; one without any: nothing is shown.
-func (s *scorer) frames(ctx context.Context, sample *rewards.Sample) (*rewards.Pixels, [][]int, error) {
+// shown is what is shown of a sample; nil: nothing.
+func (s *scorer) shown(sample *rewards.Sample) (*rewards.Media, error) {
 	o := s.options
 	if o.Show == showNever || (o.Show == showAuto && !hasVisual(sample)) {
-		return nil, [][]int{nil}, nil
+		return nil, nil
 	}
-	m, err := sample.Visual()
+	return sample.Visual() //nolint:wrapcheck // it names the sample
+}
+
+// frames are the frames of each question. The picture is decoded to count them; the questions
+// borrow its pixels again, each for as long as it looks at them.
+func (s *scorer) frames(ctx context.Context, sample *rewards.Sample, m *rewards.Media) ([][]int, error) {
+	px, giveBack, err := m.Borrow(ctx)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it names the sample
+		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
-	px, err := m.Pixels(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("sample %q: %w", sample.ID, err)
-	}
+	defer giveBack()
 	if px.Count < 1 {
-		return nil, nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
+		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
 	}
 	if m.Kind != rewards.Video {
-		return px, [][]int{{0}}, nil
+		return [][]int{{0}}, nil
 	}
+	o := s.options
 	var frames []int
 	for i := range o.Frames {
 		if f := i * px.Count / o.Frames; len(frames) == 0 || f != frames[len(frames)-1] {
@@ -214,13 +229,13 @@ func (s *scorer) frames(ctx context.Context, sample *rewards.Sample) (*rewards.P
 		}
 	}
 	if o.Video == videoClip {
-		return px, [][]int{frames}, nil
+		return [][]int{frames}, nil
 	}
 	groups := make([][]int, len(frames))
 	for i, f := range frames {
 		groups[i] = []int{f}
 	}
-	return px, groups, nil
+	return groups, nil
 }
 
 // hasVisual says whether the sample carries an image or a video.
@@ -229,13 +244,25 @@ func hasVisual(s *rewards.Sample) bool {
 	return err == nil
 }
 
-// one asks about some frames.
-func (s *scorer) one(ctx context.Context, l *loaded, a asked, px *rewards.Pixels, frames []int) (reading, error) {
+// one asks about some frames; of no media: about none.
+func (s *scorer) one(ctx context.Context, l *loaded, a asked, m *rewards.Media, frames []int) (reading, error) {
 	q := inquiry{
 		prefix: s.options.Prefix,
 		turns:  func(pictures int) []turn { return turnsOf(s.options.System, a.text, pictures) },
 	}
-	o, err := s.judge.open(ctx, l, q, px, frames)
+	var views []*view
+	if m != nil {
+		px, giveBack, err := m.Borrow(ctx)
+		if err != nil {
+			return reading{}, err
+		}
+		views, err = s.judge.views(ctx, l, px, frames)
+		giveBack()
+		if err != nil {
+			return reading{}, err
+		}
+	}
+	o, err := s.judge.put(ctx, l, q, views)
 	if err != nil {
 		return reading{}, err
 	}

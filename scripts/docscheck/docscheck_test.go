@@ -42,7 +42,7 @@ func repository(t *testing.T, files map[string]string) (root, bin string) {
 	all := map[string]string{
 		"Makefile":              "build: ## it\n\tgo build\n",
 		"loop/loop_test.go":     "package loop\n\nfunc TestItHolds(t *testing.T) {}\n",
-		"docs/metrics.md":       "`rewardloop_live_slots`\n",
+		"docs/metrics.md":       "`rewardloop_live_places`\n",
 		"scripts/run.sh":        "echo \"$REWARDLOOP_MODELS\" --hard\n",
 		"examples/e/main.go":    "package main\n\nimport \"flag\"\n\nvar n = flag.Int(\"rounds\", 1, \"\")\n",
 		"examples/e/train.py":   "parser.add_argument(\"--steps\")\n",
@@ -84,7 +84,7 @@ func TestAPageThatSpeaksOfWhatIsThereIsLeftAlone(t *testing.T) {
 See [other](other.md#what-it-is-and-more-1), ![a picture](other_picture.md), [here](#page), <https://example.com/a_b>,
 the [spec](https://example.com/x(1)) and https://example.org.
 
-`+"`docs/other.md`, `examples/{e,e}/main.go`, `examples/<name>/train.py`, `TestItHolds`, `TestIt…`, `make build`, `loop.lease`, `rewardloop_live_slots`"+`
+`+"`docs/other.md`, `examples/{e,e}/main.go`, `examples/<name>/train.py`, `TestItHolds`, `TestIt…`, `make build`, `loop.lease`, `rewardloop_live_places`"+`
 `+"`rewardloop serve --listen x`, `--steps 3`, `--hard`, `builtin://ocr`, `REWARDLOOP_MODELS`, `bin/rewardloop`, `loop.draining`, `not a/path`"+`
 
 `+fenced+`sh

@@ -69,7 +69,7 @@ type Reader struct {
 }
 
 var (
-	_ ocr.TextReader = (*Reader)(nil)
+	_ ocr.Turner     = (*Reader)(nil)
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
 	_ rewards.Queuer = (*Reader)(nil)
@@ -111,6 +111,31 @@ func New(cfg Config, models Models) (*Reader, error) {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
 }
+
+// Turn waits for leave to make a frame ready for the detector's device, where that bounds how
+// many are. The component's time does not begin with it, but with the first model.
+func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
+	ctx, end, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	leave, err := infer.Enter(ctx, r.models.Det)
+	if err != nil {
+		return nil, r.classify(ctx, fmt.Errorf("detector: %w", err))
+	}
+	return visit{r, leave}, nil
+}
+
+// visit is leave to make a frame ready.
+type visit struct {
+	*Reader
+
+	leave func()
+}
+
+// Done implements ocr.Turn.
+func (v visit) Done() { v.leave() }
 
 // ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
 // MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,

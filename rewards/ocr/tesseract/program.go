@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
@@ -37,7 +39,7 @@ var errMissing = errors.New("tesseract is not available: this binary was built w
 type program struct {
 	cfg  Config
 	path string
-	free chan struct{} // a token per slot; taken while the program runs
+	gate *fair.Gate // an executor per slot
 
 	mu     sync.Mutex
 	count  slot.Stats
@@ -49,11 +51,7 @@ func newBackend(cfg Config) (backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", errMissing, err)
 	}
-	p := &program{cfg: cfg, path: path, free: make(chan struct{}, cfg.Slots)}
-	for range cfg.Slots {
-		p.free <- struct{}{}
-	}
-	return p, nil
+	return &program{cfg: cfg, path: path, gate: fair.NewGate(cfg.Slots)}, nil
 }
 
 // start reads the canary once: every look is a process of its own.
@@ -62,9 +60,13 @@ func (p *program) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lines, err := p.read(ctx, px.RGB, px.Width, px.Height)
+	s, err := p.take(ctx)
 	if err == nil {
-		err = checkCanary(p.cfg.Language, lines)
+		defer s.release()
+		var lines []ocr.Line
+		if lines, err = s.read(ctx, px.RGB, px.Width, px.Height); err == nil {
+			err = checkCanary(p.cfg.Language, lines)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: canary: %w", slot.ErrUnavailable, err)
@@ -72,17 +74,27 @@ func (p *program) start(ctx context.Context) error {
 	return nil
 }
 
-func (p *program) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+func (p *program) take(ctx context.Context) (seat, error) {
 	if p.note(func(*slot.Stats) {}) {
 		return nil, fmt.Errorf("%w: closed", slot.ErrUnavailable)
 	}
-	select {
-	case <-p.free:
-	case <-ctx.Done():
+	turn, err := p.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
+	if err != nil {
 		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", slot.ErrWaiting))
 	}
-	defer func() { p.free <- struct{}{} }()
-	begin(ctx)
+	return programSeat{p, turn}, nil
+}
+
+// programSeat is the right to run the program.
+type programSeat struct {
+	p    *program
+	turn fair.Turn
+}
+
+func (s programSeat) release() { s.turn.Release() }
+
+func (s programSeat) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+	p := s.p
 	p.note(func(s *slot.Stats) { s.Busy++; s.Requests++ })
 	defer p.note(func(s *slot.Stats) { s.Busy-- })
 	return twice(p.cfg, greymap(nil, rgb, width, height), width, height, func(pgm []byte) ([]ocr.Line, error) {
@@ -180,10 +192,8 @@ func (p *program) stop(ctx context.Context) error {
 	p.closed = true
 	p.mu.Unlock()
 	for range p.cfg.Slots {
-		select {
-		case <-p.free:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: a program still runs: %w", slot.ErrTimeout, ctx.Err())
+		if _, err := p.gate.Acquire(ctx, fair.Tenant{}); err != nil { // never released
+			return fmt.Errorf("%w: a program still runs: %w", slot.ErrTimeout, err)
 		}
 	}
 	return nil

@@ -23,10 +23,18 @@ const minSide = 8
 // backend is the part that differs between the builds.
 type backend interface {
 	start(ctx context.Context) error
-	// read answers from tight RGB bytes. Its errors wrap slot's sentinels or ctx's error.
-	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
+	// take waits for a slot. Its errors wrap slot's sentinels or ctx's error.
+	take(ctx context.Context) (seat, error)
 	stop(ctx context.Context) error
 	stats() slot.Stats
+}
+
+// seat is a slot that has nothing else to do.
+type seat interface {
+	// read answers from tight RGB bytes, once. Its errors wrap slot's sentinels or ctx's error.
+	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
+	// release gives the slot back, if it has not read. It may be called twice.
+	release()
 }
 
 // Reader reads text with Tesseract. It is safe for concurrent use.
@@ -41,7 +49,7 @@ type Reader struct {
 type warmth struct{ started bool }
 
 var (
-	_ ocr.TextReader = (*Reader)(nil)
+	_ ocr.Turner     = (*Reader)(nil)
 	_ rewards.Warmer = (*Reader)(nil)
 	_ rewards.Closer = (*Reader)(nil)
 	_ rewards.Queuer = (*Reader)(nil)
@@ -100,19 +108,60 @@ func (r *Reader) Warm(ctx context.Context) error {
 // the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
 // Timeout, Unavailable or Internal, or wrap ctx's cancellation.
 func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
+	if err := r.check(px, frame); err != nil {
+		return nil, err
+	}
+	t, err := r.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Done()
+	return t.ReadText(ctx, px, frame)
+}
+
+// check refuses a frame that is none, or too large.
+func (r *Reader) check(px *rewards.Pixels, frame int) error {
 	if px.Width < 1 || px.Height < 1 || frame < 0 || frame >= px.Count || len(px.RGB) != px.Count*px.Width*px.Height*3 {
-		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
+		return fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
 	}
 	if n := px.Width * px.Height; n > r.cfg.MaxPixels {
-		return nil, fmt.Errorf("%w: a frame of %dx%d, tesseract reads at most %d pixels", rewards.BadInput, px.Width, px.Height, r.cfg.MaxPixels)
+		return fmt.Errorf("%w: a frame of %dx%d, tesseract reads at most %d pixels", rewards.BadInput, px.Width, px.Height, r.cfg.MaxPixels)
 	}
+	return nil
+}
+
+// Turn waits for a slot, with which the component's time begins. Tenants take turns by the
+// time that they have had slots.
+func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 	if err := r.Warm(ctx); err != nil {
+		return nil, err
+	}
+	s, err := r.backend.take(ctx)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	begin(ctx)
+	return &turn{r, s}, nil
+}
+
+// turn is a slot for one frame.
+type turn struct {
+	reader *Reader
+	seat   seat
+}
+
+// Done implements ocr.Turn.
+func (t *turn) Done() { t.seat.release() }
+
+// ReadText implements ocr.Turn.
+func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
+	if err := t.reader.check(px, frame); err != nil {
 		return nil, err
 	}
 	if min(px.Width, px.Height) < minSide {
 		return nil, nil
 	}
-	lines, err := r.backend.read(ctx, px.Frame(frame), px.Width, px.Height)
+	lines, err := t.seat.read(ctx, px.Frame(frame), px.Width, px.Height)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}

@@ -10,14 +10,16 @@ import (
 
 	"github.com/otiai10/gosseract/v2"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 // runner is what slot.Pool and slot.Inline have in common.
 type runner interface {
 	Start(ctx context.Context) error
-	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Take(ctx context.Context, t fair.Tenant) (slot.Lease, error)
 	Stop(ctx context.Context) error
 	Stats() slot.Stats
 }
@@ -94,10 +96,21 @@ func (s *slots) start(ctx context.Context) error {
 	return err
 }
 
-func (s *slots) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
-	req := request(rgb, width, height)
-	req.Began = func() { begin(ctx) }
-	resp, err := s.runner().Do(ctx, req)
+func (s *slots) take(ctx context.Context) (seat, error) {
+	l, err := s.runner().Take(ctx, fair.Tenant(rewards.TenantOf(ctx)))
+	if err != nil {
+		return nil, err
+	}
+	return leased{l}, nil
+}
+
+// leased is a child, or an inline slot.
+type leased struct{ slot.Lease }
+
+func (l leased) release() { l.Release() }
+
+func (l leased) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+	resp, err := l.Do(ctx, request(rgb, width, height))
 	if err != nil {
 		return nil, err
 	}

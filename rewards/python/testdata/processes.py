@@ -38,14 +38,15 @@ class Plain:
 
 
 def threaded(ground_truth):
-    """In threads: waits, hangs, or says where it is."""
+    """In threads: waits, hangs, or says where it is and how long it took, in seconds."""
+    began = time.monotonic()
     if ground_truth.startswith("hang"):
         if ground_truth[4:]:
             open(ground_truth[4:], "w").close()  # it has begun
         time.sleep(600)
     if ground_truth.startswith("wait"):
         time.sleep(float(ground_truth[4:]))
-    return {"score": 1.0, "pid": os.getpid()}
+    return {"score": 1.0, "pid": os.getpid(), "took": time.monotonic() - began}
 
 
 def quick(ground_truth):

@@ -1,0 +1,102 @@
+package cpu_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rewardloop/rewardloop/internal/cpu"
+	"github.com/rewardloop/rewardloop/internal/fair"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// computing is a scorer that takes a second of a CPU.
+type computing struct{}
+
+func (computing) Queues() {}
+
+func (computing) Score(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+	ctx, done, err := cpu.Start(ctx)
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	defer done()
+	select {
+	case <-time.After(time.Second):
+		return rewards.Score{Value: 1}, nil
+	case <-ctx.Done():
+		return rewards.Score{}, ctx.Err()
+	}
+}
+
+func manager(t *testing.T, timeout time.Duration) *rewards.Manager {
+	t.Helper()
+	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Timeout: timeout, Scorer: computing{}}}})
+	require.NoError(t, err)
+	return m
+}
+
+func TestAFloodOfOneTenantDelaysAnotherByWhatRunsOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, m := cpu.With(t.Context(), fair.NewGate(2)), manager(t, 0)
+		flood, leave := context.WithCancel(rewards.WithTenant(ctx, rewards.Tenant{Run: "flood"}))
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { <-m.Run(flood, &rewards.Sample{ID: "f"}).Done() })
+		}
+		synctest.Wait()
+		start := time.Now()
+		r := m.Run(rewards.WithTenant(ctx, rewards.Tenant{Run: "small"}), &rewards.Sample{ID: "s"})
+		assert.Equal(t, rewards.Scored, r.Result.Outcome)
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		leave()
+		all.Wait()
+	})
+}
+
+func TestAWaitForACPUIsNoPartOfTheComponentsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, m := cpu.With(t.Context(), fair.NewGate(1)), manager(t, 1500*time.Millisecond)
+		var all sync.WaitGroup
+		var scored atomic.Int32
+		for range 10 {
+			all.Go(func() {
+				r := m.Run(ctx, &rewards.Sample{ID: "s"})
+				<-r.Done()
+				if r.Result.Outcome == rewards.Scored {
+					scored.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 10, scored.Load(), "the last waits for nine seconds")
+	})
+}
+
+func TestWhoLeavesWhileItWaitsIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	g := fair.NewGate(1)
+	ctx := cpu.With(t.Context(), g)
+	done, err := cpu.Take(ctx)
+	require.NoError(t, err)
+	defer done()
+	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, _, err = cpu.Start(brief)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	blame, permanent := rewards.BlameOf(err)
+	assert.Equal(t, rewards.BlameNobody, blame)
+	assert.False(t, permanent)
+	assert.Zero(t, g.Waiting())
+}

@@ -1,0 +1,197 @@
+package fair
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Tenant is who is served.
+type Tenant struct {
+	Profile, Run string
+	// Weight is its part of the time beside that of others: above 0 and finite, else 1.
+	Weight float64
+}
+
+// The bounds of a weight: beyond them a tenant would get everything or nothing.
+const minWeight, maxWeight = 1e-6, 1e6
+
+func (t Tenant) weight() float64 {
+	if !(t.Weight > 0) || math.IsInf(t.Weight, 1) {
+		return 1
+	}
+	return min(max(t.Weight, minWeight), maxWeight)
+}
+
+type name struct{ profile, run string }
+
+// maxResting bounds the accounts that are kept for their debts alone. Beyond it the one with
+// the least debt is forgotten.
+const maxResting = 4096
+
+// Book has the accounts of the tenants of one resource. T is what its owner keeps for each.
+// The zero Book is empty. It is not safe for concurrent use.
+type Book[T any] struct {
+	accounts map[name]*Account[T]
+	resting  heap[*Account[T]] // those that nobody holds, by their debt
+	kept     *Account[T]       // the last that was held, while nobody holds any
+	held     int               // accounts that somebody holds
+	weights  float64           // the sum of theirs
+	clock    float64           // the account of whoever was served last, when that began
+	epoch    time.Time         // the first moment; times are seconds since
+}
+
+// Account is what a tenant has had of a resource.
+type Account[T any] struct {
+	// Data is the owner's.
+	Data T
+
+	name    name
+	weight  float64
+	tag     float64 // what it has had, seconds over weight, without the calls that run
+	running float64 // executors that it has
+	since   float64 // the sum of running times the moment at which each began
+	charged float64 // the sum of the estimates of what runs, seconds
+	holds   int
+	places  []*Place[T] // where it waits
+	index   int         // in resting
+}
+
+// Use is a part of a resource in use by a tenant, from Begin to End.
+type Use struct{ share, began, estimate float64 }
+
+// seconds since the book's first moment.
+func (b *Book[T]) seconds(now time.Time) float64 {
+	if b.epoch.IsZero() {
+		b.epoch = now
+	}
+	return now.Sub(b.epoch).Seconds()
+}
+
+// Hold finds or makes a tenant's account, and keeps it until as many calls of Drop. The
+// newest weight counts.
+func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
+	k := name{t.Profile, t.Run}
+	kept := b.kept
+	if b.kept = nil; kept != nil && kept.name != k {
+		delete(b.accounts, kept.name)
+	}
+	a := b.accounts[k]
+	if a == nil {
+		if b.accounts == nil {
+			b.accounts = make(map[name]*Account[T])
+		}
+		a = &Account[T]{name: k, weight: t.weight()}
+		b.accounts[k] = a
+	} else if a.holds == 0 && a != kept {
+		b.resting.remove(a)
+	}
+	if a.holds == 0 {
+		b.held++
+		a.tag = max(a.tag, b.clock)
+	} else {
+		b.weights -= a.weight
+	}
+	a.holds++
+	if w := t.weight(); w != a.weight {
+		a.weight = w
+		b.settle(a, now)
+	}
+	b.weights += a.weight
+	return a
+}
+
+// Keep holds an account that somebody holds already once more.
+func (b *Book[T]) Keep(a *Account[T]) { a.holds++ }
+
+// Drop ends a Hold or a Keep. The account is forgotten with its last one, unless it has had
+// more than the others. When nobody holds one any more all debts are over, and what is kept is
+// the last account: mostly its tenant is the next as well.
+func (b *Book[T]) Drop(a *Account[T]) {
+	if a.holds--; a.holds > 0 {
+		return
+	}
+	b.weights -= a.weight
+	if b.held--; b.held == 0 {
+		if len(b.accounts) > 1 {
+			clear(b.accounts)
+			b.accounts[a.name] = a
+		}
+		a.tag, b.kept, b.resting, b.clock, b.weights, b.epoch = 0, a, nil, 0, 0, time.Time{}
+		return
+	}
+	b.resting.push(a)
+	b.forget()
+}
+
+// forget drops the accounts without debt.
+func (b *Book[T]) forget() {
+	for len(b.resting) > 0 && (b.resting[0].tag <= b.clock || len(b.resting) > maxResting) {
+		a := b.resting[0]
+		b.resting.remove(a)
+		delete(b.accounts, a.name)
+	}
+}
+
+// Turn notes that it is a's turn: who comes later begins where a is now.
+func (b *Book[T]) Turn(a *Account[T], now time.Time) {
+	b.clock = max(b.clock, a.due(b.seconds(now)))
+	b.forget()
+}
+
+// Begin charges an account, which is held until End, for a part of the resource: share is
+// how many executors it is, less than 1 for a part of a batch, estimate what it will cost in
+// seconds.
+func (b *Book[T]) Begin(a *Account[T], share, estimate float64, now time.Time) Use {
+	u := Use{share, b.seconds(now), estimate}
+	a.running += u.share
+	a.since += u.share * u.began
+	a.charged += u.estimate
+	return u
+}
+
+// End replaces the charge of a use by what it came to, in seconds.
+func (b *Book[T]) End(a *Account[T], u Use, cost float64, now time.Time) {
+	a.running -= u.share
+	a.since -= u.share * u.began
+	a.charged -= u.estimate
+	if a.running < 1e-9 { // the rest of adding and subtracting parts
+		a.running, a.since, a.charged = 0, 0, 0
+	}
+	b.Charge(a, cost, now)
+}
+
+// Charge adds what a tenant has had, in seconds, or in whatever else the resource is measured.
+func (b *Book[T]) Charge(a *Account[T], cost float64, now time.Time) {
+	a.tag += max(0, cost) / a.weight
+	b.settle(a, now)
+}
+
+// due is where the account stands: what it has had, what the calls that run have cost so
+// far, and their estimates, as if each had all of it before it. It grows with time, and falls
+// when a call ends.
+func (a *Account[T]) due(now float64) float64 {
+	return a.tag + (a.charged+a.running*now-a.since)/a.weight
+}
+
+// served reports whether one more of so many executors would be more than the account's share.
+func (b *Book[T]) served(a *Account[T], executors float64) bool {
+	return a.running+1 > executors*a.weight/b.weights*(1+1e-9)
+}
+
+// settle puts an account whose charge may have fallen where it belongs in its lines.
+func (b *Book[T]) settle(a *Account[T], now time.Time) {
+	for _, p := range a.places {
+		p.due = a.due(b.seconds(now))
+		p.line.waiting.fix(p)
+	}
+}
+
+// less and at are what a heap needs.
+func (a *Account[T]) less(o *Account[T]) bool { return a.tag < o.tag }
+func (a *Account[T]) at() *int                { return &a.index }
+
+// leave forgets that an account waits somewhere.
+func (a *Account[T]) leave(p *Place[T]) {
+	a.places = slices.DeleteFunc(a.places, func(o *Place[T]) bool { return o == p })
+}

@@ -1,0 +1,127 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/fair"
+)
+
+// visit is a caller that makes something ready for a device: it decodes a picture, say, and
+// asks models about it. Guarded by the device's mutex; granted is closed when the caller may
+// begin, or when err says why it may not.
+type visit struct {
+	holder  *holder
+	granted chan struct{}
+	err     error // set before granted is closed
+
+	state      visiting
+	prev, next *visit // in visits
+}
+
+type visiting uint8
+
+const (
+	waits visiting = iota
+	entered
+	departed
+)
+
+// visits are those of a tenant that wait, the oldest first.
+type visits struct{ head, tail *visit }
+
+// batchesAhead is how many batches' worth of items may be made ready: one for each slot that
+// runs, and one to follow it.
+const batchesAhead = 2
+
+// bound is how many visits there may be at a time.
+func (p *policy) bound() int { return batchesAhead * max(1, p.slots) * p.worth }
+
+// knock takes in a visit.
+func (p *policy) knock(v *visit, t fair.Tenant, now time.Time) {
+	v.holder = p.book.Hold(t, now)
+	g := &v.holder.Data
+	if v.prev = g.visits.tail; v.prev == nil {
+		g.visits.head = v
+		p.doors.Add(&g.door, v.holder, now)
+	} else {
+		v.prev.next = v
+	}
+	g.visits.tail = v
+	p.atDoor++
+	p.welcome(now)
+}
+
+// welcome lets visits in while there is room: of the tenant that has had least of the device,
+// in the order they came.
+func (p *policy) welcome(now time.Time) {
+	for p.inside < p.bound() && p.atDoor > 0 {
+		v := p.doors.First(0, now).Data.visits.head
+		p.unlink(v)
+		v.state = entered
+		p.inside++
+		close(v.granted)
+	}
+}
+
+// unlink takes a visit out of those that wait.
+func (p *policy) unlink(v *visit) {
+	p.atDoor--
+	g := &v.holder.Data
+	if v.prev == nil {
+		g.visits.head = v.next
+	} else {
+		v.prev.next = v.next
+	}
+	if v.next == nil {
+		g.visits.tail = v.prev
+	} else {
+		v.next.prev = v.prev
+	}
+	v.prev, v.next = nil, nil
+	if g.visits.head == nil {
+		p.doors.Remove(&g.door)
+	}
+}
+
+// depart ends a visit, whether it was let in or not. A second call does nothing.
+func (p *policy) depart(v *visit, now time.Time) {
+	switch v.state {
+	case departed:
+		return
+	case waits:
+		p.unlink(v)
+	case entered:
+		p.inside--
+	}
+	v.state = departed
+	p.book.Drop(v.holder)
+	p.welcome(now)
+}
+
+// measure takes in what the lanes have learned: how many items the largest batch may have that
+// is made next.
+func (p *policy) measure(now time.Time) {
+	if p.inside == 0 && p.atDoor == 0 {
+		return
+	}
+	p.worth = 1
+	for _, l := range p.lanes {
+		b := l.fit.size(l.limit)
+		if l.probe >= probeEvery { // it tries twice as many
+			b = min(2*b, l.limit)
+		}
+		p.worth = max(p.worth, b)
+	}
+	p.welcome(now)
+}
+
+// turnAway refuses the visits that wait.
+func (p *policy) turnAway(err error, now time.Time) {
+	for p.atDoor > 0 {
+		v := p.doors.First(0, now).Data.visits.head
+		p.unlink(v)
+		v.state, v.err = departed, err
+		p.book.Drop(v.holder)
+		close(v.granted)
+	}
+}
