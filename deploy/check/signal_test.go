@@ -43,7 +43,7 @@ func TestAGatewayServesTheScalingSignal(t *testing.T) {
 		named := check.Metrics(string(text))
 		require.GreaterOrEqual(t, len(named), 2, file)
 		for _, name := range named {
-			if name == "rewardloop_wanted_per_slot" { // the adapter's own name for the ratio
+			if name == "rewardloop_wanted_per_place" { // the adapter's own name for the ratio
 				continue
 			}
 			assert.Regexp(t, `(?m)^`+name+`(\{.*\})? `, string(metrics), file)
