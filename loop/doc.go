@@ -57,6 +57,7 @@
 //	admit                       taking samples in
 //	transitions                 the states of a sample and of an attempt, and the one way between
 //	dispatch, backup            what package dispatch is asked
+//	waits                       samples that wait for an engine or a service that is down
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker
 //	tickets, claim, holders     into the engine, out to a worker, who has it

@@ -121,7 +121,7 @@ func TestASampleWithoutAWorkerFailsAsTransient(t *testing.T) {
 	s := newSite(t, siteOptions{workers: -1, server: func(o *server.Options) { o.Config.SampleTimeout = 50 * time.Millisecond }})
 	message, failed := s.post("/", pickled(t, "images", jpegs(2))).refused(t, 503)
 	assert.Equal(t, []int64{0, 1}, failed)
-	assert.Contains(t, message, "unavailable")
+	assert.Contains(t, message, "no worker serves")
 }
 
 func TestOverloadIsRefusedAsTransient(t *testing.T) {

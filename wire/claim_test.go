@@ -40,6 +40,15 @@ func claimed() *wire.Result {
 	}
 }
 
+// returned is a sample that waits for a dependency, with what is finished of it.
+func returned() *wire.Result {
+	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "s-1", Attempt: 1}
+	return &wire.Result{
+		ID: "s-1", Outcome: rewards.OutcomeCancelled, Worker: "host-1", Attempt: key, Partial: claimed().Partial, Waits: "judge", Always: true,
+		Errors: []rewards.TermError{{Term: "vqa", Class: rewards.Unavailable, Message: "connection refused", Blame: rewards.BlameDependency, Attempts: 1}},
+	}
+}
+
 func claimMessages() []any {
 	mean := 0.125
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "\x00group\x00u", Attempt: 1}
@@ -58,6 +67,8 @@ func claimMessages() []any {
 		&wire.ClaimGot{N: []uint64{5, 6}},
 		&wire.ClaimDrop{N: []uint64{5}},
 		&wire.ClaimResult{N: 6, Token: "v1.1.x", Result: claimed()},
+		&wire.ClaimResult{N: 7, Token: "v1.1.x", Result: returned()},
+		&wire.ClaimPayload{N: 8, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 786_990, CRC32C: 7}, Partial: returned().Partial}}},
 		&wire.ClaimResult{N: 6, Token: "v1.1.x", Result: &wire.Result{ID: "a", Outcome: rewards.Failed, Worker: "w", Attempt: wire.AttemptKey{ID: "a", Attempt: 1}}},
 		&wire.ClaimOK{N: 6},
 		&wire.ClaimRefused{N: 6, Reason: wire.RefusedToken, Message: "not signed by this gateway"},
@@ -123,6 +134,8 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		"a result without outcome scored": result(`"outcome":"failed","reward_score":1`),
 		"a scored one without score":      result(`"outcome":"scored"`),
 		"members of members":              result(`"outcome":"failed","members":[{"id":"b","outcome":"failed","members":[]}]`),
+		"a score that waits":              result(`"outcome":"scored","reward_score":1,"waits":"judge"`),
+		"a dependency of 2 KiB":           result(`"outcome":"cancelled","waits":"` + strings.Repeat("j", 2048) + `"`),
 		"no member":                       result(`"outcome":"failed","members":[null]`),
 		"too long":                        `{"type":"bye","x":"` + strings.Repeat("x", wire.MaxServerControlBytes) + `"}`,
 		"no session":                      `{"type":"hello","protocol":1,"session":""}`, "a name of 2 KiB": `{"type":"welcome","protocol":1,"gateway":"` + strings.Repeat("g", 2048) + `"}`,

@@ -199,6 +199,8 @@ func checkClaimed(r *Result, level int) error {
 		return fmt.Errorf("reward_score belongs to outcome scored, not to %q", r.Outcome)
 	case r.RewardScore == nil && r.Outcome == rewards.Scored && r.Pending == nil && len(r.Members) == 0:
 		return errors.New("outcome scored needs a reward_score")
+	case r.Waits != "" && r.Outcome != rewards.OutcomeCancelled || len(r.Waits) > maxClaimName:
+		return fmt.Errorf("outcome %s of a result that waits for a dependency with a name of %d bytes, want %s and at most %d", r.Outcome, len(r.Waits), rewards.OutcomeCancelled, maxClaimName)
 	case len(r.StepScores) > rewards.MaxSteps:
 		return fmt.Errorf("%d step_scores, at most %d", len(r.StepScores), rewards.MaxSteps)
 	case r.Pending != nil && len(r.Pending.Steps) > rewards.MaxSteps:

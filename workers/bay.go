@@ -145,16 +145,23 @@ func (w *Worker) opened(b *bay, n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.asked, b.refile = n, cancel
-	if cancel != nil && w.startable(b) > n { // a place was freed between the counting and the asking
+	if cancel != nil && w.asksWrongly(b) { // a place was freed between the counting and the asking
 		b.refile()
 		b.refile = nil
 	}
 }
 
+// asksWrongly reports whether the open Take asks for fewer than could start, or for some
+// although the profile waits for a dependency. The caller holds mu.
+func (w *Worker) asksWrongly(b *bay) bool {
+	n := w.startable(b)
+	return n > b.asked || n < b.asked && b.outage.state != ""
+}
+
 // stir wakes a profile's puller, and ends an open Take that asks for fewer than could start
 // now, or for some although the worker rests. The caller holds mu.
 func (w *Worker) stir(b *bay) {
-	if b.refile != nil && w.startable(b) > b.asked {
+	if b.refile != nil && w.asksWrongly(b) {
 		b.refile()
 		b.refile = nil
 	}

@@ -68,6 +68,26 @@ func TestAGroupArrivesWithAllThatItsTermsHaveSaid(t *testing.T) {
 	require.Eventually(t, func() bool { return counter(t, r.reg, "rewardloop_claim_open") == 0 }, soon, time.Millisecond)
 }
 
+func TestASampleThatWasReturnedArrivesWithWhatIsFinishedOfIt(t *testing.T) {
+	t.Parallel()
+	r, w := newRig(t), newWorker(t)
+	ticket := r.ticket("sample-1", 3*512*512)
+	want := []rewards.TermResult{
+		{Key: "ocr", Status: rewards.StatusOK, Value: 0.5, Took: time.Second, Attempts: 1, Score: rewards.Score{Value: 0.5, Extra: map[string]any{"text": "STOP", "n": int64(4)}}},
+		{Key: "judge", Status: rewards.StatusWaiting},
+	}
+	r.store.mu.Lock()
+	r.store.partials["sample-1"] = want
+	r.store.mu.Unlock()
+	f, kept, err := w.Claim(t.Context(), ticket, "worker-1")
+	require.NoError(t, err)
+	defer f.Release()
+	require.Equal(t, want, kept)
+	res := &wire.Result{ID: "sample-1", Outcome: rewards.OutcomeCancelled, Worker: "worker-1", Attempt: ticket.Key(), Partial: want, Waits: "judge", Always: true}
+	require.NoError(t, w.Finish(t.Context(), ticket, res))
+	require.Equal(t, []*wire.Result{res}, r.store.taken())
+}
+
 func TestAGroupThatNobodyIsLeftOfArrivesEmpty(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t), newWorker(t)

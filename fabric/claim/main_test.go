@@ -86,7 +86,7 @@ func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame
 	if f == nil || t.Attempt != 1 {
 		return nil, nil, wire.ErrGone
 	}
-	return f.Retain(), nil, nil
+	return f.Retain(), s.partials[t.ID], nil
 }
 
 func (s *store) ClaimGroup(_ context.Context, t wire.Ticket, _ string) (*wire.Group, error) {

@@ -35,6 +35,7 @@ const maxSuspects = 64
 type breaker struct {
 	after    int           // Failures in a row that open it.
 	min, max time.Duration // The pause before a probe.
+	trust    time.Duration // GroupConfig.TrustFor
 
 	state    State
 	row      int           // Failures in a row.
@@ -49,8 +50,8 @@ type breaker struct {
 	found  time.Time // When it last did.
 }
 
-func newBreaker(after int, shortest, longest time.Duration) breaker {
-	return breaker{after: after, min: shortest, max: longest, state: Closed}
+func newBreaker(c GroupConfig) breaker {
+	return breaker{after: c.BreakAfter, min: c.BreakMin, max: c.BreakMax, trust: c.TrustFor, state: Closed}
 }
 
 // probeDue reports whether the endpoint waits for a probe that may begin now.

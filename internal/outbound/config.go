@@ -56,8 +56,12 @@ type GroupConfig struct {
 	// that is answered with 500 again and again is one of them.
 	BreakAfter int
 	// BreakMin and BreakMax bound the pause before it is probed, which doubles with
-	// each probe that fails; default 1 s and 30 s.
+	// each probe that fails; both default to 1 s: a probe is one request of all processes
+	// together, and what waits for the endpoint waits for the probe.
 	BreakMin, BreakMax time.Duration
+	// TrustFor is for how long an endpoint is left alone on the word of one other process;
+	// default 60 s, and twice BreakMax where that is set.
+	TrustFor time.Duration
 }
 
 // WithDefaults fills what is not set.
@@ -79,7 +83,11 @@ func (c GroupConfig) WithDefaults() GroupConfig {
 	def(&c.RetryAfterMax, 30*time.Second)
 	def(&c.BreakAfter, 5)
 	def(&c.BreakMin, time.Second)
-	def(&c.BreakMax, max(30*time.Second, c.BreakMin))
+	if c.BreakMax == 0 {
+		def(&c.TrustFor, max(time.Minute, trusted*c.BreakMin))
+	}
+	def(&c.BreakMax, c.BreakMin)
+	def(&c.TrustFor, trusted*c.BreakMax)
 	return c
 }
 

@@ -13,10 +13,12 @@
 //  3. The endpoint with the least in flight gets the request, a random one of several
 //     such; one that this call has not tried yet where there is one. An endpoint that
 //     failed BreakAfter times in a row, not counting the same body's second 500, is
-//     left alone for a pause, then probed with one request, and left alone for twice
-//     as long if that fails. While all are left alone calls wait for the next probe,
-//     because a call that fails at once would only burn the next sample; one whose
-//     deadline comes before the probe does fail at once, and says when the probe is.
+//     left alone for a pause, then probed with one request, and left alone again, for
+//     twice as long up to BreakMax, if that fails. While all are left alone calls wait for
+//     the next probe, because a call that fails at once would only burn the next sample;
+//     one whose deadline comes before the probe does fail at once, and says when the probe
+//     is. So does one whose sample goes back to its queue (rewards.Returning): its error
+//     names the group as what the sample waits for, and Dependency says when to try again.
 //  4. A connection is made only to an address that the Policy allows. The check sits
 //     in the socket's control hook, after the name was resolved, so that a name which
 //     resolves to another address the second time gains nothing. There are no
@@ -61,7 +63,7 @@
 // others rely on it. An answer outweighs all that: who had one in the last 5 s, and no
 // failure since, does not listen, and tells the others, who then do not either, until
 // that trouble is over. One broken process can so keep an endpoint from those that had
-// nothing to ask for two and a half times BreakMax at most; only two that each found out for
+// nothing to ask for one and a quarter of TrustFor at most; only two that each found out for
 // themselves are relied on for longer. One failure of its own besides the word of another
 // is as good as BreakAfter.
 package outbound

@@ -42,7 +42,7 @@ type endpoint struct {
 func newEndpoint(u *url.URL, cfg GroupConfig) *endpoint {
 	e := &endpoint{
 		failures: map[rewards.Class]int64{},
-		breaker:  newBreaker(cfg.BreakAfter, cfg.BreakMin, cfg.BreakMax),
+		breaker:  newBreaker(cfg),
 	}
 	if u.User != nil {
 		password, _ := u.User.Password()

@@ -11,7 +11,7 @@ const (
 	// and no failure since, does not listen to who calls the endpoint dead.
 	freshAnswer = 5 * time.Second
 	// trusted is for how many times the longest pause an endpoint is left alone on the
-	// word of one other process.
+	// word of one other process, where the configuration names that pause.
 	trusted = 2
 	// maxPause bounds what another process may say of a pause.
 	maxPause = 10 * time.Minute
@@ -103,7 +103,7 @@ func (h *hearsay) trust(b *breaker) time.Time {
 			since = t
 		}
 	}
-	return since.Add(time.Duration(trusted * float64(b.max) * (1 + h.patience/4)))
+	return since.Add(time.Duration(float64(b.trust) * (1 + h.patience/4)))
 }
 
 // news is what the others shall know of the endpoints.

@@ -82,7 +82,7 @@ func (m *owner) steady(ctx context.Context, wg *sync.WaitGroup, apart time.Durat
 func TestABreakerThatOneOpenedIsOpenForAllUntilItsProbeSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 4, outbound.GroupConfig{}, 6*time.Second)
+		all := crowd(t, 4, outbound.GroupConfig{BreakMax: 30 * time.Second}, 6*time.Second)
 		all[0].fail(t)
 		for _, m := range all[1:] {
 			s := m.state()
@@ -113,8 +113,24 @@ func TestABreakerThatOneOpenedIsOpenForAllUntilItsProbeSucceeds(t *testing.T) {
 
 func TestADeadEndpointIsProbedByOneOrTwoNotByAll(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg         outbound.GroupConfig
+		least, most int // probes in 15 minutes
+	}{
+		"with pauses up to 30 s": {outbound.GroupConfig{BreakMax: 30 * time.Second}, 15 * 60 / 60, 2 * 15 * 60 / 30}, // alone each would have sent 30, all together 240
+		"by default":             {outbound.GroupConfig{}, 15 * 60 / 2, 2 * 15 * 60},                                 // all together 7,200
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			probedByFew(t, c.cfg, c.least, c.most)
+		})
+	}
+}
+
+func probedByFew(t *testing.T, cfg outbound.GroupConfig, least, most int) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 8, outbound.GroupConfig{BreakMax: 30 * time.Second}, time.Hour)
+		all := crowd(t, 8, cfg, time.Hour)
 		all[0].fail(t)
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -139,8 +155,8 @@ func TestADeadEndpointIsProbedByOneOrTwoNotByAll(t *testing.T) {
 			assert.NotEqual(t, outbound.Closed, m.state().Breaker)
 		}
 		t.Logf("%d probes of %d processes in 15 minutes", probes, who)
-		assert.GreaterOrEqual(t, probes, 15*60/60)
-		assert.LessOrEqual(t, probes, 2*15*60/30, "alone each would have sent 30, all together 240")
+		assert.GreaterOrEqual(t, probes, least)
+		assert.LessOrEqual(t, probes, most)
 	})
 }
 

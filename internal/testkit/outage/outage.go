@@ -85,6 +85,7 @@ type Link struct {
 	due     time.Time
 	pause   time.Duration
 	last    string
+	silent  time.Duration // guarded by mu
 	changed chan struct{} // closed at the next change; nil: nobody looks; guarded by mu
 }
 
@@ -100,6 +101,13 @@ func (l *Link) Cut(cut bool) {
 	l.cut = cut
 }
 
+// Silent says for how long the engine has answered nothing.
+func (l *Link) Silent(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = d
+}
+
 // Dependency implements rewards.Reliant.
 func (l *Link) Dependency() rewards.Dependency {
 	l.mu.Lock()
@@ -107,7 +115,7 @@ func (l *Link) Dependency() rewards.Dependency {
 	if l.changed == nil { // in the test's bubble
 		l.changed = make(chan struct{})
 	}
-	d := rewards.Dependency{Name: l.Name, Down: l.open, Last: l.last, Changed: l.changed}
+	d := rewards.Dependency{Name: l.Name, Down: l.open, Last: l.last, Changed: l.changed, Unanswered: l.silent}
 	if l.open && !l.probing {
 		d.Due, d.Probe = l.due, !time.Now().Before(l.due)
 	}
