@@ -201,7 +201,7 @@ func TestTenantsTakeTurnsAtTheBudgetByWeight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := decoder(t, media.Config{BudgetBytes: onePicture})
-		ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer leave()
 		var all sync.WaitGroup
 		flood := func(run string, weight float64, callers int) *atomic.Int64 {

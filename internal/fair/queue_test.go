@@ -94,7 +94,7 @@ func TestTenantsAreServedInProportionToTheirWeightsWhateverTheirCallsCost(t *tes
 			t.Parallel()
 			one := &load{tenant: run("one", 1), cost: tt.costs[0], ahead: 50}
 			three := &load{tenant: run("three", 3), cost: tt.costs[1], ahead: 50}
-			serve(tt.executors, time.Hour, one, three)
+			serve(tt.executors, 20*time.Minute, one, three)
 			assert.InEpsilon(t, 3, three.had.Seconds()/one.had.Seconds(), .05)
 		})
 	}
@@ -128,8 +128,8 @@ func TestATenantWhoseCallsHangHasNoMoreThanItsShareOfTheExecutors(t *testing.T) 
 	t.Parallel()
 	hangs := &load{tenant: run("hangs", 1), cost: steady(24 * time.Hour), ahead: 100}
 	fine := &load{tenant: run("fine", 1), cost: steady(10 * time.Millisecond), ahead: 100}
-	serve(4, time.Hour, hangs, fine)
-	assert.InEpsilon(t, 2*time.Hour.Seconds(), fine.had.Seconds(), .05, "two of the four executors")
+	serve(4, 10*time.Minute, hangs, fine)
+	assert.InEpsilon(t, 20*time.Minute.Seconds(), fine.had.Seconds(), .05, "two of the four executors")
 }
 
 func TestWithinATenantCallsAreServedInTheOrderTheyCame(t *testing.T) {

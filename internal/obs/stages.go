@@ -11,7 +11,8 @@ import (
 const (
 	// Decode is from encoded bytes to pixels.
 	Decode = "decode"
-	// BatchWait is the wait of a request for a batch to join and a device to be free.
+	// BatchWait is the wait of a request for a batch to join and a device to be free, and of its
+	// sample for leave to be made ready.
 	BatchWait = "batch_wait"
 	// Infer is the run of the batch.
 	Infer = "infer"

@@ -11,12 +11,13 @@
 //     The host imports the module and answers what it found: a plain function takes one
 //     call at a time, or several in threads, an async one many. A function that cannot
 //     be imported fails Warm with the traceback.
-//  3. Score sends the sample as one frame (JSON and raw tensors, never pickle) to
-//     the process with the fewest calls and waits for the answer. Where all are taken
-//     it waits for a place, and another process starts: each function has one of its
-//     own, and they share the others. The component's time begins with the place.
-//     The post_process_scores of a class is called in the same way with the scores of
-//     a finished group ([Scorer.PostProcess]).
+//  3. Score waits for a place in the process with the fewest calls. Where all are taken
+//     the tenants take turns (package fair), and another process starts: each function has
+//     one of its own, and they share the others by the weights of the runs that wait. The
+//     component's time begins with the place. Then the pictures are decoded, and the sample is
+//     sent as one frame (JSON and raw tensors, never pickle). The post_process_scores of a
+//     class is called in the same way with the scores of a finished group
+//     ([Scorer.PostProcess]).
 //  4. A place goes back when the process has answered or has died, whoever still waits;
 //     every call is answered once, also one that is cancelled before it began.
 //  5. A call that is silent at its deadline fails with [rewards.Timeout] and its process
@@ -28,7 +29,8 @@
 //  6. A dead process is replaced, after a pause that doubles while starts fail or calls do
 //     nothing but end their processes. While none starts, calls fail with
 //     [rewards.Unavailable] and the reason. Every error has its blame.
-//  7. Spare processes end when they are idle. Close kills all, and returns when no process
+//  7. Spare processes end when they are idle, and go to another function when that has fewer for
+//     its runs' weights and calls that wait (share.go). Close kills all, and returns when no process
 //     and no goroutine is left.
 //
 // This isolates faults: crashes, hangs, leaks, wrong types, what is left behind. It does
