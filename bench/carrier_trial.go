@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,32 +41,37 @@ func sizeOf(o Options) carrierSize {
 	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, slots: carrierSlots, settle: 12 * time.Second, lasting: max(o.Lasting, 15*time.Second)}
 }
 
-// saysListening is what nats-server says when it takes clients.
-var saysListening = regexp.MustCompile(`Listening for client connections on (\S+)`) //nolint:gochecknoglobals // a pattern
+// What nats-server says when it takes clients, and where it can be looked at.
+var ( //nolint:gochecknoglobals // patterns
+	saysListening = regexp.MustCompile(`Listening for client connections on (\S+)`)
+	saysMonitor   = regexp.MustCompile(`Starting http monitor on (\S+)`)
+)
 
 // newBroker builds the nats-server that the project's module names, and starts it in a folder.
-func newBroker(ctx context.Context, root, folder string) (*program, string, error) {
+func newBroker(ctx context.Context, root, folder string) (p *program, client, monitor string, err error) {
 	bin := filepath.Join(folder, "nats-server")
 	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/nats-io/nats-server/v2") //nolint:gosec // a constant command
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, "", fmt.Errorf("building nats-server: %w: %s", err, strings.TrimSpace(string(out)))
+		return nil, "", "", fmt.Errorf("building nats-server: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	conf := filepath.Join(folder, "nats.conf")
-	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nping_interval: \"5s\"\nping_max: 2\njetstream {store_dir: %q}\n", folder)
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nhttp: \"127.0.0.1:-1\"\nping_interval: \"5s\"\nping_max: 2\njetstream {store_dir: %q}\n", folder)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	p, err := start(ctx, "nats-server", folder, bin, "-c", conf)
-	if err != nil {
-		return nil, "", err
+	if p, err = start(ctx, "nats-server", folder, bin, "-c", conf); err != nil {
+		return nil, "", "", err
 	}
-	address, err := p.await(ctx, saysListening)
+	monitor, err = p.await(ctx, saysMonitor)
+	if err == nil {
+		client, err = p.await(ctx, saysListening)
+	}
 	if err != nil {
 		p.stop()
-		return nil, "", err
+		return nil, "", "", err
 	}
-	return p, "nats://" + address, nil
+	return p, "nats://" + client, "http://" + monitor, nil
 }
 
 // carrierFleet is a broker with workers, each with a connection of its own.
@@ -72,6 +80,7 @@ type carrierFleet struct {
 	folder  string
 	broker  *program
 	url     string
+	monitor string
 	members []*fabric.Member
 	sources []*fabric.Source
 	workers []*workers.Worker
@@ -86,7 +95,7 @@ func newCarrierFleet(ctx context.Context, size carrierSize) (f *carrierFleet, er
 	if f.folder, err = os.MkdirTemp("", "rewardloop-carrier-"); err != nil {
 		return f, err
 	}
-	f.broker, f.url, err = newBroker(ctx, root, f.folder)
+	f.broker, f.url, f.monitor, err = newBroker(ctx, root, f.folder)
 	return f, err
 }
 
@@ -113,6 +122,33 @@ func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Ma
 		}
 		w.Start(ctx)
 		f.workers = append(f.workers, w)
+	}
+	return nil
+}
+
+// ready returns when the broker has a queue for each profile. It may have others.
+func (f *carrierFleet) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	queues := 0
+	err := until(ctx, func() bool {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.monitor+"/jsz", http.NoBody)
+		if err != nil {
+			return false
+		}
+		res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = res.Body.Close() }()
+		var state struct{ Consumers int }
+		if json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&state) == nil {
+			queues = state.Consumers
+		}
+		return queues >= f.size.profiles
+	})
+	if err != nil {
+		return fmt.Errorf("the broker has %d queues of %d: %w", queues, f.size.profiles, err)
 	}
 	return nil
 }
@@ -226,7 +262,7 @@ func newIdleTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	if err := t.fleet.join(ctx, managers, noWork{}, func(s workers.Source) workers.Source { return s }); err != nil {
 		return nil, err
 	}
-	if err := t.gateway.live(ctx, size.workers); err != nil {
+	if err := errors.Join(t.gateway.live(ctx, size.workers), t.fleet.ready(ctx)); err != nil {
 		return nil, err
 	}
 	return t, sleep(ctx, size.settle)

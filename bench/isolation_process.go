@@ -45,6 +45,7 @@ func start(ctx context.Context, name, folder, bin string, args ...string) (*prog
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), bin, args...) //nolint:gosec // who runs the bench names it
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = folder, p.said, p.said
 	p.cmd.WaitDelay = time.Second // a child of the child may have the pipe
+	endWithUs(p.cmd)
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -114,3 +114,22 @@ func FuzzDecodeControl(f *testing.F) {
 		})
 	})
 }
+
+func FuzzDecodeWorkerInfo(f *testing.F) {
+	f.Add([]byte(`{"id":"w","slots":1,"state":"ready","profiles":[{"name":"ocr","queue":"ocr","capacity":4,"used":1}],"scored":7,"seen":"2031-02-03T04:05:06Z"}`), []byte(`{"id":"w"}`))
+	f.Add([]byte(`{"profiles":[{},{}]}`), []byte(`{"rewards":["a","b"],"profiles":[{"queue":"q"}]}`))
+	f.Fuzz(func(t *testing.T, b, before []byte) {
+		bounded(t, b, func() {
+			last, err := wire.DecodeWorkerInfo(before, nil)
+			if err != nil {
+				return
+			}
+			with, err := wire.DecodeWorkerInfo(b, &last)
+			without, other := wire.DecodeWorkerInfo(b, nil)
+			require.Equal(t, other == nil, err == nil)
+			if err == nil {
+				require.True(t, with.Resembles(&without), "what was told before changes nothing")
+			}
+		})
+	})
+}

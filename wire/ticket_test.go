@@ -31,6 +31,18 @@ func TestATicketKeepsEveryField(t *testing.T) {
 	}
 }
 
+func TestAWeightOfOneIsNotWritten(t *testing.T) {
+	t.Parallel()
+	plain := wire.Ticket{ID: "a", Deadline: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)}
+	one := plain
+	one.Weight = 1
+	b, err := one.Encode()
+	require.NoError(t, err)
+	assert.Equal(t, general(t, plain), string(b))
+	_, err = wire.DecodeTicket([]byte(`{"weight":1e999}`))
+	require.Error(t, err)
+}
+
 func TestATicketOfALaterReleaseIsRead(t *testing.T) {
 	t.Parallel()
 	got, err := wire.DecodeTicket([]byte(`{"later":{"x":[1]},"id":"a","run":"r","gateway":"g","attempt":1,"bytes":2,"deadline":"2031-02-03T04:05:06Z"}`))
