@@ -12,7 +12,7 @@
 //     whosever they are. If the device's queue is full its caller waits for room
 //     (policy.go). Who has to make its items ready first, to decode a picture, asks for
 //     leave with [Model.Enter]: no more is made ready than fills two batches for each slot
-//     of the device (visit.go).
+//     of a card, and one item for each slot of the CPU (visit.go).
 //  3. Whenever something changes, the device asks its policy what to run on its
 //     free slots (policy.go). The policy learns what a batch of b costs in every
 //     lane, S(b) = a + c·b (fit.go), and from that: how large a batch is worth

@@ -176,7 +176,13 @@ func visitors(ctx context.Context, all *sync.WaitGroup, m *pool.Model, callers i
 	return &n
 }
 
-func TestNoMoreIsMadeReadyThanFillsTwoBatchesForEachSlotAndBatchesStayAsLarge(t *testing.T) {
+// onCard is a model on a card.
+func onCard(m infer.Model) infer.Model {
+	m.Device = "cuda:0"
+	return m
+}
+
+func TestNoMoreIsMadeReadyForACardThanFillsTwoBatchesForEachSlotAndBatchesStayAsLarge(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		cost  func(infer.Model, int) time.Duration
@@ -191,7 +197,7 @@ func TestNoMoreIsMadeReadyThanFillsTwoBatchesForEachSlotAndBatchesStayAsLarge(t 
 			t.Parallel()
 			onStage(t, &fake{slots: tt.slots, cost: tt.cost}, pool.Config{}, func(t *testing.T, s *stage) {
 				t.Helper()
-				m := s.model(t, ocr)
+				m := s.model(t, onCard(ocr))
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				var all sync.WaitGroup
@@ -199,7 +205,7 @@ func TestNoMoreIsMadeReadyThanFillsTwoBatchesForEachSlotAndBatchesStayAsLarge(t 
 				n := visitors(ctx, &all, m, 150, 5*ms, &inside, &most)
 				all.Wait()
 				assert.LessOrEqual(t, most.Load(), int64(2*tt.slots*min(2*tt.batch, 32)), "twice as many while a larger batch is tried")
-				ideal := float64(tt.slots) * 120 / (tt.cost(ocr, tt.batch).Seconds() / float64(tt.batch))
+				ideal := float64(tt.slots) * 120 / (tt.cost(onCard(ocr), tt.batch).Seconds() / float64(tt.batch))
 				assert.InEpsilon(t, ideal, float64(n.Load()), .08, "the slots were busy with batches of that size")
 			})
 		})
@@ -210,13 +216,56 @@ func TestTenantsTakeTurnsAtMakingReady(t *testing.T) {
 	t.Parallel()
 	onStage(t, &fake{slots: 2, cost: linear(20*ms, 5*ms)}, pool.Config{}, func(t *testing.T, s *stage) {
 		t.Helper()
-		m := s.model(t, ocr)
+		m := s.model(t, onCard(ocr))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		var all sync.WaitGroup
 		var inside, most atomic.Int64
 		one := visitors(tenant(ctx, "p", "one", 1), &all, m, 150, ms, &inside, &most)
 		three := visitors(tenant(ctx, "p", "three", 3), &all, m, 120, 20*ms, &inside, &most)
+		all.Wait()
+		assert.InEpsilon(t, 3, float64(three.Load())/float64(one.Load()), .05)
+	})
+}
+
+// A sample asks the models of a reader one after the other and computes between. Were more let
+// in than there are slots, the lighter profile's would run in these gaps, and two of each
+// profile in a worker were too few to keep the weights.
+func TestOnTheCPUAsManyVisitAsThereAreSlotsAndTwoOfEachProfileKeepTheWeights(t *testing.T) {
+	t.Parallel()
+	onStage(t, &fake{slots: 1, cost: linear(10*ms, 10*ms)}, pool.Config{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		m := s.model(t, ocr)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		var inside atomic.Int64
+		read := func(profile string, weight float64) *atomic.Int64 {
+			var n atomic.Int64
+			ctx := tenant(ctx, profile, "r", weight)
+			for range 2 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						leave, err := m.Enter(ctx)
+						if err != nil {
+							continue
+						}
+						assert.Equal(t, int64(1), inside.Add(1))
+						for range 3 {
+							time.Sleep(5 * ms)
+							_, err = m.Infer(ctx, number(1))
+						}
+						inside.Add(-1)
+						if leave(); err == nil {
+							n.Add(1)
+						}
+						time.Sleep(10 * ms) // until the next one is there
+					}
+				})
+			}
+			return &n
+		}
+		one, three := read("light", 1), read("heavy", 3)
 		all.Wait()
 		assert.InEpsilon(t, 3, float64(three.Load())/float64(one.Load()), .05)
 	})
@@ -253,7 +302,7 @@ func TestAVisitEndsWithItsCallerWithThePoolAndWithAModelThatDoesNotLoad(t *testi
 	}}
 	onStage(t, f, pool.Config{MaxBatch: 1}, func(t *testing.T, s *stage) {
 		t.Helper()
-		m := s.model(t, ocr)
+		m := s.model(t, onCard(ocr))
 		_, err := s.model(t, judge).Enter(t.Context())
 		require.ErrorIs(t, err, infer.ErrModel)
 		first, err := m.Enter(t.Context())

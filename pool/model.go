@@ -80,8 +80,8 @@ func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 }
 
 // Enter waits for leave to make an item ready for the model, such as to decode a picture, and to
-// ask this and other models about it: so much is made ready on a device at a time as fills two
-// batches for each of its slots, and tenants take turns. The caller calls leave when it has the
+// ask this and other models about it: so much is made ready at a time as fills two batches for
+// each slot of a card, or one item for each slot of the CPU, and tenants take turns. The caller calls leave when it has the
 // last answer, and must not call Enter before. It opens the device and loads the model if
 // nobody did before. Errors are as of Infer.
 func (m *Model) Enter(ctx context.Context) (leave func(), err error) {

@@ -28,9 +28,10 @@ const (
 // goroutine, no lock and no clock: the device owns it, calls it under its mutex
 // and tells it the time.
 type policy struct {
-	cfg   Config
-	slots int // of the device; 0: it is not open
-	lanes map[laneKey]*lane
+	cfg    Config
+	device string // its name
+	slots  int    // of the device; 0: it is not open
+	lanes  map[laneKey]*lane
 
 	book    fair.Book[guest]  // what the tenants have had of the device
 	turns   *fair.Line[guest] // those with something to run
@@ -53,8 +54,8 @@ type laneKey struct {
 	key     string
 }
 
-func newPolicy(cfg Config) *policy {
-	p := &policy{cfg: cfg, lanes: make(map[laneKey]*lane), worth: 1}
+func newPolicy(cfg Config, device string) *policy {
+	p := &policy{cfg: cfg, device: device, lanes: make(map[laneKey]*lane), worth: 1}
 	p.turns, p.outside, p.doors = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
 	return p
 }

@@ -22,7 +22,7 @@ type table struct {
 }
 
 func newTable(cfg Config) *table {
-	return &table{policy: newPolicy(cfg.WithDefaults()), now: time.Unix(1e9, 0)}
+	return &table{policy: newPolicy(cfg.WithDefaults(), "cuda:0"), now: time.Unix(1e9, 0)}
 }
 
 // come submits n items of the key "k", one every gap; the clock ends at the last.

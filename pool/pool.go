@@ -99,7 +99,7 @@ func (p *Pool) device(name string) *device {
 	if d := p.devices[name]; d != nil {
 		return d
 	}
-	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg), bounded: p.runContext}
+	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg, name), bounded: p.runContext}
 	if f, ok := p.open.(Foreseer); ok {
 		d.foreseen = f.Slots(name)
 	}

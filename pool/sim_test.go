@@ -56,7 +56,7 @@ func (s simulation) run(t *testing.T, cfg Config, steps int) figures {
 	cfg = cfg.WithDefaults()
 	cfg.MaxBatch = s.top
 	r := rand.New(rand.NewPCG(7, 7))
-	p := newPolicy(cfg)
+	p := newPolicy(cfg, "cuda:0")
 	acct := &account{}
 	base := time.Unix(1e9, 0)
 	at := func(x float64) time.Time { return base.Add(time.Duration(x * 1e9)) }

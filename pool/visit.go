@@ -29,12 +29,19 @@ const (
 // visits are those of a tenant that wait, the oldest first.
 type visits struct{ head, tail *visit }
 
-// batchesAhead is how many batches' worth of items may be made ready: one for each slot that
-// runs, and one to follow it.
+// batchesAhead is how many batches' worth of items may be made ready for each slot of a card:
+// one that runs, and one to follow it.
 const batchesAhead = 2
 
-// bound is how many visits there may be at a time.
-func (p *policy) bound() int { return batchesAhead * max(1, p.slots) * p.worth }
+// bound is how many visits there may be at a time. On the CPU it is as many as there are
+// slots: a larger batch takes longer there, who makes one ready takes the time from those that
+// run, and so what enters is what the device does, in the order of turns.
+func (p *policy) bound() int {
+	if p.device == cpu {
+		return max(1, p.slots)
+	}
+	return batchesAhead * max(1, p.slots) * p.worth
+}
 
 // knock takes in a visit.
 func (p *policy) knock(v *visit, t fair.Tenant, now time.Time) {

@@ -136,6 +136,16 @@ func (m *Manager) concurrency(component int) int {
 	return ConcurrencyOf(t.implementation())
 }
 
+// computes reports whether a component is executed by this process, as many calls at a time as
+// its scorer says.
+func (m *Manager) computes(component int) bool {
+	if component == len(m.cfg.Terms) {
+		return DependencyOf(m.cfg.Prepare).Name == ""
+	}
+	t := &m.cfg.Terms[component]
+	return t.Concurrency == 0 && DependencyOf(t.implementation()).Name == ""
+}
+
 // Capacity is how many samples of the profile this process can use at a time:
 // ManagerConfig.Concurrency where that is set, else the concurrency of the component that
 // has the most. Whether it can use one more now, Places says.

@@ -88,6 +88,25 @@ func (p *Places) Free() int {
 	return max(free, 0)
 }
 
+// Ahead reports whether the worker can use one sample beyond those of Free, which waits for an
+// executor beside the calls of other profiles: of two profiles with one session the heavier
+// could have no more calls than the lighter if neither's next was there when one ends. It is
+// true where every component without a free place has just none, computes here, and has its
+// concurrency from its scorer.
+func (p *Places) Ahead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fixed > 0 || p.m.cfg.Concurrency > 0 {
+		return false
+	}
+	for i, n := range p.unfinished {
+		if free := p.concurrency(i) - n; free < 0 || free == 0 && (p.concurrency(i) == 0 || !p.m.computes(i)) {
+			return false
+		}
+	}
+	return true
+}
+
 // Begin lets one sample, or one group, occupy all components. The caller ends each of them,
 // or calls Leave.
 func (p *Places) Begin() *Place {

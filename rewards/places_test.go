@@ -162,6 +162,42 @@ func TestPlacesAgreeWithAModelThatCountsSampleBySample(t *testing.T) {
 	}
 }
 
+func TestOneSampleAheadIsOfComponentsThatComputeHereAndAreJustTaken(t *testing.T) {
+	t.Parallel()
+	two := &atomic.Int64{}
+	two.Store(2)
+	p := rewards.NewPlaces(manager(t, term("ocr", moving{places(1), two}), term("judge", places(5))), 0, 1)
+	assert.True(t, p.Ahead())
+	p.Begin()
+	p.Begin()
+	assert.Zero(t, p.Free())
+	assert.True(t, p.Ahead(), "as many as there are executors")
+	two.Store(1)
+	assert.False(t, p.Ahead(), "one more than that already")
+	two.Store(2)
+	p.Begin()
+	assert.False(t, p.Ahead())
+
+	set := term("ocr", places(1))
+	set.Concurrency = 1
+	p = rewards.NewPlaces(manager(t, set), 0, 1)
+	p.Begin()
+	assert.False(t, p.Ahead(), "somebody has said how many")
+	p = rewards.FixedPlaces(manager(t, term("ocr", places(1))), 1)
+	p.Begin()
+	assert.False(t, p.Ahead())
+	p = rewards.NewPlaces(manager(t, term("judge", one{engine(false)})), 0, 1)
+	p.Begin()
+	assert.False(t, p.Ahead(), "an engine is nobody's executor here")
+	p = rewards.NewPlaces(manager(t, term("ocr", places(1))), 1, 2)
+	assert.False(t, p.Ahead(), "a worker without a place")
+}
+
+// one asks an engine once at a time.
+type one struct{ *asking }
+
+func (one) Concurrency() int { return 1 }
+
 func TestPlacesComeBackFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	p := rewards.NewPlaces(manager(t, term("a", places(100)), term("b", places(50))), 0, 1)

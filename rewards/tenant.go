@@ -13,6 +13,10 @@ type Tenant struct {
 	// Weight is the tenant's part of an executor's time beside that of others. It is above 0
 	// and finite; TenantOf has 1 for any other.
 	Weight float64
+	// Contended, if not nil, is called when an executor begins a call of the tenant's and
+	// another profile has calls there, or had at its call before. It must return at once and
+	// ask nothing of an executor.
+	Contended func()
 }
 
 type tenantKey struct{}

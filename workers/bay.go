@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -31,6 +32,7 @@ type bay struct {
 	places      *rewards.Places
 	changed     chan struct{} // capacity 1: a place may be free
 	reliant     bool          // a component asks an engine or a service
+	contended   atomic.Int64  // when an executor last had calls of other profiles too, Unix nanoseconds
 
 	// Guarded by the worker's mutex.
 	asked     int                // of the Take that is open
@@ -125,7 +127,30 @@ func (w *Worker) startable(b *bay) int {
 	case b.outage.state == wire.WorkerTrying:
 		return min(b.places.Free(), 1)
 	}
-	return b.places.Free()
+	n := b.places.Free()
+	if n == 0 && time.Since(time.Unix(0, b.contended.Load())) < contention && b.places.Ahead() {
+		return 1
+	}
+	return n
+}
+
+// contention is for how long an executor that had calls of several profiles is taken to have
+// them still.
+const contention = time.Second
+
+// contend notes that an executor has calls of other profiles too. It takes no lock, because
+// its caller has that of the executor.
+func (b *bay) contend() {
+	b.contended.Store(time.Now().UnixNano())
+	b.tell()
+}
+
+// tell wakes the profile's puller.
+func (b *bay) tell() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
 }
 
 // waitChange waits for a change or the pause; false when ctx ended.
@@ -165,10 +190,7 @@ func (w *Worker) stir(b *bay) {
 		b.refile()
 		b.refile = nil
 	}
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
+	b.tell()
 }
 
 // avoidPause is how long a ticket rests that this worker must not take, or the profile

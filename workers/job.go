@@ -170,7 +170,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 			Blame: rewards.BlameWorker, Permanent: true,
 		}}}), closed
 	}
-	ctx, stages := obs.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight}))
+	ctx, stages := obs.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
 	if p.group != nil {
 		res, done := w.runGroup(ctx, j, manager, p.group, stages)
 		note(res, stages)

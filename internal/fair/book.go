@@ -11,6 +11,9 @@ type Tenant struct {
 	Profile, Run string
 	// Weight is its part of the time beside that of others: above 0 and finite, else 1.
 	Weight float64
+	// Contended, if not nil, is called at each Begin for the tenant while an account of another
+	// profile is held, or was at the Begin before. It is called with the owner's lock held.
+	Contended func()
 }
 
 // The bounds of a weight: beyond them a tenant would get everything or nothing.
@@ -39,6 +42,8 @@ type Book[T any] struct {
 	weights  float64           // the sum of theirs
 	clock    float64           // the account of whoever was served last, when that began
 	epoch    time.Time         // the first moment; times are seconds since
+	profiles map[string]int    // of the accounts that somebody holds
+	left     bool              // the last account of a profile, of several, was dropped since the last Begin
 }
 
 // Account is what a tenant has had of a resource.
@@ -53,6 +58,7 @@ type Account[T any] struct {
 	since   float64 // the sum of running times the moment at which each began
 	charged float64 // the sum of the estimates of what runs, seconds
 	holds   int
+	told    func()      // Tenant.Contended of the newest
 	places  []*Place[T] // where it waits
 	index   int         // in resting
 }
@@ -88,17 +94,35 @@ func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
 	}
 	if a.holds == 0 {
 		b.held++
+		b.came(k.profile)
 		a.tag = max(a.tag, b.clock)
 	} else {
 		b.weights -= a.weight
 	}
 	a.holds++
+	a.told = t.Contended
 	if w := t.weight(); w != a.weight {
 		a.weight = w
 		b.settle(a, now)
 	}
 	b.weights += a.weight
 	return a
+}
+
+// came notes that an account of a profile is held, went that one no longer is.
+func (b *Book[T]) came(profile string) {
+	if b.profiles == nil {
+		b.profiles = make(map[string]int, 1)
+	}
+	b.profiles[profile]++
+}
+
+func (b *Book[T]) went(profile string) {
+	if b.profiles[profile]--; b.profiles[profile] > 0 {
+		return
+	}
+	delete(b.profiles, profile)
+	b.left = b.left || len(b.profiles) > 0
 }
 
 // Keep holds an account that somebody holds already once more.
@@ -111,13 +135,14 @@ func (b *Book[T]) Drop(a *Account[T]) {
 	if a.holds--; a.holds > 0 {
 		return
 	}
+	b.went(a.name.profile)
 	b.weights -= a.weight
 	if b.held--; b.held == 0 {
 		if len(b.accounts) > 1 {
 			clear(b.accounts)
 			b.accounts[a.name] = a
 		}
-		a.tag, b.kept, b.resting, b.clock, b.weights, b.epoch = 0, a, nil, 0, 0, time.Time{}
+		a.tag, b.kept, b.resting, b.clock, b.weights, b.epoch, b.left = 0, a, nil, 0, 0, time.Time{}, false
 		return
 	}
 	b.resting.push(a)
@@ -147,6 +172,10 @@ func (b *Book[T]) Begin(a *Account[T], share, estimate float64, now time.Time) U
 	a.running += u.share
 	a.since += u.share * u.began
 	a.charged += u.estimate
+	if contended := len(b.profiles) > 1 || b.left; contended && a.told != nil {
+		a.told()
+	}
+	b.left = false
 	return u
 }
 

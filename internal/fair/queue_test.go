@@ -253,3 +253,39 @@ func TestATenantsLagIsBoundedByTheLongestCalls(t *testing.T) {
 		require.LessOrEqual(t, most-least, 2*longest*float64(executors+1), "seed %d", seed)
 	}
 }
+
+func TestATenantHearsThatAnotherProfileHasCallsOrHadAtTheCallBefore(t *testing.T) {
+	t.Parallel()
+	q, now := fair.NewQueue[int](), time.Now()
+	heard := 0
+	who := func(profile, run string) fair.Tenant {
+		return fair.Tenant{Profile: profile, Run: run, Contended: func() { heard++ }}
+	}
+	serve := func(t fair.Tenant) *fair.Call[int] {
+		c := q.Start(t, 0, now)
+		now = now.Add(time.Second)
+		return c
+	}
+	one := serve(who("a", "r"))
+	two := serve(who("a", "s"))
+	assert.Zero(t, heard, "two runs of one profile")
+	other := serve(who("b", "r"))
+	assert.Equal(t, 1, heard)
+	q.End(other, now)
+	three := serve(who("a", "r"))
+	assert.Equal(t, 2, heard, "it has ended since")
+	four := serve(who("a", "r"))
+	assert.Equal(t, 2, heard, "it has not come back")
+	waits := q.Push(who("b", "r"), 0, now)
+	five := serve(who("a", "r"))
+	assert.Equal(t, 3, heard, "one that waits")
+	q.Remove(waits)
+	for _, c := range []*fair.Call[int]{one, two, three, four, five} {
+		q.End(c, now)
+	}
+	q.End(serve(who("a", "r")), now)
+	assert.Equal(t, 3, heard, "nobody was there for a time")
+	serve(fair.Tenant{Profile: "c"})
+	q.Push(fair.Tenant{Profile: "d"}, 0, now)
+	serve(fair.Tenant{Profile: "c"}) // and one that does not want to hear
+}
