@@ -63,7 +63,7 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 		group, err := transport.Group(outbound.GroupConfig{
 			Name: name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
 			RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
-			MaxBytes: engineAnswer,
+			MaxBytes: engineAnswer, HealthPath: "/v1/models",
 		})
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))

@@ -59,6 +59,10 @@ type GroupConfig struct {
 	// each probe that fails; both default to 1 s: a probe is one request of all processes
 	// together, and what waits for the endpoint waits for the probe.
 	BreakMin, BreakMax time.Duration
+	// HealthPath is what follows an endpoint's URL where it answers GET with 2xx at once if it
+	// is in service: a probe of one to which nobody could connect asks there first. Empty:
+	// there is none, and a probe is a call.
+	HealthPath string
 	// TrustFor is for how long an endpoint is left alone on the word of one other process;
 	// default 60 s, and twice BreakMax where that is set.
 	TrustFor time.Duration

@@ -19,6 +19,8 @@
 //     one whose deadline comes before the probe does fail at once, and says when the probe
 //     is. So does one whose sample goes back to its queue (rewards.Returning): its error
 //     names the group as what the sample waits for, and Dependency says when to try again.
+//     Where nobody could connect, and the group has a HealthPath, the probe asks there, and
+//     the endpoint is back as soon as that is answered (health.go).
 //  4. A connection is made only to an address that the Policy allows. The check sits
 //     in the socket's control hook, after the name was resolved, so that a name which
 //     resolves to another address the second time gains nothing. There are no
@@ -46,7 +48,9 @@
 //
 // Each process says once a second what it wants, and derives all shares from what all
 // have said: a tenth of the limit is divided equally, the rest by demand, which is the
-// arrivals a minute and, for each call that waits, one a second. A smaller share
+// arrivals a minute and, for each call that waits, one a second. Places are divided by how many
+// a process had and wanted at a time; what nobody wants is divided equally, and who had all that
+// it might have wants as many as the others that want any. A smaller share
 // holds at once, a larger one after 3 s, when everybody has heard of it (see window): the
 // shares sum to the limit at most as long as nobody comes or goes, however late words
 // are. The processes need no agreement, no clock but their own, and no message for a

@@ -36,6 +36,7 @@ type endpoint struct {
 	others            hearsay
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
+	unreached bool   // Nobody could connect to it, or connections broke, when it last failed.
 	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
 }
 
@@ -290,6 +291,9 @@ func (g *Group) settle(e *endpoint, probe bool, t *try, answer *Answer, f *failu
 		e.last = last
 		if f.after.asked {
 			e.busyUntil = now.Add(f.after.wait)
+		}
+		if cut := f.status == 0 && f.class == rewards.Unavailable; health == ill && (cut || !probe) {
+			e.unreached = cut
 		}
 	}
 	changed := e.breaker.end(probe, health, suspect, now)

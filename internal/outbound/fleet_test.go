@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,56 @@ func TestSharesFollowWhatProcessesWantAndSumToTheLimit(t *testing.T) {
 
 // Words need up to 1.5 s, a different time to each process, while all of them change
 // their minds all the time.
+// Workers take as many samples as they have places, so that no call of theirs ever waits.
+func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bus
+		cfg := outbound.GroupConfig{Concurrency: 33}
+		var all []*outbound.Group
+		for i := range 4 {
+			_, g := b.start(t, fmt.Sprint("p", i), cfg, slow(time.Second, nil))
+			all = append(all, g)
+		}
+		time.Sleep(10 * time.Second)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		use := func(ctx context.Context, g *outbound.Group) {
+			wg.Go(func() {
+				var under atomic.Int64
+				for ctx.Err() == nil {
+					for under.Load() < int64(g.Concurrency()) {
+						under.Add(1)
+						wg.Go(func() {
+							_, _ = g.Do(ctx, &outbound.Call{})
+							under.Add(-1)
+						})
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		use(ctx, all[0])
+		time.Sleep(6 * time.Second)
+		assert.InDelta(t, 30, part(all[0], places), 0, "all but one place of each other")
+		one, leaves := context.WithCancel(ctx)
+		use(one, all[1])
+		use(ctx, all[2])
+		time.Sleep(20 * time.Second)
+		assert.InDelta(t, 1, part(all[3], places), 0)
+		for _, g := range all[:3] {
+			assert.InDelta(t, 32./3, part(g, places), 1)
+		}
+		assert.InDelta(t, 33, sum(places, all...), 1)
+		leaves()
+		time.Sleep(20 * time.Second)
+		assert.InDelta(t, 31, part(all[0], places)+part(all[2], places), 1)
+		assert.InDelta(t, part(all[0], places), part(all[2], places), 2)
+	})
+}
+
 func TestTheSumStaysWithinTheLimitWhateverTheDelays(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {

@@ -147,6 +147,15 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 	defer func() { g.settle(e, probe, t, answer, f) }()
 	t.sent++
 	t.tried = append(t.tried, e)
+	if probe {
+		var sure bool
+		if sure, f = t.healthy(ctx, e); f != nil {
+			f.endpoint = e
+			g.rate.refund(tokens, false)
+			return nil, f
+		}
+		probe = !sure
+	}
 	answer, f = t.send(ctx, e)
 	if f != nil {
 		f.endpoint = e

@@ -41,6 +41,9 @@ type peer struct {
 	used  float64
 }
 
+// placesWish is the index of places among the wishes.
+const placesWish = 2
+
 // limit is one of the three that are shared.
 type limit struct {
 	total  float64 // 0: none.
@@ -120,7 +123,7 @@ func (m *member) Report() Report {
 	m.asked = now
 	requests, tokens := w.requests.Load(), w.tokens.Load()
 	// Places are wanted at a time, not in a time: their peak is remembered, and fades.
-	m.places.demand.rate = max(float64(peak), m.places.demand.rate*math.Exp(-since.Seconds()/smoothing.Seconds()))
+	m.places.demand.rate = max(m.hunger(now, float64(peak)), m.places.demand.rate*math.Exp(-since.Seconds()/smoothing.Seconds()))
 	r := Report{
 		Seq: m.seq, Used: held, Open: open, Alive: alive,
 		Requests: m.requests.demand.of(float64(requests-w.lastRequests), float64(w.waiting.Load()), since),
@@ -135,6 +138,22 @@ func (m *member) Report() Report {
 	}
 	m.apply()
 	return r
+}
+
+// hunger is how many places the process wants that had so many at a time. One that had all it
+// may have could use more: workers take no more samples than they have places for. It wants as
+// many as each that wants any would have. The caller holds mu.
+func (m *member) hunger(now time.Time, peak float64) float64 {
+	if peak < max(1, math.Floor(m.places.window.least(now))) {
+		return peak
+	}
+	others := 0
+	for _, p := range m.peers {
+		if p.name != m.self && (p.wants[placesWish] >= 1 || p.used > 0) {
+			others++
+		}
+	}
+	return max(peak, m.places.total/float64(1+others))
 }
 
 // Heard implements Member.

@@ -21,7 +21,7 @@ type wish struct {
 	used  float64 // Requests in flight; 0 where the limit is a rate.
 }
 
-// weights sum to 1.
+// weights are those of a rate. They sum to 1.
 func weights(limit float64, wishes []wish) []float64 {
 	n := float64(len(wishes))
 	sum := limit * idle
@@ -40,6 +40,22 @@ func divide(limit float64, wishes []wish) []float64 {
 	out := weights(limit, wishes)
 	for i := range out {
 		out[i] *= limit
+	}
+	return out
+}
+
+// placeWeights are those of a number of places: what a process wants, and an equal part of what
+// nobody does. They sum to 1. A process that wants none leaves its part to those who do: it
+// has one place, and is given more as soon as it asks.
+func placeWeights(limit float64, wishes []wish) []float64 {
+	n, sum := float64(len(wishes)), 0.0
+	for _, w := range wishes {
+		sum += w.wants
+	}
+	spare := max(limit-sum, 0)
+	out := make([]float64, len(wishes))
+	for i, w := range wishes {
+		out[i] = (w.wants + spare/n) / (sum + spare)
 	}
 	return out
 }
@@ -82,7 +98,7 @@ func spread(room int, wishes []wish, some []int, shares []int) {
 	}
 	free := float64(max(0, room-len(some)))
 	sum, given := 0.0, 0
-	for i, w := range weights(max(float64(room), 1), mine) {
+	for i, w := range placeWeights(max(float64(room), 1), mine) {
 		sum += w * free
 		upto := int(math.Floor(sum + slack))
 		shares[some[i]] = 1 + upto - given
