@@ -137,7 +137,7 @@ func (p *parts) joinFleet(ctx context.Context, open func(context.Context) (*fabr
 	if p.fleet, err = open(ctx); err != nil {
 		return err
 	}
-	p.scorers.Engines.transport.Join(p.fleet)
+	p.scorers.Engines.transport.Join(p.fleet, p.cfg.NumWorkers == 0)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package outbound_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ type process struct {
 
 var _ outbound.Fleet = (*process)(nil)
 
-// start makes a process of the bus; g is its group.
+// start makes a process of the bus; g is its group. One whose name begins with guest is one.
 func (b *bus) start(t *testing.T, name string, cfg outbound.GroupConfig, trip tripFunc) (p *process, g *outbound.Group) {
 	t.Helper()
 	return b.startLate(t, name, cfg, trip, nil)
@@ -60,7 +61,7 @@ func (b *bus) startLate(t *testing.T, name string, cfg outbound.GroupConfig, tri
 	require.NoError(t, err)
 	ctx, quit := context.WithCancel(t.Context())
 	p.quit = quit
-	p.tr.Join(p)
+	p.tr.Join(p, strings.HasPrefix(name, "guest"))
 	b.mu.Lock()
 	b.all = append(b.all, p)
 	b.mu.Unlock()

@@ -58,6 +58,9 @@ type Member interface {
 type Report struct {
 	// Seq numbers a process's reports.
 	Seq uint64 `json:"seq"`
+	// Guest: it is there to know what the others know, and seldom asks for anything itself, as
+	// a gateway without workers.
+	Guest bool `json:"guest,omitempty"`
 	// Requests and Tokens are what it wants in a minute, Places how many requests in
 	// flight. They are only compared with each other.
 	Requests float64 `json:"requests,omitempty"`
@@ -89,14 +92,15 @@ type Opening struct {
 }
 
 // Join makes the transport's groups, those of later as well, share their limits with the
-// other processes of a fleet. It may be called once, before Close.
-func (t *Transport) Join(f Fleet) {
+// other processes of a fleet. A guest seldom has a call of its own: it has one place while
+// it asks for no more. It may be called once, before Close.
+func (t *Transport) Join(f Fleet, guest bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.fleet != nil {
 		return
 	}
-	t.fleet = f
+	t.fleet, t.guest = f, guest
 	for _, g := range t.sorted() {
 		t.enlist(g)
 	}
@@ -112,7 +116,7 @@ func (t *Transport) enlist(g *Group) {
 	if n := t.keys[key]; n > 1 { // the same endpoints with another user
 		key += "#" + strconv.Itoa(n)
 	}
-	g.join(t.fleet, key)
+	g.join(t.fleet, t.guest, key)
 }
 
 // fleetKey is equal for groups of several processes that share their limits: the name,

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // part is a group's part of a limit now.
@@ -137,20 +138,29 @@ func TestSharesFollowWhatProcessesWantAndSumToTheLimit(t *testing.T) {
 	})
 }
 
-// Words need up to 1.5 s, a different time to each process, while all of them change
-// their minds all the time.
 // Workers take as many samples as they have places, so that no call of theirs ever waits.
 func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{Concurrency: 33}
+		cfg := outbound.GroupConfig{Name: "judge", Concurrency: 33, Attempts: 1}
 		var all []*outbound.Group
-		for i := range 4 {
-			_, g := b.start(t, fmt.Sprint("p", i), cfg, slow(time.Second, nil))
+		var cut atomic.Bool // the first is cut off from the endpoint
+		for i, name := range []string{"p0", "p1", "p2", "guest"} {
+			answers := slow(time.Second, nil)
+			_, g := b.start(t, name, cfg, func(r *http.Request) (*http.Response, error) {
+				if i == 0 && cut.Load() {
+					return nil, errRefused
+				}
+				return answers(r)
+			})
 			all = append(all, g)
 		}
 		time.Sleep(10 * time.Second)
+		assert.InDelta(t, 1, part(all[3], places), 0)
+		for _, g := range all[:3] {
+			assert.InDelta(t, 32./3, part(g, places), 1, "nobody wants anything")
+		}
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,10 +169,14 @@ func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsId
 			wg.Go(func() {
 				var under atomic.Int64
 				for ctx.Err() == nil {
-					for under.Load() < int64(g.Concurrency()) {
+					most := int64(g.Concurrency())
+					if g.Dependency().Down {
+						most = 1
+					}
+					for under.Load() < most {
 						under.Add(1)
 						wg.Go(func() {
-							_, _ = g.Do(ctx, &outbound.Call{})
+							_, _ = g.Do(rewards.Returning(ctx), &outbound.Call{})
 							under.Add(-1)
 						})
 					}
@@ -173,22 +187,32 @@ func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsId
 		use(ctx, all[0])
 		time.Sleep(6 * time.Second)
 		assert.InDelta(t, 30, part(all[0], places), 0, "all but one place of each other")
-		one, leaves := context.WithCancel(ctx)
-		use(one, all[1])
-		use(ctx, all[2])
+		use(ctx, all[1])
+		two, leaves := context.WithCancel(ctx)
+		use(two, all[2])
 		time.Sleep(20 * time.Second)
 		assert.InDelta(t, 1, part(all[3], places), 0)
 		for _, g := range all[:3] {
 			assert.InDelta(t, 32./3, part(g, places), 1)
 		}
 		assert.InDelta(t, 33, sum(places, all...), 1)
+		cut.Store(true)
+		time.Sleep(20 * time.Second)
+		assert.InDelta(t, 31, part(all[1], places)+part(all[2], places), 1, "one that cannot use its places leaves them to the others")
+		cut.Store(false)
 		leaves()
 		time.Sleep(20 * time.Second)
-		assert.InDelta(t, 31, part(all[0], places)+part(all[2], places), 1)
-		assert.InDelta(t, part(all[0], places), part(all[2], places), 2)
+		assert.InDelta(t, 31, part(all[0], places)+part(all[1], places), 1)
+		assert.InDelta(t, part(all[0], places), part(all[1], places), 2)
+
+		wg.Go(func() { load(ctx, &wg, all[3], 50) })
+		time.Sleep(20 * time.Second)
+		assert.Greater(t, part(all[3], places), 8., "a guest that asks has its part like any other")
 	})
 }
 
+// Words need up to 1.5 s, a different time to each process, while all of them change
+// their minds all the time.
 func TestTheSumStaysWithinTheLimitWhateverTheDelays(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -418,7 +442,7 @@ func TestNoPartOfAURLThatIsSecretIsSaid(t *testing.T) {
 		tr := outbound.NewTestTransport(tripFunc(func(*http.Request) (*http.Response, error) { return nil, errRefused }))
 		g, err := tr.Group(outbound.GroupConfig{URLs: urls, Attempts: 1, BreakAfter: 1})
 		require.NoError(t, err)
-		tr.Join(r)
+		tr.Join(r, false)
 		_, err = g.Do(t.Context(), &outbound.Call{})
 		require.Error(t, err)
 		for k, m := range r.groups {
@@ -437,7 +461,7 @@ func TestNoPartOfAURLThatIsSecretIsSaid(t *testing.T) {
 
 	r := &recorder{groups: map[string]outbound.Member{}}
 	tr := outbound.NewTestTransport(slow(0, nil))
-	tr.Join(r)
+	tr.Join(r, false)
 	for _, user := range []string{"a", "b"} {
 		_, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://" + user + ":x@host"}})
 		require.NoError(t, err)

@@ -19,6 +19,7 @@ type member struct {
 	group *Group
 	self  string
 	urge  func()
+	guest bool // Report.Guest
 
 	mu    sync.Mutex // No other lock is taken under it.
 	seq   uint64
@@ -39,6 +40,7 @@ type peer struct {
 	// wants are its wishes for requests, tokens and places; used are the places it has.
 	wants [3]float64
 	used  float64
+	guest bool
 }
 
 // placesWish is the index of places among the wishes.
@@ -72,9 +74,9 @@ func (w *want) end(tokens int) {
 
 // join makes the group share its limits. What it has saved up is cut to what a newcomer
 // has: a tenth of its part.
-func (g *Group) join(f Fleet, key string) {
+func (g *Group) join(f Fleet, guest bool, key string) {
 	now := time.Now()
-	m := &member{group: g, self: f.Self(), urge: f.Urge, heard: now, asked: now}
+	m := &member{group: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
 	m.requests.total, m.tokens.total, m.places.total = g.cfg.RPM, g.cfg.TPM, float64(g.cfg.Concurrency)
 	// The first word of its own will tell it of the others; unless that comes at once
 	// nobody knows how many start together.
@@ -116,6 +118,9 @@ func (m *member) Report() Report {
 	now := time.Now()
 	held, peak := m.group.slots.peak()
 	open, alive := m.group.news(now)
+	if m.group.down() != "" { // what it could use is of use to the others
+		peak = 0
+	}
 	m.mu.Lock()
 	m.seq++
 	m.sent[m.seq%uint64(len(m.sent))] = now
@@ -125,7 +130,7 @@ func (m *member) Report() Report {
 	// Places are wanted at a time, not in a time: their peak is remembered, and fades.
 	m.places.demand.rate = max(m.hunger(now, float64(peak)), m.places.demand.rate*math.Exp(-since.Seconds()/smoothing.Seconds()))
 	r := Report{
-		Seq: m.seq, Used: held, Open: open, Alive: alive,
+		Seq: m.seq, Guest: m.guest, Used: held, Open: open, Alive: alive,
 		Requests: m.requests.demand.of(float64(requests-w.lastRequests), float64(w.waiting.Load()), since),
 		Tokens:   m.tokens.demand.of(float64(tokens-w.lastToken), float64(w.waitingTokens.Load()), since),
 		Places:   m.places.demand.tell(m.places.demand.rate),
@@ -197,6 +202,7 @@ func (m *member) note(now time.Time, from string, r *Report) (counts bool) {
 	}
 	m.peers[at].last = now
 	m.peers[at].wants = [3]float64{sane(r.Requests), sane(r.Tokens), sane(r.Places)}
+	m.peers[at].guest = r.Guest
 	m.peers[at].used = min(max(float64(r.Used), 0), 1<<20)
 	return true
 }
@@ -257,7 +263,7 @@ func (m *member) review(now time.Time) {
 		for j, p := range m.peers {
 			wishes[j] = wish{wants: p.wants[i]}
 			if l == &m.places {
-				wishes[j].used = p.used
+				wishes[j].used, wishes[j].guest = p.used, p.guest
 			}
 		}
 		if l == &m.places {

@@ -19,6 +19,7 @@ const (
 type wish struct {
 	wants float64
 	used  float64 // Requests in flight; 0 where the limit is a rate.
+	guest bool    // Report.Guest
 }
 
 // weights are those of a rate. They sum to 1.
@@ -45,17 +46,25 @@ func divide(limit float64, wishes []wish) []float64 {
 }
 
 // placeWeights are those of a number of places: what a process wants, and an equal part of what
-// nobody does. They sum to 1. A process that wants none leaves its part to those who do: it
-// has one place, and is given more as soon as it asks.
+// nobody does, of which guests have none. They sum to 1. A process that wants none leaves its
+// part to those who do: it has one place, and is given more as soon as it asks.
 func placeWeights(limit float64, wishes []wish) []float64 {
-	n, sum := float64(len(wishes)), 0.0
+	n, sum := 0.0, 0.0
 	for _, w := range wishes {
-		sum += w.wants
+		if sum += w.wants; !w.guest {
+			n++
+		}
 	}
-	spare := max(limit-sum, 0)
+	spare, all := max(limit-sum, 0), n == 0
+	if all {
+		n = float64(len(wishes))
+	}
 	out := make([]float64, len(wishes))
 	for i, w := range wishes {
-		out[i] = (w.wants + spare/n) / (sum + spare)
+		if out[i] = w.wants; all || !w.guest {
+			out[i] += spare / n
+		}
+		out[i] /= sum + spare
 	}
 	return out
 }

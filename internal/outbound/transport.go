@@ -27,6 +27,7 @@ type Transport struct {
 	mu     sync.Mutex
 	groups map[string]*Group // By identity.
 	fleet  Fleet             // Nil: the process is alone.
+	guest  bool              // Of Join.
 	keys   map[string]int    // How many groups have a key in the fleet.
 	closed bool
 }
