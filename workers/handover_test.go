@@ -183,3 +183,33 @@ func serving(managers map[string]*rewards.Manager) map[string]workers.Profile {
 	}
 	return out
 }
+
+// late is a source that is handed a ticket in the moment in which it is told to take no more.
+type late struct{ ferry }
+
+func (l *late) Take(ctx context.Context, _ string, _ int) ([]workers.Lease, error) {
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond) // until the source has looked
+	return []workers.Lease{l}, nil
+}
+
+func TestAWorkerThatIsDrainedAnswersWhatItWasHandedInThatMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &late{ferry{t: t, reaches: always}}
+		score := rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+			return rewards.Score{Value: 1}, pause(ctx, time.Second)
+		})
+		w, err := workers.New(workers.Options{
+			Config: workers.Config{ID: "w"}, Source: l, Gateway: l, Profiles: rig.Served(profiles(t, score), 1),
+		})
+		require.NoError(t, err)
+		w.Start(t.Context())
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, w.Drain(t.Context()))
+		require.Equal(t, 1010*time.Millisecond, time.Since(start))
+		require.EqualValues(t, 1, w.Info().Scored)
+		w.Stop()
+	})
+}

@@ -27,6 +27,7 @@ type Worker struct {
 	pulling  context.CancelFunc // ends the pullers: drain
 	working  context.CancelFunc // ends the samples: stop
 	ending   sync.WaitGroup     // the pullers, the heartbeat, and what looks at dependencies
+	pulled   chan struct{}      // closed when all pullers have returned
 	started  time.Time          // set by New
 	idle     chan struct{}      // capacity 1: a job has ended or was abandoned
 	draining chan struct{}      // closed by Drain or Stop
@@ -64,7 +65,7 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, source: o.Source, gateway: o.Gateway, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
-		idle: make(chan struct{}, 1), draining: make(chan struct{}), jobs: map[*job]bool{}, started: time.Now(),
+		idle: make(chan struct{}, 1), pulled: make(chan struct{}), draining: make(chan struct{}), jobs: map[*job]bool{}, started: time.Now(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Profiles)) {
 		p := o.Profiles[name]
@@ -108,6 +109,7 @@ func (w *Worker) Start(ctx context.Context) {
 			all.Go(func() { w.pull(pull, work, b) })
 		}
 		all.Wait()
+		close(w.pulled)
 	})
 	w.ending.Go(func() { w.beat(work) })
 }
@@ -120,6 +122,13 @@ func (w *Worker) Drain(ctx context.Context) error {
 		w.pulling()
 	}
 	w.announce()
+	if w.pulling != nil { // what a puller was handed at the last moment is one of those
+		select {
+		case <-w.pulled:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for {
 		w.mu.Lock()
 		left := 0
