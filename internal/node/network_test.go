@@ -302,6 +302,8 @@ func TestWorkersComeAndGoWhileSamplesAreScored(t *testing.T) {
 		futures = append(futures, f)
 		switch i {
 		case 100:
+			_, err := futures[0].Wait(t.Context()) // the first has begun
+			require.NoError(t, err)
 			joinAs(t, "second", nats, incompressible)
 		case 200:
 			require.NoError(t, first.Drain(t.Context()))

@@ -31,6 +31,7 @@ type member struct {
 	peers []peer // In the order of their names; itself is one from when it heard itself.
 
 	requests, tokens, places limit
+	hungry                   time.Time // Until then the process is taken to use all places it may have.
 }
 
 // peer is a process that shares the group.
@@ -42,9 +43,6 @@ type peer struct {
 	used  float64
 	guest bool
 }
-
-// placesWish is the index of places among the wishes.
-const placesWish = 2
 
 // limit is one of the three that are shared.
 type limit struct {
@@ -113,6 +111,10 @@ func (m *member) settle() {
 
 func (m *member) limits() [3]*limit { return [3]*limit{&m.requests, &m.tokens, &m.places} }
 
+// hungerHold is how long a process that had all its places is taken to want more: when it has
+// more, a report later, it may not have filled them yet.
+const hungerHold = FleetPeriod + shareHold
+
 // Report implements Member.
 func (m *member) Report() Report {
 	now := time.Now()
@@ -128,12 +130,12 @@ func (m *member) Report() Report {
 	m.asked = now
 	requests, tokens := w.requests.Load(), w.tokens.Load()
 	// Places are wanted at a time, not in a time: their peak is remembered, and fades.
-	m.places.demand.rate = max(m.hunger(now, float64(peak)), m.places.demand.rate*math.Exp(-since.Seconds()/smoothing.Seconds()))
+	m.places.demand.rate = max(float64(peak), m.places.demand.rate*math.Exp(-since.Seconds()/smoothing.Seconds()))
 	r := Report{
 		Seq: m.seq, Guest: m.guest, Used: held, Open: open, Alive: alive,
 		Requests: m.requests.demand.of(float64(requests-w.lastRequests), float64(w.waiting.Load()), since),
 		Tokens:   m.tokens.demand.of(float64(tokens-w.lastToken), float64(w.waitingTokens.Load()), since),
-		Places:   m.places.demand.tell(m.places.demand.rate),
+		Places:   m.places.demand.tell(m.hunger(now, peak)),
 	}
 	w.lastRequests, w.lastToken = requests, tokens
 	gone := m.expire(now)
@@ -145,20 +147,17 @@ func (m *member) Report() Report {
 	return r
 }
 
-// hunger is how many places the process wants that had so many at a time. One that had all it
-// may have could use more: workers take no more samples than they have places for. It wants as
-// many as each that wants any would have. The caller holds mu.
-func (m *member) hunger(now time.Time, peak float64) float64 {
-	if peak < max(1, math.Floor(m.places.window.least(now))) {
-		return peak
+// hunger is how many places the process wants that had or wanted so many at a time. One that
+// had all it may have could use more, nobody knows how many: workers take no more samples than
+// they have places for. It wants all, like any other such. The caller holds mu.
+func (m *member) hunger(now time.Time, peak int) float64 {
+	if float64(peak) >= max(1, math.Floor(m.places.window.least(now))) {
+		m.hungry = now.Add(hungerHold)
 	}
-	others := 0
-	for _, p := range m.peers {
-		if p.name != m.self && (p.wants[placesWish] >= 1 || p.used > 0) {
-			others++
-		}
+	if peak == 0 || !now.Before(m.hungry) {
+		return m.places.demand.rate
 	}
-	return max(peak, m.places.total/float64(1+others))
+	return max(m.places.demand.rate, m.places.total)
 }
 
 // Heard implements Member.
