@@ -49,8 +49,8 @@
 // Each process says once a second what it wants, and derives all shares from what all
 // have said: a tenth of the limit is divided equally, the rest by demand, which is the
 // arrivals a minute and, for each call that waits, one a second. Places are divided by how many
-// a process had and wanted at a time, where one that had all it might have wants all; what nobody
-// wants is divided equally. A smaller share
+// a process had and wanted at a time, where one that goes on to have all it may wants all; what
+// nobody wants raises who wants least. A smaller share
 // holds at once, a larger one after 3 s, when everybody has heard of it (see window): the
 // shares sum to the limit at most as long as nobody comes or goes, however late words
 // are. The processes need no agreement, no clock but their own, and no message for a

@@ -31,7 +31,7 @@ type member struct {
 	peers []peer // In the order of their names; itself is one from when it heard itself.
 
 	requests, tokens, places limit
-	hungry                   time.Time // Until then the process is taken to use all places it may have.
+	full                     struct{ since, until time.Time } // When the process is taken to use all places it may have.
 }
 
 // peer is a process that shares the group.
@@ -111,9 +111,14 @@ func (m *member) settle() {
 
 func (m *member) limits() [3]*limit { return [3]*limit{&m.requests, &m.tokens, &m.places} }
 
-// hungerHold is how long a process that had all its places is taken to want more: when it has
-// more, a report later, it may not have filled them yet.
-const hungerHold = FleetPeriod + shareHold
+const (
+	// fullHold is how long a process that used all its places is taken to do so: when it has
+	// more, a report later, it may not have filled them yet.
+	fullHold = FleetPeriod + shareHold
+	// hungry is how long it must, before it wants more: until the others have spoken, who may
+	// have begun in the same moment.
+	hungry = 2 * FleetPeriod
+)
 
 // Report implements Member.
 func (m *member) Report() Report {
@@ -148,13 +153,16 @@ func (m *member) Report() Report {
 }
 
 // hunger is how many places the process wants that had or wanted so many at a time. One that
-// had all it may have could use more, nobody knows how many: workers take no more samples than
-// they have places for. It wants all, like any other such. The caller holds mu.
+// has all it may have, and goes on so, could use more, nobody knows how many: workers take no
+// more samples than they have places for. It wants all, like any other such. The caller holds mu.
 func (m *member) hunger(now time.Time, peak int) float64 {
 	if float64(peak) >= max(1, math.Floor(m.places.window.least(now))) {
-		m.hungry = now.Add(hungerHold)
+		if !now.Before(m.full.until) {
+			m.full.since = now
+		}
+		m.full.until = now.Add(fullHold)
 	}
-	if peak == 0 || !now.Before(m.hungry) {
+	if peak == 0 || !now.Before(m.full.until) || now.Sub(m.full.since) < hungry {
 		return m.places.demand.rate
 	}
 	return max(m.places.demand.rate, m.places.total)

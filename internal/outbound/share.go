@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -45,28 +46,60 @@ func divide(limit float64, wishes []wish) []float64 {
 	return out
 }
 
-// placeWeights are those of a number of places: what a process wants, and an equal part of what
-// nobody does, of which guests have none. They sum to 1. A process that wants none leaves its
-// part to those who do: it has one place, and is given more as soon as it asks.
+// placeWeights are those of a number of places. They sum to 1. Where processes want more than
+// there are, each has by what it wants. Where they want less, each has what it wants, and who
+// wants less than others has as much as they as far as that goes, but for guests: when a burst
+// comes the one that speaks first must not take from the others what they are about to use.
 func placeWeights(limit float64, wishes []wish) []float64 {
-	n, sum := 0.0, 0.0
-	for _, w := range wishes {
-		if sum += w.wants; !w.guest {
-			n++
-		}
-	}
-	spare, all := max(limit-sum, 0), n == 0
-	if all {
-		n = float64(len(wishes))
-	}
 	out := make([]float64, len(wishes))
+	sum, hosts := 0.0, 0
 	for i, w := range wishes {
-		if out[i] = w.wants; all || !w.guest {
-			out[i] += spare / n
+		out[i] = w.wants
+		if sum += w.wants; !w.guest {
+			hosts++
 		}
-		out[i] /= sum + spare
+	}
+	if sum < limit {
+		level := level(limit, wishes, hosts == 0)
+		for i, w := range wishes {
+			if hosts == 0 || !w.guest {
+				out[i] = max(out[i], level)
+			}
+		}
+		sum = limit
+	}
+	for i := range out {
+		out[i] /= sum
 	}
 	return out
+}
+
+// level is to how many places those are raised that want less, so that all have the limit
+// together. It is more than all of them want.
+func level(limit float64, wishes []wish, guests bool) float64 {
+	room, n := limit, 0
+	wants := make([]float64, 0, len(wishes))
+	for _, w := range wishes {
+		if room -= w.wants; guests || !w.guest {
+			wants = append(wants, w.wants)
+		}
+	}
+	slices.Sort(wants)
+	level := 0.0
+	for n < len(wants) {
+		up := math.Inf(1)
+		if n+1 < len(wants) {
+			up = wants[n+1]
+		}
+		level = wants[n]
+		n++
+		if need := (up - level) * float64(n); need < room {
+			room -= need
+			continue
+		}
+		return level + room/float64(n)
+	}
+	return level
 }
 
 // divideWhole returns the shares of a number of places, which sum to the limit; each is
