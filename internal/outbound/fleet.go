@@ -68,6 +68,8 @@ type Report struct {
 	Places   float64 `json:"places,omitempty"`
 	// Used are the requests that it has in flight, which may be more than its share.
 	Used int `json:"used,omitempty"`
+	// Full is for how many milliseconds it has used all places that it may; 0: it does not.
+	Full int64 `json:"full,omitempty"`
 	// Open are the endpoints that it found out of service itself.
 	Open []Opening `json:"open,omitempty"`
 	// Alive are endpoints that another process found out of service, but which have

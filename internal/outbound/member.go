@@ -31,7 +31,7 @@ type member struct {
 	peers []peer // In the order of their names; itself is one from when it heard itself.
 
 	requests, tokens, places limit
-	full                     struct{ since, until time.Time } // When the process is taken to use all places it may have.
+	full                     struct{ first, last time.Time } // When the process had all places it might have.
 }
 
 // peer is a process that shares the group.
@@ -41,6 +41,7 @@ type peer struct {
 	// wants are its wishes for requests, tokens and places; used are the places it has.
 	wants [3]float64
 	used  float64
+	full  int64 // Report.Full
 	guest bool
 }
 
@@ -111,14 +112,9 @@ func (m *member) settle() {
 
 func (m *member) limits() [3]*limit { return [3]*limit{&m.requests, &m.tokens, &m.places} }
 
-const (
-	// fullHold is how long a process that used all its places is taken to do so: when it has
-	// more, a report later, it may not have filled them yet.
-	fullHold = FleetPeriod + shareHold
-	// hungry is how long it must, before it wants more: until the others have spoken, who may
-	// have begun in the same moment.
-	hungry = 2 * FleetPeriod
-)
+// fullHold is how long a process that used all its places is taken to do so: when it has more, a
+// report later, it may not have filled them yet.
+const fullHold = FleetPeriod + shareHold
 
 // Report implements Member.
 func (m *member) Report() Report {
@@ -140,7 +136,7 @@ func (m *member) Report() Report {
 		Seq: m.seq, Guest: m.guest, Used: held, Open: open, Alive: alive,
 		Requests: m.requests.demand.of(float64(requests-w.lastRequests), float64(w.waiting.Load()), since),
 		Tokens:   m.tokens.demand.of(float64(tokens-w.lastToken), float64(w.waitingTokens.Load()), since),
-		Places:   m.places.demand.tell(m.hunger(now, peak)),
+		Places:   m.places.demand.tell(m.places.demand.rate), Full: m.fullFor(now, peak),
 	}
 	w.lastRequests, w.lastToken = requests, tokens
 	gone := m.expire(now)
@@ -152,20 +148,19 @@ func (m *member) Report() Report {
 	return r
 }
 
-// hunger is how many places the process wants that had or wanted so many at a time. One that
-// has all it may have, and goes on so, could use more, nobody knows how many: workers take no
-// more samples than they have places for. It wants all, like any other such. The caller holds mu.
-func (m *member) hunger(now time.Time, peak int) float64 {
+// fullFor is how long the process has had all places that it may, in milliseconds, 1 at least;
+// 0: it does not. The caller holds mu.
+func (m *member) fullFor(now time.Time, peak int) int64 {
 	if float64(peak) >= max(1, math.Floor(m.places.window.least(now))) {
-		if !now.Before(m.full.until) {
-			m.full.since = now
+		if now.Sub(m.full.last) > fullHold {
+			m.full.first = now
 		}
-		m.full.until = now.Add(fullHold)
+		m.full.last = now
 	}
-	if peak == 0 || !now.Before(m.full.until) || now.Sub(m.full.since) < hungry {
-		return m.places.demand.rate
+	if peak == 0 || now.Sub(m.full.last) > fullHold {
+		return 0
 	}
-	return max(m.places.demand.rate, m.places.total)
+	return m.full.last.Sub(m.full.first).Milliseconds() + 1
 }
 
 // Heard implements Member.
@@ -209,7 +204,7 @@ func (m *member) note(now time.Time, from string, r *Report) (counts bool) {
 	}
 	m.peers[at].last = now
 	m.peers[at].wants = [3]float64{sane(r.Requests), sane(r.Tokens), sane(r.Places)}
-	m.peers[at].guest = r.Guest
+	m.peers[at].guest, m.peers[at].full = r.Guest, r.Full
 	m.peers[at].used = min(max(float64(r.Used), 0), 1<<20)
 	return true
 }
@@ -270,7 +265,7 @@ func (m *member) review(now time.Time) {
 		for j, p := range m.peers {
 			wishes[j] = wish{wants: p.wants[i]}
 			if l == &m.places {
-				wishes[j].used, wishes[j].guest = p.used, p.guest
+				wishes[j].used, wishes[j].full, wishes[j].guest = p.used, p.full, p.guest
 			}
 		}
 		if l == &m.places {

@@ -14,12 +14,16 @@ const (
 	// that all have the same while nobody wants anything, and a call now and then takes
 	// little from the others.
 	idle = 0.2
+	// hungry is how long a process must have used all places it may before it wants more: until
+	// others have spoken who began in the same moment.
+	hungry = 2 * FleetPeriod
 )
 
 // wish is what one process brings to the division of a limit.
 type wish struct {
 	wants float64
 	used  float64 // Requests in flight; 0 where the limit is a rate.
+	full  int64   // Report.Full
 	guest bool    // Report.Guest
 }
 
@@ -105,9 +109,22 @@ func level(limit float64, wishes []wish, guests bool) float64 {
 // divideWhole returns the shares of a number of places, which sum to the limit; each is
 // 1 at least, even where there are more processes than places.
 //
+// One that goes on to use all it may could use more, nobody knows how many: workers take no more
+// samples than they have places for. It wants all, and from then on so does every other that
+// uses all it may: were that told by each for itself, the first to speak would have the others'
+// places for the 3 s in which a share does not grow.
+//
 // A process that has more in flight than its share begins nothing new. What it has
 // beyond its share is missing to the others until it ends.
 func divideWhole(limit int, wishes []wish) []int {
+	if slices.ContainsFunc(wishes, func(w wish) bool { return w.full >= hungry.Milliseconds() }) {
+		wishes = slices.Clone(wishes)
+		for i := range wishes {
+			if w := &wishes[i]; w.full > 0 {
+				w.wants = max(w.wants, float64(limit))
+			}
+		}
+	}
 	shares := make([]int, len(wishes))
 	over := make([]bool, len(wishes))
 	for again := true; again; {
