@@ -14,10 +14,10 @@ func (c *core) sendBackup(now time.Time, e *entry, slow []string) wire.Ticket {
 	dispatch.Sent(e)
 	e.issued++
 	e.spare = spare{attempt: e.issued, sent: true, charged: e.share().Charge()}
-	h := c.offerTo(e, now, holder{attempt: e.issued, backup: true, slow: slow})
+	a := c.offerTo(e, now, attempt{number: e.issued, backup: true, slow: slow})
 	c.metrics.backupsSent.Inc()
 	c.watch(e)
-	return c.ticket(e, h)
+	return c.ticket(e, a)
 }
 
 // dropSpare forgets a backup's ticket that nobody has claimed.

@@ -110,8 +110,8 @@ func (r *record) probing() bool {
 	case e.state == published:
 		return e.attempt == r.attempt
 	}
-	return e.state == running && slices.ContainsFunc(e.holders, func(h holder) bool {
-		return h.worker == r.worker && h.attempt == r.attempt && h.state == claimed
+	return e.state == running && slices.ContainsFunc(e.attempts, func(a attempt) bool {
+		return a.worker == r.worker && a.number == r.attempt && a.state == claimed
 	})
 }
 
@@ -292,10 +292,10 @@ func (b *breakers) meet(workers []wire.WorkerInfo) {
 }
 
 // judge takes a worker's answer in and reports whether another worker is to try.
-func (c *core) judge(now time.Time, e *entry, h holder, res *wire.Result) (elsewhere bool) {
+func (c *core) judge(now time.Time, e *entry, a attempt, res *wire.Result) (elsewhere bool) {
 	b := &c.breakers
-	r := b.of(h.worker, e.profile)
-	probe := r.state == trying && r.probe == e && r.attempt == h.attempt
+	r := b.of(a.worker, e.profile)
+	probe := r.state == trying && r.probe == e && r.attempt == a.number
 	before := r.dark()
 	good := res.Outcome == rewards.Scored || res.Partial != nil
 	r.note(good)
@@ -398,12 +398,12 @@ func failureOf(res *wire.Result) rewards.TermError {
 // another reports whether a sample that a worker failed may be tried by another: the workers
 // that have failed it, but for the backup's, are fewer than MaxAttempts. The only worker of
 // a profile gets it again, too, until its breaker is open.
-func (e *entry) another(cfg *Config, h holder) bool {
+func (e *entry) another(cfg *Config, a attempt) bool {
 	failed := len(e.avoid)
-	if !slices.Contains(e.avoid, h.worker) {
+	if !slices.Contains(e.avoid, a.worker) {
 		failed++
 	}
-	e.spare.failed = e.spare.failed || h.backup
+	e.spare.failed = e.spare.failed || a.backup
 	if e.spare.failed {
 		failed--
 	}

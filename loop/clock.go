@@ -133,8 +133,8 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		if why, unserved := c.unavailable(e); unserved {
 			where += "; " + why.Message
 		}
-		if n := len(e.holders); n > 0 {
-			where += " on " + e.holders[n-1].worker
+		if n := len(e.attempts); n > 0 {
+			where += " on " + e.attempts[n-1].worker
 		}
 		if e.state == gathered {
 			where = e.awaited()

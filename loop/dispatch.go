@@ -30,17 +30,17 @@ func (e *entry) Avoids(worker string) bool { return slices.Contains(e.avoid, wor
 
 // HeldBy implements dispatch.Sample.
 func (e *entry) HeldBy(worker string) bool {
-	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.worker == worker })
+	return slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.worker == worker })
 }
 
 // Tried implements dispatch.Sample.
-func (e *entry) Tried() int { return len(e.avoid) + len(e.holders) }
+func (e *entry) Tried() int { return len(e.avoid) + len(e.attempts) }
 
 // Published implements dispatch.Sample.
 func (e *entry) Published() time.Time { return e.offer.published }
 
 // Claimed implements dispatch.Sample.
-func (e *entry) Claimed() time.Time { return e.holders[len(e.holders)-1].since }
+func (e *entry) Claimed() time.Time { return e.attempts[len(e.attempts)-1].since }
 
 // share is the entry's run in its profile: the part of the places that is the run's.
 func (e *entry) share() *dispatch.Run { return e.item.Run() }

@@ -227,7 +227,7 @@ func nan() float64 {
 }
 
 // A worker dies while it scores; the next one fails. The dead one still stands in
-// the table as a holder and must not be waited for.
+// the table as an attempt and must not be waited for.
 func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 	t.Parallel()
 	var s *stage

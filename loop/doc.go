@@ -60,7 +60,7 @@
 //	waits                       samples that wait for an engine or a service that is down
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker
-//	tickets, claim, holders     into the engine, out to a worker, who has it
+//	tickets, claim, attempts    into the engine, out to a worker, who has it
 //	finish, settle, finalise    an answer, the end of the scoring, the one final result
 //	withdraw, loss              taken back by a client, a restart or a stop; what was lost
 //	groups, gather              prompt groups: their statistics, those scored as a whole

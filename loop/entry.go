@@ -34,21 +34,21 @@ type entry struct {
 	deadline time.Time
 	bytes    int64
 
-	state   state
-	owner   owner    // takes the result; another connection may take it over
-	attempt int      // of the ticket that is out or queued, from 1
-	issued  int      // the highest attempt there was
-	claims  int      // how often a worker was given the payload, not counting the backup's
-	answers int      // how many of these claims were answered
-	bounces int      // how many of them tried a worker whose breaker was open, and found it no better
-	offer   *holder  // the attempt that nobody has claimed: its first, or its backup beside holders; nil: none
-	holders []holder // attempts that workers have claimed and not answered
-	spare   spare    // the backup request
-	avoid   []string // workers that failed it
-	errors  []rewards.TermError
-	claimed time.Time // of the first claim
-	charged time.Duration
-	alarm   alarm // the deadline, or an earlier look
+	state    state
+	owner    owner     // takes the result; another connection may take it over
+	attempt  int       // of the ticket that is out or queued, from 1
+	issued   int       // the highest attempt there was
+	claims   int       // how often a worker was given the payload, not counting the backup's
+	answers  int       // how many of these claims were answered
+	bounces  int       // how many of them tried a worker whose breaker was open, and found it no better
+	offer    *attempt  // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
+	attempts []attempt // attempts that workers have claimed and not answered
+	spare    spare     // the backup request
+	avoid    []string  // workers that failed it
+	errors   []rewards.TermError
+	claimed  time.Time // of the first claim
+	charged  time.Duration
+	alarm    alarm // the deadline, or an earlier look
 
 	result *wire.Result // while held
 
@@ -77,11 +77,11 @@ type entry struct {
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }
 
-// holder is one attempt at the entry: a ticket, and the worker that has claimed it.
-type holder struct {
-	attempt int
-	state   attemptState
-	backup  bool // it was asked because another one takes long
+// attempt is one at the entry: a ticket, and the worker that has claimed it.
+type attempt struct {
+	number int // from 1, as its ticket says
+	state  attemptState
+	backup bool // it was asked because another one takes long
 
 	published time.Time // when the ticket was given to the engine
 	slow      []string  // workers that are to leave it to faster ones

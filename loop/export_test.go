@@ -155,7 +155,7 @@ func (m *Manager) Audit(over int64) error {
 		if e.state == published && e.offer == nil || e.state == gathered && e.parked == nil {
 			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not parked", e.key.id, e.state)
 		}
-		for _, h := range e.holders {
+		for _, h := range e.attempts {
 			if h.state == claimed {
 				p := e.item.Profile()
 				if busy[p] == nil {
@@ -164,8 +164,8 @@ func (m *Manager) Audit(over int64) error {
 				busy[p][h.worker]++
 			}
 		}
-		if e.state == running && len(e.holders) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
-			return fmt.Errorf("sample %s is %s with %d holders, alarm %d, frame %v", e.key.id, e.state, len(e.holders), e.alarm.place, e.frame != nil)
+		if e.state == running && len(e.attempts) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
+			return fmt.Errorf("sample %s is %s with %d attempts, alarm %d, frame %v", e.key.id, e.state, len(e.attempts), e.alarm.place, e.frame != nil)
 		}
 	}
 	switch {

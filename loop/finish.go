@@ -45,19 +45,19 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 		c.metrics.late.Inc()
 		return fx
 	}
-	h, held := c.answered(e, res)
+	a, held := c.answered(e, res)
 	elsewhere := false
 	if held {
-		c.account(now, e, h, res)
+		c.account(now, e, a, res)
 		if res.Outcome != rewards.OutcomeCancelled {
 			e.item.Profile().Answered(e)
-			elsewhere = c.judge(now, e, h, res) && now.Before(e.deadline) && (e.another(&c.cfg, h) || e.elsewhere())
+			elsewhere = c.judge(now, e, a, res) && now.Before(e.deadline) && (e.another(&c.cfg, a) || e.elsewhere())
 			fx.wake = fx.wake || len(c.breakers.news) > 0
 		}
 	}
 	switch {
 	case res.Waits != "" && held && e.state == running:
-		c.giveBack(e, h, res, &fx)
+		c.giveBack(e, a, res, &fx)
 	case res.Waits != "":
 		c.metrics.late.Inc()
 	case e.unit != nil:
@@ -78,20 +78,20 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	return fx
 }
 
-// answered takes the holder whose answer this is from the entry's.
-func (c *core) answered(e *entry, res *wire.Result) (holder, bool) {
-	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == res.Worker && h.attempt == res.Attempt.Attempt })
+// answered takes the attempt whose answer this is from the entry.
+func (c *core) answered(e *entry, res *wire.Result) (attempt, bool) {
+	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.worker == res.Worker && a.number == res.Attempt.Attempt })
 	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
-		return holder{}, false
+		return attempt{}, false
 	}
-	if !e.holders[i].backup {
+	if !e.attempts[i].backup {
 		e.answers++
 	}
 	return c.letGo(e, i, answered), true
 }
 
-// account books what a holder's answer cost, and what it says of its worker.
-func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
+// account books what the answer of an attempt cost, and what it says of its worker.
+func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	outcome := string(res.Outcome)
 	if res.Partial != nil {
 		outcome = string(gathered) // its own terms are scored; the group's answer counts
@@ -99,29 +99,29 @@ func (c *core) account(now time.Time, e *entry, h holder, res *wire.Result) {
 	if res.Waits != "" {
 		outcome = returnedOutcome
 	}
-	e.tried(h, now, outcome)
+	e.tried(a, now, outcome)
 	if res.Waits != "" { // it was not tried
-		e.share().Refund(e.chargedFor(h), now.Sub(h.since))
+		e.share().Refund(e.chargedFor(a), now.Sub(a.since))
 		return
 	}
-	e.row.Counted(h.worker, h.since, now)
+	e.row.Counted(a.worker, a.since, now)
 	if res.Outcome == rewards.OutcomeCancelled {
 		return
 	}
 	e.item.Profile().Done(now)
-	took := now.Sub(h.since)
+	took := now.Sub(a.since)
 	good := res.Outcome == rewards.Scored || res.Partial != nil
 	if e.unit == nil && good { // how fast a broken worker fails says nothing
 		e.share().Observe(took)
 		if c.cfg.Dispatch.BackupAfter > 0 || c.cfg.Dispatch.Policy == dispatch.SpeedWeighted {
-			e.share().ObservePace(h.worker, took)
+			e.share().ObservePace(a.worker, took)
 		}
 	}
-	e.share().Refund(e.chargedFor(h), took)
+	e.share().Refund(e.chargedFor(a), took)
 	switch {
-	case h.backup && good:
+	case a.backup && good:
 		c.metrics.backupsWon.Inc()
-	case h.backup:
+	case a.backup:
 		c.metrics.backupSeconds.Add(took.Seconds())
 	}
 }
@@ -136,8 +136,8 @@ func (c *core) tryElsewhere(e *entry, res *wire.Result, fx *effects) {
 	c.again(e, fx)
 }
 
-// again queues the entry for its next attempt, unless another holder is still at it.
-// A holder whose lease has lapsed is not waited for: it may be dead.
+// again queues the entry for its next attempt, unless a worker is still at another.
+// One whose lease has lapsed is not waited for: its worker may be dead.
 func (c *core) again(e *entry, fx *effects) {
 	fx.wake = true
 	switch {

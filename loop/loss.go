@@ -39,17 +39,17 @@ func (m *Manager) Republish() {
 // bereave gives samples to others whose workers are gone.
 func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
 	for _, e := range c.all() { // it is seldom that one goes
-		before := len(e.holders)
-		for i := 0; e.state == running && i < len(e.holders); {
-			if !gone[e.holders[i].worker] {
+		before := len(e.attempts)
+		for i := 0; e.state == running && i < len(e.attempts); {
+			if !gone[e.attempts[i].worker] {
 				i++
 				continue
 			}
-			h := c.letGo(e, i, revoked)
-			e.tried(h, now, string(rewards.OutcomeWorkerLost))
-			fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
+			a := c.letGo(e, i, revoked)
+			e.tried(a, now, string(rewards.OutcomeWorkerLost))
+			fx.revoked = append(fx.revoked, c.keyOf(e, a.number))
 		}
-		if e.state == running && len(e.holders) < before {
+		if e.state == running && len(e.attempts) < before {
 			c.again(e, fx)
 		}
 	}
@@ -63,7 +63,7 @@ func (c *core) reissue(now time.Time, fx *effects) {
 			c.takeBack(now, e, fx)
 			c.metrics.republished.Inc()
 		case e.state == running && e.offer != nil:
-			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
+			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
 			c.dropSpare(e)
 			c.watch(e)
 		}

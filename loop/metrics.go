@@ -170,7 +170,7 @@ func (m *Manager) placeCounts() []placeCount {
 			c.wanted++
 		case e.state == running:
 			c.wanted++
-			c.busy += len(e.holders)
+			c.busy += len(e.attempts)
 		}
 	}
 	list := make([]placeCount, len(out))

@@ -110,13 +110,13 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 				if awaits := unit.awaits(); awaits != "" {
 					p.Waits, p.LastError = awaits, m.core.lastOutage(unit).Message
 				}
-				for _, h := range unit.holders {
-					p.Workers = append(p.Workers, h.worker)
+				for _, a := range unit.attempts {
+					p.Workers = append(p.Workers, a.worker)
 				}
 			}
 		}
-		for _, h := range e.holders {
-			p.Workers = append(p.Workers, h.worker)
+		for _, a := range e.attempts {
+			p.Workers = append(p.Workers, a.worker)
 		}
 		if n := len(e.errors); n > 0 && p.LastError == "" {
 			p.LastError = e.errors[n-1].Message

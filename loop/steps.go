@@ -142,15 +142,15 @@ func (c *core) progress(run string) iter.Seq[stats.Progress] {
 
 // Whereabouts implements step.Flight.
 func (e *entry) Whereabouts() (stage string, arrived time.Time, worker string) {
-	if n := len(e.holders); n > 0 {
-		worker = e.holders[n-1].worker
+	if n := len(e.attempts); n > 0 {
+		worker = e.attempts[n-1].worker
 	}
 	return string(e.state), e.arrived, worker
 }
 
-// tried notes that a holder of the entry has ended its attempt.
-func (e *entry) tried(h holder, now time.Time, outcome string) {
-	e.row.Tried(step.Attempt{Worker: h.worker, Began: h.since, Ended: now, Backup: h.backup, Outcome: outcome})
+// tried notes that an attempt of the entry has ended.
+func (e *entry) tried(a attempt, now time.Time, outcome string) {
+	e.row.Tried(step.Attempt{Worker: a.worker, Began: a.since, Ended: now, Backup: a.backup, Outcome: outcome})
 }
 
 // Rewards waits for the next chunk of a step's rewards, or gives one again that was

@@ -26,27 +26,27 @@ func (c *core) next(now time.Time, workers []wire.WorkerInfo) (wire.Ticket, bool
 	}
 	c.move(e, published)
 	e.charged = e.share().Charge()
-	h := c.offerTo(e, now, holder{attempt: e.attempt, slow: d.Aside})
+	a := c.offerTo(e, now, attempt{number: e.attempt, slow: d.Aside})
 	c.alarms.put(&e.alarm, earliest(e.deadline, now.Add(c.cfg.RepublishAfter)))
-	return c.ticket(e, h), true
+	return c.ticket(e, a), true
 }
 
 // ticket describes an attempt at the entry. Workers whose breaker is open are to avoid it;
 // others are named only while another one takes samples of the profile.
-func (c *core) ticket(e *entry, h *holder) wire.Ticket {
+func (c *core) ticket(e *entry, a *attempt) wire.Ticket {
 	t := wire.Ticket{
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.Key().Step, Reward: e.profile, Gateway: c.cfg.Gateway,
-		Attempt: h.attempt, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
+		Attempt: a.number, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
 		Queue: e.item.Profile().Queue(), Weight: e.run.weight,
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
 	avoid = append(avoid, e.returned...)
-	for _, h := range e.holders {
-		avoid = append(slices.Clip(avoid), h.worker)
+	for _, a := range e.attempts {
+		avoid = append(slices.Clip(avoid), a.worker)
 	}
-	if len(h.slow) > 0 {
-		avoid, t.Aside = append(slices.Clip(avoid), h.slow...), true
+	if len(a.slow) > 0 {
+		avoid, t.Aside = append(slices.Clip(avoid), a.slow...), true
 	}
 	if len(avoid) > 0 && e.item.Profile().Fit(avoid) {
 		t.Avoid = slices.Clone(avoid)
@@ -60,7 +60,7 @@ func (c *core) ticket(e *entry, h *holder) wire.Ticket {
 func (c *core) unpublish(t wire.Ticket) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
 	switch {
-	case e == nil || e.offer == nil || e.offer.attempt != t.Attempt:
+	case e == nil || e.offer == nil || e.offer.number != t.Attempt:
 	case e.state == running:
 		c.dropSpare(e)
 	default:

@@ -84,7 +84,7 @@ func (c *core) move(e *entry, to state) {
 // fault says what does not go with the sample's state; "": nothing. Some of it is true
 // between two moves only.
 func (e *entry) fault() string {
-	busy := slices.ContainsFunc(e.holders, func(h holder) bool { return h.state == claimed })
+	busy := slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.state == claimed })
 	switch {
 	case e.item.Queued() != (e.state == queued):
 		return fmt.Sprintf("in a queue: %v", e.item.Queued())
@@ -131,41 +131,41 @@ var turns = map[attemptState][]attemptState{
 
 // turn puts an attempt into another state, with what follows from that: tickets are counted
 // while they are offered, a worker's place while it has claimed.
-func (c *core) turn(e *entry, h *holder, to attemptState) {
-	if !slices.Contains(turns[h.state], to) {
-		c.amiss("attempt %d at sample %s of run %q goes from %q to %q", h.attempt, e.key.id, e.key.run, h.state, to)
+func (c *core) turn(e *entry, a *attempt, to attemptState) {
+	if !slices.Contains(turns[a.state], to) {
+		c.amiss("attempt %d at sample %s of run %q goes from %q to %q", a.number, e.key.id, e.key.run, a.state, to)
 	}
-	switch h.state {
+	switch a.state {
 	case offered:
 		e.item.Profile().Unoffered(e)
 		e.offer = nil
 	case claimed:
-		e.item.Profile().Leave(h.worker)
-		c.breakers.holds(h.worker, e.profile, -1)
+		e.item.Profile().Leave(a.worker)
+		c.breakers.holds(a.worker, e.profile, -1)
 	}
-	h.state = to
+	a.state = to
 	switch to {
 	case offered:
-		e.item.Profile().Offered(e, h.slow)
-		e.offer = h
+		e.item.Profile().Offered(e, a.slow)
+		e.offer = a
 	case claimed:
-		e.holders = append(e.holders, *h)
-		e.item.Profile().Enter(h.worker)
-		c.breakers.holds(h.worker, e.profile, 1)
+		e.attempts = append(e.attempts, *a)
+		e.item.Profile().Enter(a.worker)
+		c.breakers.holds(a.worker, e.profile, 1)
 	}
 }
 
 // offerTo makes an attempt whose ticket is published.
-func (c *core) offerTo(e *entry, now time.Time, h holder) *holder {
-	h.published = now
-	c.turn(e, &h, offered)
-	return &h
+func (c *core) offerTo(e *entry, now time.Time, a attempt) *attempt {
+	a.published = now
+	c.turn(e, &a, offered)
+	return &a
 }
 
-// letGo ends the attempt of a holder.
-func (c *core) letGo(e *entry, i int, how attemptState) holder {
-	h := e.holders[i]
-	e.holders = slices.Delete(e.holders, i, i+1)
-	c.turn(e, &h, how)
-	return h
+// letGo ends a claimed attempt.
+func (c *core) letGo(e *entry, i int, how attemptState) attempt {
+	a := e.attempts[i]
+	e.attempts = slices.Delete(e.attempts, i, i+1)
+	c.turn(e, &a, how)
+	return a
 }

@@ -71,8 +71,8 @@ func (c *core) enqueue(e *entry) {
 }
 
 // giveBack queues an entry that a worker has returned.
-func (c *core) giveBack(e *entry, h holder, res *wire.Result, fx *effects) {
-	if h.backup {
+func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
+	if a.backup {
 		e.spare.claims--
 	} else {
 		e.claims--
@@ -90,7 +90,7 @@ func (c *core) giveBack(e *entry, h holder, res *wire.Result, fx *effects) {
 		}
 	}
 	e.waits, e.whole = res.Waits, res.Always
-	e.returned = append(e.returned, h.worker)
+	e.returned = append(e.returned, a.worker)
 	if len(res.Errors) > 0 {
 		e.outage = res.Errors[0]
 		c.idleOf(e).last = e.outage

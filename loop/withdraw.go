@@ -122,23 +122,23 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		c.rescind(e)
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
 	default:
-		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
 		c.dropSpare(e)
 	}
 	dispatch.Over(e)
 	own := len(fx.revoked)
-	for len(e.holders) > 0 { // the sample's one answer is there, or nobody wants it any more
-		lapsed := e.holders[0].state == lapsed
-		h := c.letGo(e, 0, revoked)
-		e.tried(h, now, string(rewards.OutcomeCancelled))
-		if key := c.keyOf(e, h.attempt); !slices.Contains(fx.revoked[own:], key) {
+	for len(e.attempts) > 0 { // the sample's one answer is there, or nobody wants it any more
+		lapsed := e.attempts[0].state == lapsed
+		a := c.letGo(e, 0, revoked)
+		e.tried(a, now, string(rewards.OutcomeCancelled))
+		if key := c.keyOf(e, a.number); !slices.Contains(fx.revoked[own:], key) {
 			fx.revoked = append(fx.revoked, key)
 		}
 		if lapsed {
 			continue
 		}
-		took := now.Sub(h.since)
-		e.share().Refund(e.chargedFor(h), took)
+		took := now.Sub(a.since)
+		e.share().Refund(e.chargedFor(a), took)
 		if e.spare.sent {
 			c.metrics.backupSeconds.Add(took.Seconds())
 		}

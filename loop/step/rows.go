@@ -98,7 +98,7 @@ func (a *assembly) add(s Arrival) *Row {
 		r.uid, size, name = s.UID, s.Size, s.UID
 	}
 	g := a.groups[name]
-	if g == nil || g.complete { // a latecomer is a group of its own
+	if g == nil || g.complete || g.given { // a latecomer is a group of its own, and so is what comes when the others were handed out
 		if g != nil {
 			size = 1
 		}

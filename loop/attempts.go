@@ -13,18 +13,18 @@ import (
 
 // hold notes that a worker has claimed the entry. Of the others that have claimed the
 // same ticket the lease has lapsed: a ticket has one.
-func (c *core) hold(e *entry, attempt int, backup bool, worker string, now time.Time) {
-	for i := range e.holders {
-		if o := &e.holders[i]; o.attempt == attempt && o.state == claimed {
+func (c *core) hold(e *entry, number int, backup bool, worker string, now time.Time) {
+	for i := range e.attempts {
+		if o := &e.attempts[i]; o.number == number && o.state == claimed {
 			c.turn(e, o, lapsed)
 		}
 	}
-	h := holder{attempt: attempt}
-	if e.offer != nil && e.offer.attempt == attempt {
-		h = *e.offer
+	a := attempt{number: number}
+	if e.offer != nil && e.offer.number == number {
+		a = *e.offer
 	}
-	h.backup, h.worker, h.since = backup, worker, now
-	c.turn(e, &h, claimed)
+	a.backup, a.worker, a.since = backup, worker, now
+	c.turn(e, &a, claimed)
 	c.move(e, running)
 	e.waits = ""
 	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
@@ -32,9 +32,9 @@ func (c *core) hold(e *entry, attempt int, backup bool, worker string, now time.
 	}
 }
 
-// dismiss takes a worker from the holders and reports whether it was one.
+// dismiss takes away the attempt of a worker and reports whether there was one.
 func (c *core) dismiss(e *entry, worker string) bool {
-	i := slices.IndexFunc(e.holders, func(h holder) bool { return h.worker == worker })
+	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.worker == worker })
 	if i < 0 {
 		return false
 	}
@@ -44,15 +44,15 @@ func (c *core) dismiss(e *entry, worker string) bool {
 
 // busy reports whether a worker has the entry, and its lease has not lapsed.
 func (e *entry) busy() bool {
-	return slices.ContainsFunc(e.holders, func(h holder) bool { return h.state == claimed })
+	return slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.state == claimed })
 }
 
 // elsewhere reports whether another worker has the running entry, or is about to.
 func (e *entry) elsewhere() bool { return e.offer != nil || e.busy() }
 
-// chargedFor is what was booked for a holder's ticket.
-func (e *entry) chargedFor(h holder) *time.Duration {
-	if h.backup {
+// chargedFor is what was booked for the ticket of an attempt.
+func (e *entry) chargedFor(a attempt) *time.Duration {
+	if a.backup {
 		return &e.spare.charged
 	}
 	return &e.charged
@@ -62,9 +62,9 @@ func (e *entry) chargedFor(h holder) *time.Duration {
 // had it for too long, or its backup's ticket has lain about for too long.
 func (c *core) watch(e *entry) {
 	at := e.deadline
-	for _, h := range e.holders {
-		if h.state == claimed {
-			at = earliest(at, h.since.Add(c.cfg.ClaimTimeout))
+	for _, a := range e.attempts {
+		if a.state == claimed {
+			at = earliest(at, a.since.Add(c.cfg.ClaimTimeout))
 		}
 	}
 	if e.offer != nil {
@@ -77,18 +77,18 @@ func (c *core) watch(e *entry) {
 // another one is to try. A backup that nobody has claimed for so long is taken back.
 func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 	if e.offer != nil && !now.Before(e.offer.published.Add(c.cfg.RepublishAfter)) {
-		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.attempt))
+		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
 		c.dropSpare(e)
 	}
-	for i := 0; i < len(e.holders); {
-		if now.Before(e.holders[i].since.Add(c.cfg.ClaimTimeout)) {
+	for i := 0; i < len(e.attempts); {
+		if now.Before(e.attempts[i].since.Add(c.cfg.ClaimTimeout)) {
 			i++
 			continue
 		}
-		h := c.letGo(e, i, revoked)
-		e.tried(h, now, string(rewards.OutcomeWorkerLost))
-		e.avoid = append(e.avoid, h.worker)
-		fx.revoked = append(fx.revoked, c.keyOf(e, h.attempt))
+		a := c.letGo(e, i, revoked)
+		e.tried(a, now, string(rewards.OutcomeWorkerLost))
+		e.avoid = append(e.avoid, a.worker)
+		fx.revoked = append(fx.revoked, c.keyOf(e, a.number))
 	}
 	c.again(e, fx)
 }
