@@ -76,11 +76,14 @@ func (m *memory) trim(cfg *Config, now time.Time) (dropped int) {
 	return dropped
 }
 
+// mapEntry is what an entry of a small map costs beside a long key: tables grow by doubling.
+const mapEntry = 48
+
 // sizeOf estimates what a remembered result costs.
 func sizeOf(r *wire.Result) int64 {
-	size := int64(512 + len(r.ID) + 8*len(r.StepScores))
+	size := int64(512 + len(r.ID) + 8*len(r.StepScores) + mapEntry*(len(r.TimingMS)+len(r.Values)))
 	for k, v := range r.ExtraInfo {
-		size += int64(len(k)) + 24
+		size += int64(len(k)) + mapEntry
 		if s, ok := v.(string); ok {
 			size += int64(len(s))
 		}
