@@ -51,7 +51,7 @@ func partOf(t *testing.T, fleet *fabric.Fleet, cfg outbound.GroupConfig) *part {
 	t.Cleanup(p.tr.Close)
 	p.group, err = p.tr.Group(cfg)
 	require.NoError(t, err)
-	p.tr.Join(p.fleet)
+	p.tr.Join(p.fleet, false)
 	return p
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,8 @@ func (p *patient) trip(r *http.Request) (*http.Response, error) {
 	case look && p.health == 0:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
+	case look && p.health == tooLong:
+		return reply(200, strings.Repeat(" ", 2<<20)), nil
 	case look:
 		return reply(p.health, `{"data":[]}`), nil
 	}
@@ -48,6 +51,9 @@ func (p *patient) trip(r *http.Request) (*http.Response, error) {
 		return nil, r.Context().Err()
 	}
 }
+
+// tooLong stands for an answer of 2 MiB.
+const tooLong = -1
 
 // atPatient has a group whose one endpoint nobody could connect to, and whose probe is due.
 func atPatient(t *testing.T, test func(t *testing.T, p *patient, g *outbound.Group)) {
@@ -87,7 +93,7 @@ func TestAnEngineIsBackAsSoonAsItsHealthPathSaysSoHoweverLongAnAnswerTakes(t *te
 
 func TestACallFindsOutWhereTheHealthPathDoesNotTell(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]int{"it is not there": 404, "it wants another method": 405} {
+	for name, status := range map[string]int{"it is not there": 404, "it wants another method": 405, "it wants a key": 401, "it is a page elsewhere": 302, "it is too long": tooLong} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			atPatient(t, func(t *testing.T, p *patient, g *outbound.Group) {
