@@ -43,7 +43,7 @@ func (t *try) healthy(ctx context.Context, e *endpoint) (sure bool, f *failure) 
 			class: rewards.Unavailable, blame: rewards.BlameDependency, cause: brief.Err(), retry: true, health: ill, unserved: true,
 			text: fmt.Sprintf("%s%s did not answer within %v", e.name, g.cfg.HealthPath, healthTime),
 		}
-	case ctx.Err() == nil && f.health != ill: // it answers, if not that
+	case ctx.Err() == nil && (f.status != 0 && f.status < 500 || f.health != ill): // it answers, if not that
 		return false, nil
 	}
 	return false, f
