@@ -32,13 +32,13 @@ type carrierSize struct {
 	settle, lasting          time.Duration
 }
 
-// sizeOf is the fleet of a run. A slow pull lives for 20 s at most: after 22 s all queues are as
+// sizeOf is the fleet of a run. A slow pull lives for 40 s at most: after 42 s all queues are as
 // they stay.
 func sizeOf(o Options) carrierSize {
 	if o.Quick {
 		return carrierSize{workers: 3, profiles: 4, slots: 5, settle: 50 * time.Millisecond, lasting: 200 * time.Millisecond}
 	}
-	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, slots: carrierSlots, settle: 22 * time.Second, lasting: max(o.Lasting, 20*time.Second)}
+	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, slots: carrierSlots, settle: 42 * time.Second, lasting: max(o.Lasting, 40*time.Second)}
 }
 
 // What nats-server says when it takes clients, and where it can be looked at.

@@ -18,7 +18,7 @@
 //  2. The keeper, a goroutine of every gateway, has made the stream, and a consumer for each
 //     queue from which it has heard a worker take. Only gateways make anything; a process
 //     without one asks a queue that is not there yet again after 100 to 200 ms, and ever
-//     more seldom, up to 10 to 20 s.
+//     more seldom, up to 20 to 40 s.
 //  3. A worker calls Source.Take for its free slots, for each of its queues. The queue's hub
 //     in its process asks for as many tickets as all of these slots, in requests that expire after a
 //     random 10–100 ms and are filed again, to the front of the server's queue one time in as
@@ -27,7 +27,7 @@
 //     random expiry alone 630 at 100 samples/s, with both 63, as at random. Where more
 //     than 16 processes ask, requests live longer, so that all together ask no more often.
 //     At a queue that has had no ticket for 1 s there is one request of each process, for one
-//     ticket, which stays open for 10 to 20 s (pull.go). A gateway that publishes says so to
+//     ticket, which stays open for 20 to 40 s (pull.go). A gateway that publishes says so to
 //     all who take from the queue (Fabric.rouse), and so does the first ticket to the one who
 //     gets it; then all ask as above.
 //  4. The server hands the ticket to one request, the hub to one of its slots at random. From

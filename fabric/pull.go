@@ -27,11 +27,13 @@ const (
 	longestPull = 5 * time.Second
 
 	// A slow pull ends at a moment of the wall clock that is the queue's: the same for all
-	// processes, 10 s after another. Of the moments that are 10 to 20 s away one is drawn. For
+	// processes, 20 s after another. Of the moments that are 20 to 40 s away one is drawn. For
 	// each pull that comes and each that ends the server walks over all that are open: with
 	// 100 processes and 100 queues a broker used 17 to 28 % of a core where pulls came one
-	// by one, and 3 to 7 % where those of a queue come together, every 5 to 10 s.
-	slowEvery  = 10 * time.Second
+	// by one, and 3 to 7 % where those of a queue come together, every 5 to 10 s. A request
+	// that is open brings a ticket at once: longer costs nothing but, where a server forgets
+	// it without a word, the time until the next word of a gateway.
+	slowEvery  = 20 * time.Second
 	slowPhases = 10
 	slowSlack  = 50 * time.Millisecond
 	earlyOneIn = 4 // where two moments are, the first one is drawn one time in so many

@@ -149,9 +149,13 @@ func (m *Manager) describe(terms []TermResult) Result {
 		Terms: terms, Extra: make(map[string]any, 4*len(terms)+1), Details: map[string]any{},
 		OnFailure: m.cfg.OnSampleFailure,
 	}
+	var waiting []TermError
 	for i, t := range terms {
 		m.fields[i].fill(r.Extra, t)
-		if t.Status == StatusFailed || t.Status == StatusImputed {
+		switch failed := t.Status == StatusFailed || t.Status == StatusImputed; {
+		case failed && t.Waits != "": // it may have been answered later: another one decided
+			waiting = append(waiting, t.failure())
+		case failed:
 			r.Errors = append(r.Errors, t.failure())
 		}
 		switch {
@@ -162,6 +166,7 @@ func (m *Manager) describe(terms []TermResult) Result {
 			r.Details[t.Key] = t.Score.Details
 		}
 	}
+	r.Errors = append(r.Errors, waiting...)
 	if !m.cfg.Single {
 		r.Extra[combinedColumn] = nil
 	}
