@@ -111,6 +111,11 @@ func (r *run) wait(ctx context.Context, i int, f *client.Future) error {
 	return nil
 }
 
+// overlap bounds by how much the samples of a row may seem to begin before they could. A worker
+// takes its next sample as soon as the last one's component has ended, while it still makes the
+// answer: the two overlap by that moment, and a row of samples by all of theirs.
+const overlap = 20 * time.Millisecond
+
 // newTrace places what the server measured on the generator's clock. A result says
 // for how long its sample was on a slot, and it was there when the generator held
 // it; a worker has one slot and answers in order. So, per worker and from the last
@@ -134,11 +139,14 @@ func newTrace(seen []observation, servers int) (sim.Trace, error) {
 		if o.res.RewardScore == nil {
 			continue
 		}
-		scored := o.returned
-		if o.res.Worker == worker {
-			scored = min(scored, free)
+		scored, early := o.returned, time.Duration(0)
+		if o.res.Worker == worker && free < scored {
+			scored, early = free, overlap
 		}
 		worker, free = o.res.Worker, scored-o.score()
+		if late := o.generated - free; 0 < late && late <= early {
+			free = o.generated
+		}
 		// The queue's time is rounded to a microsecond, which must not put the
 		// arrival before the departure.
 		queued := max(o.generated, free-took(o.res, "queue"))

@@ -118,3 +118,13 @@ func TestCalibrationLeavesOutColdReadersAndSamplesWithoutAScore(t *testing.T) {
 	_, err = demo.MeanScore(append(demo.Observations(0), failed), 2)
 	require.ErrorIs(t, err, demo.ErrNothingScored)
 }
+
+func TestSamplesOfARowMayOverlapByTheMakingOfTheirAnswers(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	trace, err := demo.TraceOf(1,
+		demo.Seen(3*ms, 110*ms, scored("a", "w0", 1, 0, 100)),
+		demo.Seen(10*ms, 201*ms, scored("b", "w0", 2, 90, 100)))
+	require.NoError(t, err)
+	assert.InDelta(t, 0.003, *trace.Spans[0].Started, 1e-9, "not 0.001: it was not there yet")
+}
