@@ -113,7 +113,7 @@ func (p *Inline) Start(ctx context.Context) error {
 
 // Do is Take and Do of the Lease.
 func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
-	if err := p.check(&req); err != nil {
+	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		return Response{}, err
 	}
 	l, err := p.Take(ctx, fair.Tenant{})
@@ -122,18 +122,6 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	}
 	req.began()
 	return l.Do(ctx, req)
-}
-
-// check refuses what is beyond a bound, or has spoilt handlers before.
-func (p *Inline) check(req *Request) error {
-	req.Name = clip(req.Name, 256)
-	if err := p.cfg.admit(*req); err != nil {
-		return err
-	}
-	if why := p.quarantine.check(*req); why != nil {
-		return quarantined(req.Name, why)
-	}
-	return nil
 }
 
 // Take waits for a slot: tenants take turns.
@@ -181,7 +169,7 @@ func (l *inlineLease) Release() {
 // Do runs a handler. At the deadline it returns and leaves the handler running.
 func (l *inlineLease) Do(ctx context.Context, req Request) (Response, error) {
 	p := l.p
-	if err := p.check(&req); err != nil {
+	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		l.Release()
 		return Response{}, err
 	}

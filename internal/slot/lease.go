@@ -50,7 +50,7 @@ func (l *lease) giveBack(v verdict) {
 // Do implements Lease.
 func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 	p := l.p
-	if err := p.check(&req); err != nil {
+	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		l.Release()
 		return Response{}, err
 	}

@@ -112,7 +112,7 @@ func (p *Pool) Start(ctx context.Context) error {
 
 // Do is Take and Do of the Lease, for callers that take turns themselves.
 func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
-	if err := p.check(&req); err != nil {
+	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		return Response{}, err
 	}
 	l, err := p.take(ctx, fair.Tenant{})
@@ -121,18 +121,6 @@ func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 	}
 	req.began()
 	return l.Do(ctx, req)
-}
-
-// check refuses what is beyond a bound, or has killed children before.
-func (p *Pool) check(req *Request) error {
-	req.Name = clip(req.Name, 256)
-	if err := p.cfg.admit(*req); err != nil {
-		return err
-	}
-	if why := p.quarantine.check(*req); why != nil {
-		return quarantined(req.Name, why)
-	}
-	return nil
 }
 
 // Take waits for a child: tenants take turns, by the time that they have had children. The

@@ -35,6 +35,19 @@ func (q *quarantine) check(req Request) error {
 	return q.why[key]
 }
 
+// admit refuses a request that is beyond a bound, or has killed a child or spoilt a handler
+// before. It clips the request's name.
+func (q *quarantine) admit(cfg Config, req *Request) error {
+	req.Name = clip(req.Name, 256)
+	if err := cfg.admit(*req); err != nil {
+		return err
+	}
+	if why := q.check(*req); why != nil {
+		return quarantined(req.Name, why)
+	}
+	return nil
+}
+
 func (q *quarantine) add(req Request, why error) {
 	key := q.key(req)
 	q.mu.Lock()

@@ -115,10 +115,7 @@ func TestFunctionsHaveProcessesByTheWeightOfTheirRuns(t *testing.T) {
 			require.Eventually(t, func() bool { return stats(first).Alive == 4 }, 30*time.Second, time.Millisecond, "all that are spare")
 			floods(second, "second", "wait0.005", tt.weight)
 			require.Eventually(t, func() bool { return [2]int{stats(first).Alive, stats(second).Alive} == tt.want }, time.Minute, time.Millisecond)
-			for range 50 { // and it stays so
-				time.Sleep(10 * time.Millisecond)
-				assert.LessOrEqual(t, stats(first).Alive+stats(second).Alive, 5)
-			}
+			assert.Never(t, func() bool { return stats(first).Alive+stats(second).Alive > 5 }, 500*time.Millisecond, 10*time.Millisecond, "and it stays so")
 			assert.Equal(t, tt.want, [2]int{stats(first).Alive, stats(second).Alive})
 			cancel()
 			calls.Wait()
