@@ -18,6 +18,8 @@ type link struct {
 	credit  wire.CreditTotals // guarded by c.mu
 	sent    wire.CreditTotals // guarded by c.mu
 	over    bool              // the server had no room for the latest; guarded by c.mu
+	wanted  int64             // samples that the server knows to wait; guarded by c.mu
+	yielded wire.CreditTotals // handed back; guarded by c.mu
 
 	draining bool      // the server takes no more samples; guarded by c.mu
 	useful   bool      // it took some, or could have for a while; guarded by c.mu
@@ -84,7 +86,13 @@ func (c *Client) next(l *link) *Future {
 	f := c.queue[0]
 	size := f.msg.Size()
 	within := l.sent.Samples < l.credit.Samples && l.sent.Bytes+size <= l.credit.Bytes
-	if l.over || l.draining || (!within && c.inFlight() > 0) {
+	if l.draining {
+		return nil
+	}
+	if l.over || !within {
+		l.want()
+	}
+	if l.over || (!within && c.inFlight() > 0) {
 		return nil
 	}
 	c.queue[0] = nil
@@ -93,6 +101,43 @@ func (c *Client) next(l *link) *Future {
 	l.sent.Samples++
 	l.sent.Bytes += size
 	return f
+}
+
+// unused is the credit that is left. The caller holds c.mu.
+func (l *link) unused() wire.CreditTotals {
+	return wire.CreditTotals{Samples: max(l.credit.Samples-l.sent.Samples, 0), Bytes: max(l.credit.Bytes-l.sent.Bytes, 0)}
+}
+
+// waiting is the size of all queued samples. The caller holds mu.
+func (c *Client) waiting() (bytes int64) {
+	for _, f := range c.queue {
+		bytes += f.msg.Size()
+	}
+	return bytes
+}
+
+// want says what waits beyond the credit, unless the server knows of half of it. The caller
+// holds c.mu.
+func (l *link) want() {
+	n := int64(len(l.c.queue))
+	if l.wanted > 0 && n <= 2*l.wanted {
+		return
+	}
+	u := l.unused()
+	if l.over {
+		u = wire.CreditTotals{} // the server has taken it back
+	}
+	l.wanted = n
+	_ = l.c.control(l, &wire.Want{Samples: max(n-u.Samples, 0), Bytes: max(l.c.waiting()-u.Bytes, 0)}) // or the connection ends
+}
+
+// yield hands back the credit that no queued sample needs. The caller holds c.mu.
+func (l *link) yield() {
+	more := max(l.unused().Bytes-l.c.waiting(), 0)
+	l.sent.Bytes += more
+	l.yielded.Bytes += more
+	l.wanted = 0
+	_ = l.c.control(l, &wire.Yield{Samples: l.yielded.Samples, Bytes: l.yielded.Bytes}) // or the connection ends
 }
 
 // inFlight is how many samples were sent over the live link and have no result. The

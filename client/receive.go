@@ -42,9 +42,13 @@ func (l *link) Text(msg []byte) error {
 	case *wire.Credit:
 		c.mu.Lock()
 		l.credit.Samples, l.credit.Bytes = max(l.credit.Samples, m.Samples), max(l.credit.Bytes, m.Bytes)
-		l.over = false
+		l.over, l.wanted = false, 0
 		c.mu.Unlock()
 		c.stir()
+	case *wire.Reclaim:
+		c.mu.Lock()
+		l.yield()
+		c.mu.Unlock()
 	case *wire.Result:
 		l.result(m)
 	case *wire.Draining:

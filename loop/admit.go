@@ -21,8 +21,12 @@ func (m gateway) Receive(s *stream.Session, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := m.spend(s, h); err != nil {
+	known, err := m.spend(s, h)
+	if err != nil {
 		return err
+	}
+	if known {
+		return m.compare(s, h, r)
 	}
 	size, received := h.Size, time.Now()
 	frame, err := h.ReadBody(r, m.buffers)
@@ -34,18 +38,49 @@ func (m gateway) Receive(s *stream.Session, r io.Reader) error {
 	return m.accept(s, frame, received)
 }
 
-// spend books a sample against its session's credit before its body is read.
-func (m *Manager) spend(s *stream.Session, h *wire.Header) error {
+// spend books a sample against its session's credit before its body is read. One that is
+// known is only compared, which needs no memory.
+func (m *Manager) spend(s *stream.Session, h *wire.Header) (known bool, err error) {
+	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
+		return false, refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
 	}
-	if !m.flow.Spend(s, h.Size, m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID})) {
+	if m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID}) {
+		m.flow.Skip(now, s, h.Size)
+		return true, nil
+	}
+	if !m.flow.Spend(now, s, h.Size) {
 		u := s.Unused()
-		return refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
+		return false, refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
 	}
-	return nil
+	return false, nil
+}
+
+// compare reads a sample that was known as its header came, and attaches it to the session
+// or answers it.
+func (m *Manager) compare(s *stream.Session, h *wire.Header, r io.Reader) error {
+	sum, err := h.ReadSum(r)
+	if err != nil {
+		return err
+	}
+	key := sampleKey{s.Run(), s.Epoch(), h.Sample.ID}
+	m.mu.Lock()
+	var fx effects
+	known := false
+	if m.current(s) != nil {
+		known, fx, err = m.core.meet(key, sum, client{s})
+	}
+	m.mu.Unlock()
+	if !known { // the run has begun anew meanwhile, or the answer was confirmed
+		return refuse(rewards.OverCredit, key.id, "it was forgotten while it came; send it again")
+	}
+	if err == nil {
+		s.Acknowledge(key.id)
+	}
+	m.apply(fx)
+	return err
 }
 
 // accept admits a sample that has arrived whole and acknowledges it.
@@ -130,24 +165,8 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 		return false, fx, refuse(rewards.Malformed, key.id, "ids that begin so are the gateway's own")
 	}
 	sum := a.frame.Sum()
-	if e := c.entries[key]; e != nil {
-		if !a.owner.remembers() {
-			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight in run %q", key.run)
-		}
-		if e.sum != sum {
-			return false, fx, refuse(rewards.IDReused, key.id, "the id is in flight with other bytes (%d, now %d)", e.sum.Len, sum.Len)
-		}
-		e.owner.expects(-1)
-		e.owner = a.owner
-		e.owner.expects(1)
-		return false, fx, nil
-	}
-	if s := a.run.done.get(key); s != nil {
-		if s.sum != sum {
-			return false, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
-		}
-		fx.results = append(fx.results, answer{s, a.owner})
-		return false, fx, nil
+	if known, fx, err := c.meet(key, sum, a.owner); known {
+		return false, fx, err
 	}
 	if s := a.sample; s.UID == "" && s.GroupSize > 1 && slices.Contains(c.cfg.GroupByPrompt, a.profile) {
 		own := *s
@@ -169,6 +188,72 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 	fx.wake = true
 	fx.whole = c.entries[key].step.Whole()
 	return true, fx, nil
+}
+
+// meet attaches a sample that is known to who sends it now, or answers it.
+func (c *core) meet(key sampleKey, sum wire.Checksum, by owner) (known bool, fx effects, err error) {
+	if e := c.entries[key]; e != nil {
+		if !by.remembers() {
+			return true, fx, refuse(rewards.IDReused, key.id, "the id is in flight in run %q", key.run)
+		}
+		if e.sum != sum {
+			return true, fx, refuse(rewards.IDReused, key.id, "the id is in flight with other bytes (%d, now %d)", e.sum.Len, sum.Len)
+		}
+		e.attach(by)
+		return true, fx, nil
+	}
+	r := c.runs[key.run]
+	if r == nil {
+		return false, fx, nil
+	}
+	s := r.done.get(key)
+	if s == nil {
+		return false, fx, nil
+	}
+	if s.sum != sum {
+		return true, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
+	}
+	fx.results = append(fx.results, answer{s, by})
+	return true, fx, nil
+}
+
+// maxOwners bounds the connections of a run that wait for the same sample.
+const maxOwners = 16
+
+// attach has one more connection take the entry's result, beside those that have sent the
+// sample before and are still their client's latest.
+func (e *entry) attach(by owner) {
+	gone := func(o owner) bool {
+		c, ok := o.(client)
+		return !ok || e.run.sessions[c.ID()] != c.Session
+	}
+	for _, o := range e.also {
+		if gone(o) || o == by {
+			o.expects(-1)
+		}
+	}
+	e.also = slices.DeleteFunc(e.also, func(o owner) bool { return gone(o) || o == by })
+	switch {
+	case e.owner == by:
+		return
+	case gone(e.owner):
+		e.owner.expects(-1)
+		e.owner = by
+	case len(e.also) == maxOwners-1:
+		e.also[0].expects(-1)
+		e.also = append(slices.Delete(e.also, 0, 1), by)
+	default:
+		e.also = append(e.also, by)
+	}
+	by.expects(1)
+}
+
+// expects counts the entry for all who wait for its result.
+func (e *entry) expects(by int64) {
+	e.owner.expects(by)
+	for _, o := range e.also {
+		o.expects(by)
+	}
 }
 
 func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admission, fx *effects) {
@@ -207,7 +292,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 	e.item = c.itemOf(e)
 	c.move(e, queued)
 	a.run.inflight++
-	e.owner.expects(1)
+	e.expects(1)
 }
 
 // knows reports whether a sample is in flight or its answer remembered.

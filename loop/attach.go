@@ -188,6 +188,24 @@ func (m gateway) Confirmed(s *stream.Session, seq uint64) {
 	}
 }
 
+// Wants implements stream.Gateway.
+func (m gateway) Wants(s *stream.Session, w *wire.Want) {
+	now := time.Now()
+	m.mu.Lock()
+	grants := m.flow.Want(now, s, *w)
+	m.mu.Unlock()
+	grants.Send()
+}
+
+// Yields implements stream.Gateway.
+func (m gateway) Yields(s *stream.Session, y *wire.Yield) {
+	now := time.Now()
+	m.mu.Lock()
+	grants := m.flow.Yield(now, s, *y)
+	m.mu.Unlock()
+	grants.Send()
+}
+
 // Declare implements stream.Gateway.
 func (m gateway) Declare(s *stream.Session, msg *wire.Step) error { return m.declare(s, msg) }
 

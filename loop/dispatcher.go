@@ -43,6 +43,10 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 		now := time.Now()
 		m.mu.Lock()
 		tickets, fx := m.core.tick(now, workers)
+		grants, short := m.flow.Tick(now)
+		if short {
+			grants = append(grants, m.relieve(now, &fx)...)
+		}
 		for len(tickets) < publishBatch {
 			t, ok := m.core.next(now, workers)
 			if !ok {
@@ -50,9 +54,10 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 			}
 			tickets = append(tickets, t)
 		}
-		waiting, due := m.core.board.Waiting(), m.core.due()
+		waiting, due := m.core.board.Waiting(), earliest(m.core.due(), m.flow.Due())
 		m.mu.Unlock()
 		m.apply(fx)
+		grants.Send()
 		if !m.publish(ctx, tickets) {
 			return publishPause
 		}

@@ -36,6 +36,7 @@ type entry struct {
 
 	state    state
 	owner    owner     // takes the result; another connection may take it over
+	also     []owner   // other connections of the run that have sent the same sample
 	attempt  int       // of the ticket that is out or queued, from 1
 	issued   int       // the highest attempt there was
 	claims   int       // how often a worker was given the payload, not counting the backup's

@@ -8,7 +8,7 @@ import (
 // finalise makes the held or settled result the one final result of the sample.
 func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	res := e.result
-	e.owner.expects(-1)
+	e.expects(-1)
 	c.move(e, final)
 	e.run.inflight--
 	e.run.counts[string(res.Outcome)]++
@@ -39,6 +39,9 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
 	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
 	fx.results = append(fx.results, answer{s, e.owner})
+	for _, o := range e.also { // each confirms its own
+		fx.results = append(fx.results, answer{newStored(e.key, e.sum, res, now), o})
+	}
 	if e.examined != nil {
 		fx.examined = append(fx.examined, Examined{e.examined, res})
 	}

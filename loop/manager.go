@@ -104,7 +104,7 @@ func New(o Options) (*Manager, error) {
 	m.rewards = slices.DeleteFunc(slices.Clone(cfg.Profiles), func(name string) bool { return strings.HasPrefix(name, "_") })
 	m.metrics = newMetrics(m, o.Metrics)
 	m.core = newCore(cfg, m.metrics, o.Spool)
-	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window)
+	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window, m.wakeUp)
 	return m, nil
 }
 

@@ -83,7 +83,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 			continue
 		}
 		c.withdraw(now, e, &fx)
-		e.owner.expects(-1)
+		e.expects(-1)
 		c.move(e, final) // nothing that still holds it may go on with it
 		c.metrics.outcomes.WithLabelValues(string(rewards.OutcomeCancelled)).Inc()
 	}

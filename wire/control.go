@@ -116,6 +116,30 @@ type Got struct {
 	Seq uint64 `json:"seq"`
 }
 
+// Want says how much a client has ready to send beyond its credit. It is a level and no
+// total: the next one takes its place.
+type Want struct {
+	Samples int64 `json:"samples"`
+	Bytes   int64 `json:"bytes"`
+}
+
+func (m *Want) check() (f faults) {
+	f.credit(m.Samples, m.Bytes)
+	return f
+}
+
+// Yield hands credit back that a client does not need: totals since the welcome, which the
+// client counts as sent.
+type Yield struct {
+	Samples int64 `json:"samples"`
+	Bytes   int64 `json:"bytes"`
+}
+
+func (m *Yield) check() (f faults) {
+	f.credit(m.Samples, m.Bytes)
+	return f
+}
+
 // Welcome answers hello.
 type Welcome struct {
 	Session  string       `json:"session"`
@@ -173,6 +197,10 @@ func (m *Credit) check() (f faults) {
 	f.credit(m.Samples, m.Bytes)
 	return f
 }
+
+// Reclaim asks a client for the credit that it does not need. The client answers with a
+// Yield; a server that hears none takes all of the unused credit back.
+type Reclaim struct{}
 
 // Ack says that this gateway process answers for the samples.
 type Ack struct {

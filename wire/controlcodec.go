@@ -19,10 +19,13 @@ var controlKinds = kinds{
 	{name: "end_of_step", typ: pointerTo[EndOfStep](), most: MaxClientControlBytes},
 	{name: "cancel", typ: pointerTo[Cancel](), most: MaxClientControlBytes},
 	{name: "got", typ: pointerTo[Got](), most: MaxClientControlBytes},
+	{name: "want", typ: pointerTo[Want](), most: MaxClientControlBytes},
+	{name: "yield", typ: pointerTo[Yield](), most: MaxClientControlBytes},
 	{name: "take", typ: pointerTo[Take](), most: MaxClientControlBytes},
 	{name: "rewards", typ: pointerTo[Rewards]()},
 	{name: "welcome", typ: pointerTo[Welcome]()},
 	{name: "credit", typ: pointerTo[Credit]()},
+	{name: "reclaim", typ: pointerTo[Reclaim]()},
 	{name: "ack", typ: pointerTo[Ack]()},
 	{name: "result", typ: pointerTo[Result]()},
 	{name: "error", typ: pointerTo[Error]()},
@@ -156,7 +159,7 @@ func (f *faults) ids(list []string) {
 	f.need(bad < 0, "id number %d must have 1 to %d bytes", bad, MaxNameBytes)
 }
 
-// credit checks totals, of a Credit or a Welcome.
+// credit checks counts of samples and bytes.
 func (f *faults) credit(samples, bytes int64) {
 	f.need(samples >= 0 && bytes >= 0, "credit of %d samples and %d bytes is negative", samples, bytes)
 }

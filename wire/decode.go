@@ -19,25 +19,43 @@ const readChunk = 256 << 10
 // has one reference.
 func (h *Header) ReadBody(r io.Reader, b *Buffers) (*Frame, error) {
 	f := h.newFrame(b)
-	for at := copy(f.buf.b, h.raw); at < len(f.buf.b); {
-		chunk := f.buf.b[at:min(at+readChunk, len(f.buf.b))]
+	copy(f.buf.b, h.raw)
+	sum, err := h.readBody(r, func(at, n int) []byte { return f.buf.b[at : at+n] })
+	if err != nil {
+		f.Release()
+		return nil, err
+	}
+	f.sum = sum
+	return f, nil
+}
+
+// ReadSum reads the rest of the frame from r, up to its end, and keeps nothing but the
+// checksum of the whole frame. Its errors are those of ReadBody.
+func (h *Header) ReadSum(r io.Reader) (Checksum, error) {
+	chunk := make([]byte, min(readChunk, h.Size))
+	return h.readBody(r, func(_, n int) []byte { return chunk[:n] })
+}
+
+// readBody reads what follows the header into the buffers that into names for the n bytes
+// at an offset of the frame.
+func (h *Header) readBody(r io.Reader, into func(at, n int) []byte) (Checksum, error) {
+	sum := Checksum{Len: h.Size, CRC32C: crc32.Checksum(h.raw, castagnoli())}
+	for at, size := len(h.raw), int(h.Size); at < size; {
+		chunk := into(at, min(readChunk, size-at))
 		n, err := io.ReadFull(r, chunk)
 		at += n
 		if err != nil {
-			f.Release()
-			return nil, readError(h.Sample.ID, err, fmt.Sprintf("%d of %d bytes of the frame", at, h.Size))
+			return sum, readError(h.Sample.ID, err, fmt.Sprintf("%d of %d bytes of the frame", at, h.Size))
 		}
-		f.sum.CRC32C = crc32.Update(f.sum.CRC32C, castagnoli(), chunk)
+		sum.CRC32C = crc32.Update(sum.CRC32C, castagnoli(), chunk)
 	}
 	var one [1]byte
 	if n, err := io.ReadFull(r, one[:]); n > 0 {
-		f.Release()
-		return nil, refuse(h.Sample.ID, fmt.Errorf("%w of the frame, which has %d", ErrTrailing, h.Size))
+		return sum, refuse(h.Sample.ID, fmt.Errorf("%w of the frame, which has %d", ErrTrailing, h.Size))
 	} else if !errors.Is(err, io.EOF) {
-		f.Release()
-		return nil, readError(h.Sample.ID, err, fmt.Sprintf("all %d bytes of the frame", h.Size))
+		return sum, readError(h.Sample.ID, err, fmt.Sprintf("all %d bytes of the frame", h.Size))
 	}
-	return f, nil
+	return sum, nil
 }
 
 // Decode reads a frame that lies in memory. The Frame owns data from then on: it

@@ -1,16 +1,21 @@
 package stream
 
-import "github.com/rewardloop/rewardloop/wire"
+import (
+	"time"
 
-// budget is the gateway's memory for frames: what is held plus what clients may
-// still send never exceeds max, but for the one message that a connection may
-// always send (see spend). Guarded by the gateway's mutex.
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// budget is the gateway's memory for frames: what is held plus what clients may still send
+// never exceeds max, but for one message of the reserve. Guarded by the gateway's mutex.
 type budget struct {
 	max    int64
 	each   int64            // most that sessions of one profile hold and may send
-	held   int64            // bytes of frames alive
+	held   int64            // bytes of frames alive, without the one of the reserve
 	unused int64            // bytes granted to connections and not yet used
 	of     map[string]int64 // what sessions hold and may send, by profile
+	lent   *window          // whose message is in the reserve; nil: nobody's
+	size   int64            // of that message
 }
 
 func newBudget(most, each int64) budget {
@@ -29,10 +34,12 @@ func (b *budget) book(profile string, held, unused int64) {
 // free is what nobody holds and nobody may send.
 func (b *budget) free() int64 { return b.max - b.held - b.unused }
 
-// grantable is what may be given out as credit to a session of the profile. A quarter of
-// max is kept for samples from inside the process: idle connections would otherwise hold all
-// of it. A profile whose samples are not scored, for whatever reason, leaves the others
-// their part.
+// quota is what connections get of the memory. A quarter of it is kept for samples from
+// inside the process: idle connections would otherwise hold all of it.
+func (b *budget) quota() int64 { return b.max - b.max/4 }
+
+// grantable is what may be given out as credit to a session of the profile. A profile whose
+// samples are not scored, for whatever reason, leaves the others their part.
 func (b *budget) grantable(profile string) int64 {
 	return min(b.free()-b.max/4, b.each-b.of[profile])
 }
@@ -45,42 +52,62 @@ type window struct {
 	held          wire.CreditTotals // of frames alive that came over this session
 	parked        wire.CreditTotals // of those, the ones that wait for their groups
 	open          int64             // samples accepted and not answered
+
+	// demand is how many bytes the connection can use at a time, in flight and as credit, as
+	// far as the gateway knows; a connection that has never said it wants all it may have as
+	// soon as it sends anything.
+	demand   int64
+	tells    bool              // it has said what it wants
+	used     time.Time         // when its latest sample or want came
+	asked    time.Time         // when it was asked for idle credit; zero: it was not, or has answered
+	answered time.Time         // when it has
+	yields   wire.CreditTotals // what it has handed back
+	forced   int64             // bytes that were taken back although it said nothing: it may still send them
+	called   bool              // it was told that the reserve is there for its message
+	turn     time.Time         // since when; zero: nobody has looked since then
 }
 
 func (w *window) unused() wire.CreditTotals {
 	return wire.CreditTotals{Samples: w.granted.Samples - w.sent.Samples, Bytes: w.granted.Bytes - w.sent.Bytes}
 }
 
-// spend books a sample that arrived and reports whether it was within the credit,
-// or is the one message that a connection may always send: with nothing in flight,
-// or a known sample sent again, which is read, compared and released. Frames that
-// only an overrun scorer holds do not count as in flight: their samples are
-// answered, and the client cannot know of them.
-func (w *window) spend(b *budget, size int64, known bool) bool {
+// within reports whether a sample of that size is within the credit.
+func (w *window) within(size int64) bool {
 	u := w.unused()
-	if (u.Samples < 1 || u.Bytes < size) && w.open > 0 && !known {
-		return false
-	}
-	w.sent.Samples++
-	w.sent.Bytes += size
-	if w.sent.Samples > w.granted.Samples {
-		w.granted.Samples = w.sent.Samples
-	}
-	if w.sent.Bytes > w.granted.Bytes { // beyond the grant: only what was granted leaves the budget
-		b.book(w.profile, size, -u.Bytes)
-		w.granted.Bytes = w.sent.Bytes
-	} else {
-		b.book(w.profile, size, -size)
-	}
-	w.held.Samples++
-	w.held.Bytes += size
-	return true
+	return u.Samples >= 1 && u.Bytes >= size
 }
 
-// release books the end of a frame.
+// spend books a sample that arrives.
+func (w *window) spend(b *budget, now time.Time, size int64) {
+	u := w.unused()
+	late := min(w.forced, max(size-u.Bytes, 0)) // it counts as sent already
+	w.forced -= late
+	w.sent.Samples++
+	w.sent.Bytes += size - late
+	w.granted.Samples = max(w.granted.Samples, w.sent.Samples)
+	w.granted.Bytes = max(w.granted.Bytes, w.sent.Bytes)
+	b.book(w.profile, size, -min(size, u.Bytes)) // beyond the grant, only what was granted leaves the budget
+	w.held.Samples++
+	w.held.Bytes += size
+	w.used = now
+}
+
+// borrow books a sample that arrives into the reserve.
+func (w *window) borrow(b *budget, now time.Time, size int64) {
+	w.spend(b, now, size)
+	b.book(w.profile, -size, 0)
+	b.lent, b.size = w, size
+}
+
+// release books the end of a frame. Of several frames of one size, any may count as that in
+// the reserve.
 func (w *window) release(b *budget, size int64) {
 	w.held.Samples--
 	w.held.Bytes -= size
+	if b.lent == w && b.size == size {
+		b.lent, b.size = nil, 0
+		return
+	}
 	b.book(w.profile, -size, 0)
 }
 
@@ -93,10 +120,13 @@ func (w *window) park(more bool, what wire.CreditTotals) {
 	w.parked.Bytes += what.Bytes
 }
 
-// busy is what is held of frames that somebody works on or that wait for a slot.
+// busy is what is held of frames that somebody works on or that wait for a place.
 func (w *window) busy() wire.CreditTotals {
 	return wire.CreditTotals{Samples: w.held.Samples - w.parked.Samples, Bytes: w.held.Bytes - w.parked.Bytes}
 }
+
+// window is what is in flight and what may still be sent, in bytes.
+func (w *window) window() int64 { return w.busy().Bytes + w.unused().Bytes }
 
 // stuck reports whether the session's samples wait for others that cannot come: all
 // it has is parked, it has no credit for another one of that size, and will get none.
@@ -104,38 +134,85 @@ func (w *window) stuck(b *budget) bool {
 	if w.parked.Samples == 0 || w.busy().Samples > 0 {
 		return false
 	}
-	each, u := w.parked.Bytes/w.parked.Samples, w.unused()
-	return (u.Samples < 1 || u.Bytes < each) && b.grantable(w.profile) < each
+	each := w.parked.Bytes / w.parked.Samples
+	return !w.within(each) && b.grantable(w.profile) < each
 }
 
-// topUp grants the connection more, up to its full window or what the budget still has,
-// frames that wait for their groups not counted against it. It reports whether a credit
-// message is worth sending: half a window has been used up, or nothing is in flight and
-// the client may be waiting.
-func (w *window) topUp(b *budget, full wire.CreditTotals) bool {
-	u := w.unused()
-	busy := w.busy()
-	samples := full.Samples - u.Samples - busy.Samples
-	bytes := min(full.Bytes-u.Bytes-busy.Bytes, b.grantable(w.profile))
-	low := u.Samples <= full.Samples/2 || u.Bytes <= full.Bytes/2 || busy.Samples == 0
-	if !low || (samples <= 0 && bytes <= 0) {
-		return false
+// topped is what topUp did.
+type topped struct {
+	tell  bool // a message is worth sending
+	short bool // the connection should have more, and the memory has not
+}
+
+// topUp grants the connection more: up to so many samples, and up to its share of the
+// memory or what there still is, frames that wait for their groups not counted against it.
+// A credit message is worth sending when half of the window has been used up, or nothing is
+// in flight and the client may be waiting.
+func (w *window) topUp(b *budget, samples, share int64) (g topped) {
+	u, busy := w.unused(), w.busy()
+	more := samples - u.Samples - busy.Samples
+	lack := share - w.window()
+	bytes := min(lack, b.grantable(w.profile))
+	low := u.Samples <= samples/2 || u.Bytes <= share/2 || busy.Samples == 0
+	g.short = lack > max(bytes, 0) && u.Bytes <= share/2
+	if !low || (more <= 0 && bytes <= 0) {
+		return g
 	}
-	if busy.Samples > 0 && samples < full.Samples/8 && bytes < full.Bytes/8 {
-		return false // more is coming back soon: one message for all of it
+	if busy.Samples > 0 && more < samples/8 && bytes < share/8 {
+		return g // more is coming back soon: one message for all of it
 	}
-	w.granted.Samples += max(samples, 0)
+	w.granted.Samples += max(more, 0)
 	if bytes > 0 {
-		w.granted.Bytes += bytes
+		known := min(bytes, w.forced) // the client has not counted these as sent
+		w.forced -= known
+		w.sent.Bytes -= known
+		w.granted.Bytes += bytes - known
 		b.book(w.profile, 0, bytes)
 	}
-	return true
+	g.tell = true
+	return g
 }
 
-// reclaim takes the unused credit back when a connection ends.
-func (w *window) reclaim(b *budget) {
+// wants takes what the client has ready beyond its credit.
+func (w *window) wants(now time.Time, bytes int64) {
+	w.tells = true
+	w.demand = w.window() + bytes
+	w.used = now
+}
+
+// yield books what the client hands back, all in all, as sent.
+func (w *window) yield(b *budget, now time.Time, total wire.CreditTotals) {
+	samples := min(max(total.Samples-w.yields.Samples, 0), w.unused().Samples)
+	w.sent.Samples += samples
+	bytes := max(total.Bytes-w.yields.Bytes, 0)
+	known := min(bytes, w.forced)
+	w.forced -= known
+	w.takeBack(b, min(bytes-known, w.unused().Bytes))
+	w.yields.Samples, w.yields.Bytes = max(w.yields.Samples, total.Samples), max(w.yields.Bytes, total.Bytes)
+	if bytes > 0 {
+		w.demand = w.window()
+	}
+	w.asked, w.answered = time.Time{}, now
+}
+
+// force takes all unused credit back from a client that has not answered. What it sends of
+// that is refused, and taken again once there is credit.
+func (w *window) force(b *budget) {
+	u := w.unused().Bytes
+	w.takeBack(b, u)
+	w.forced += u
+	w.asked, w.demand = time.Time{}, 0
+}
+
+func (w *window) takeBack(b *budget, bytes int64) {
+	w.sent.Bytes += bytes
+	b.book(w.profile, 0, -bytes)
+}
+
+// reset takes the unused credit back when a connection ends.
+func (w *window) reset(b *budget) {
 	b.book(w.profile, 0, -w.unused().Bytes)
-	w.granted, w.sent = wire.CreditTotals{}, wire.CreditTotals{}
+	*w = window{profile: w.profile, held: w.held, parked: w.parked, open: w.open}
 }
 
 // serves says which profile the window's samples are of, from now on.
@@ -143,8 +220,11 @@ func (w *window) serves(b *budget, profile string) {
 	if profile == w.profile {
 		return
 	}
-	bytes := w.held.Bytes + w.unused().Bytes
-	b.book(w.profile, -w.held.Bytes, -w.unused().Bytes)
+	held, unused := w.held.Bytes, w.unused().Bytes
+	if b.lent == w {
+		held -= b.size
+	}
+	b.book(w.profile, -held, -unused)
 	w.profile = profile
-	b.book(w.profile, w.held.Bytes, bytes-w.held.Bytes)
+	b.book(w.profile, held, unused)
 }

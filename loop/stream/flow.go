@@ -10,17 +10,25 @@ import (
 )
 
 // Flow is the flow control of a gateway: which sessions have a connection, and what these
-// may send of the memory for frames. Guarded by the gateway's mutex.
+// may send of the memory for frames. Connections that are busy share it (share.go); the credit
+// of idle ones is asked back when others need it. Guarded by the gateway's mutex.
 type Flow struct {
 	budget   budget
 	full     func(profile string) wire.CreditTotals
-	sessions []*Session // with a live connection, in the order in which these came
+	wake     func()
+	sessions []*Session       // with a live connection, in the order in which these came
+	levels   map[string]int64 // the largest window by profile; a profile that is not there has no bound
+	line     []*Session       // those whose next message waits for the reserve, in order
+	short    bool             // a connection should have more, and the memory has not
+	next     time.Time        // when Tick has something to do, while anybody waits
 }
 
 // NewFlow divides maxBytes of memory, of which sessions of one profile get no more than
 // each. A connection may send up to full of its profile before a frame is released again.
-func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals) *Flow {
-	return &Flow{budget: newBudget(maxBytes, each), full: full}
+// Wake is called, with the gateway's mutex held, when Tick is to be called at Due; it must
+// not block.
+func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals, wake func()) *Flow {
+	return &Flow{budget: newBudget(maxBytes, each), full: full, wake: wake}
 }
 
 // Greeting is what a client is told when its session begins on a connection.
@@ -43,11 +51,11 @@ type Greeting struct {
 // gateway's mutex is held, so that no grant or result can come before the welcome: Send
 // must not block.
 func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
-	s.credit.reclaim(&f.budget)
+	s.credit.reset(&f.budget)
 	s.credit.serves(&f.budget, g.Booked)
-	s.credit.topUp(&f.budget, f.full(g.Booked))
 	s.live = true
 	f.sessions = append(f.sessions, s)
+	f.topUp(s)
 	s.greet(c, g, s.credit.granted)
 }
 
@@ -74,17 +82,54 @@ func (f *Flow) Detach(s *Session, c Conn, now time.Time) (Grants, bool) {
 func (f *Flow) leave(s *Session) {
 	s.live = false
 	f.sessions = slices.DeleteFunc(f.sessions, func(o *Session) bool { return o == s })
-	s.credit.reclaim(&f.budget)
+	f.unqueue(s)
+	s.credit.reset(&f.budget)
 }
 
 // Sessions are those with a connection, in the order in which these came.
 func (f *Flow) Sessions() []*Session { return slices.Clone(f.sessions) }
 
-// Spend books a sample that arrives over a session against its credit, and reports whether
-// it may come: it is within the credit, or nothing else of the session is in flight, or it
-// is known, and is sent again.
-func (f *Flow) Spend(s *Session, size int64, known bool) bool {
-	return s.credit.spend(&f.budget, size, known)
+// Spend books a sample that arrives over a session, and reports whether it may come: it is
+// within the credit, or nothing else of the session is in flight, and there is memory for it.
+// Where there is none, such samples come one after the other, over the reserve: the session
+// is told by a repeated credit when it is its turn.
+func (f *Flow) Spend(now time.Time, s *Session, size int64) bool {
+	w, b := &s.credit, &f.budget
+	if !w.tells {
+		w.demand = f.full(w.profile).Bytes
+	}
+	alone := w.open == 0
+	switch {
+	case w.within(size), alone && b.grantable(w.profile)+w.unused().Bytes >= size:
+		w.spend(b, now, size)
+	case alone && b.lent == nil && (len(f.line) == 0 || f.line[0] == s):
+		w.borrow(b, now, size)
+	case alone:
+		f.queue(s)
+		return false
+	default:
+		return false
+	}
+	f.unqueue(s)
+	return true
+}
+
+// Skip books a sample that is sent again and needs no memory, since it is known.
+func (f *Flow) Skip(now time.Time, s *Session, size int64) {
+	s.credit.spend(&f.budget, now, size)
+	s.credit.release(&f.budget, size)
+}
+
+// Want takes what a client has ready beyond its credit, and grants it.
+func (f *Flow) Want(now time.Time, s *Session, more wire.Want) Grants {
+	s.credit.wants(now, more.Bytes)
+	return f.topUpOne(s)
+}
+
+// Yield takes credit that a client hands back, all in all, and grants it to the others.
+func (f *Flow) Yield(now time.Time, s *Session, total wire.Yield) Grants {
+	s.credit.yield(&f.budget, now, wire.CreditTotals(total))
+	return f.TopUp()
 }
 
 // Reserve books the frame of a sample from inside the process, if there is room for it: of all
@@ -110,50 +155,89 @@ func (f *Flow) Drop(profile string, size int64) Grants {
 // Release books the end of a frame that came over a session. What is free now is granted.
 func (f *Flow) Release(s *Session, size int64) Grants {
 	s.credit.release(&f.budget, size)
-	return f.TopUp()
+	if f.short || len(f.line) > 0 {
+		return f.TopUp()
+	}
+	return f.topUpOne(s)
 }
 
-// TopUp gives the bytes that are free to whoever is low.
+func (f *Flow) topUpOne(s *Session) Grants {
+	if !s.live || !f.topUp(s) {
+		return nil
+	}
+	return Grants{grant{session: s, conn: s.connection(), total: s.credit.granted}}
+}
+
+// TopUp gives the bytes that are free to whoever should have more.
 func (f *Flow) TopUp() Grants {
 	var grants Grants
+	f.short = false
 	for _, s := range f.sessions {
-		if s.credit.topUp(&f.budget, f.full(s.credit.profile)) {
-			grants = append(grants, grant{s, s.connection(), s.credit.granted})
+		if f.topUp(s) {
+			grants = append(grants, grant{session: s, conn: s.connection(), total: s.credit.granted})
 		}
+	}
+	if len(f.line) > 0 && f.budget.lent == nil && !f.line[0].credit.called {
+		s := f.line[0]
+		s.credit.called = true
+		grants = append(grants, grant{session: s, conn: s.connection(), total: s.credit.granted})
 	}
 	return grants
 }
 
+// topUp grants a session its share, and reports whether there is something to tell.
+func (f *Flow) topUp(s *Session) bool {
+	w := &s.credit
+	done := w.topUp(&f.budget, f.full(w.profile).Samples, f.share(w))
+	if done.short && !f.short {
+		f.short = true
+		f.wake()
+	}
+	return done.tell
+}
+
 // Stuck are the sessions whose samples wait for others that cannot come, for memory is full
 // of samples that wait. Each is looked at when its turn comes: what the caller has ended
-// for one counts for the next.
+// for one counts for the next. Nobody is stuck while another one has credit that it may
+// hand back.
 func (f *Flow) Stuck() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		for _, s := range f.sessions {
-			if s.credit.stuck(&f.budget) && !yield(s) {
+			if s.credit.stuck(&f.budget) && !f.spare(s) && !yield(s) {
 				return
 			}
 		}
 	}
 }
 
+// spare reports whether anybody but a session has more credit than an idle connection keeps.
+func (f *Flow) spare(but *Session) bool {
+	floor := f.floor()
+	return slices.ContainsFunc(f.sessions, func(s *Session) bool { return s != but && s.credit.unused().Bytes > floor })
+}
+
 // Bytes returns how many bytes of frames are held, and how many are granted as credit and
 // not yet used.
-func (f *Flow) Bytes() (held, granted int64) { return f.budget.held, f.budget.unused }
+func (f *Flow) Bytes() (held, granted int64) { return f.budget.held + f.budget.size, f.budget.unused }
 
-// Grants are credit that was given and is still to be told.
+// Grants are credit that was given, or is asked for, and is still to be told.
 type Grants []grant
 
 type grant struct {
 	session *Session
 	conn    Conn
 	total   wire.CreditTotals
+	reclaim bool
 }
 
 // Send tells the clients, without the gateway's mutex. A grant is for one connection: the
 // totals begin anew with each welcome.
 func (g Grants) Send() {
 	for _, one := range g {
+		if one.reclaim {
+			one.session.sendOver(one.conn, &wire.Reclaim{})
+			continue
+		}
 		one.session.tell(one.conn, wire.Credit(one.total))
 	}
 }

@@ -81,7 +81,7 @@ func session(client string) *stream.Session {
 
 // flow is one with room for everything.
 func flow() *stream.Flow {
-	return stream.NewFlow(1<<20, 1<<20, always(wire.CreditTotals{Samples: 8, Bytes: 1 << 10}))
+	return newFlow(1<<20, 1<<20, wire.CreditTotals{Samples: 8, Bytes: 1 << 10})
 }
 
 // greeting is what a client is told first.
@@ -114,6 +114,8 @@ type gateway struct {
 
 	left      int
 	confirmed uint64
+	wants     []wire.Want
+	yields    []wire.Yield
 	cancelled []string
 	ended     []int64
 	messages  []rewards.Class // refused
@@ -131,6 +133,8 @@ func (g *gateway) Hello(_ wire.Hello, c stream.Conn) (*stream.Session, error) {
 func (g *gateway) Left(*stream.Session, stream.Conn)             { g.left++ }
 func (g *gateway) Receive(_ *stream.Session, r io.Reader) error  { return g.receive(r) }
 func (g *gateway) Confirmed(_ *stream.Session, seq uint64)       { g.confirmed = seq }
+func (g *gateway) Wants(_ *stream.Session, w *wire.Want)         { g.wants = append(g.wants, *w) }
+func (g *gateway) Yields(_ *stream.Session, y *wire.Yield)       { g.yields = append(g.yields, *y) }
 func (g *gateway) Cancel(_ *stream.Session, ids []string)        { g.cancelled = ids }
 func (g *gateway) Declare(_ *stream.Session, _ *wire.Step) error { return g.declared }
 

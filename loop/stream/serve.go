@@ -27,6 +27,10 @@ type Gateway interface {
 	Receive(s *Session, r io.Reader) error
 	// Confirmed says that the client has its results up to seq (Session.Confirm).
 	Confirmed(s *Session, seq uint64)
+	// Wants says what the client has ready beyond its credit (Flow.Want), Yields what credit
+	// it hands back (Flow.Yield).
+	Wants(s *Session, w *wire.Want)
+	Yields(s *Session, y *wire.Yield)
 	// Cancel takes samples back.
 	Cancel(s *Session, ids []string)
 	// Declare says what is to come of a step, EndStep that no more comes.
@@ -102,6 +106,10 @@ func (h *handler) Text(msg []byte) error {
 	switch msg := v.(type) {
 	case *wire.Got:
 		h.gateway.Confirmed(h.session, msg.Seq)
+	case *wire.Want:
+		h.gateway.Wants(h.session, msg)
+	case *wire.Yield:
+		h.gateway.Yields(h.session, msg)
 	case *wire.Cancel:
 		h.gateway.Cancel(h.session, msg.IDs)
 	case *wire.Step:

@@ -320,8 +320,9 @@ func (s *Session) takeAcks(c Conn) []byte {
 	return b
 }
 
-// tell sends new credit totals over the connection they were granted for. Grants are
-// told by whoever made them; totals that were overtaken on the way are not told.
+// tell sends credit totals over the connection they were granted for. Grants are told by
+// whoever made them; totals that were overtaken on the way are not told. A repeat says that
+// the client may try again.
 func (s *Session) tell(c Conn, total wire.Credit) {
 	b, err := wire.EncodeControl(&total)
 	if err != nil {
@@ -330,9 +331,23 @@ func (s *Session) tell(c Conn, total wire.Credit) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil || s.conn != c || (total.Samples <= s.told.Samples && total.Bytes <= s.told.Bytes) {
+	if s.conn == nil || s.conn != c || total.Samples < s.told.Samples || total.Bytes < s.told.Bytes {
 		return
 	}
 	s.told = total
 	s.write(b)
+}
+
+// sendOver sends a control message if the session is still on that connection.
+func (s *Session) sendOver(c Conn, v any) {
+	b, err := wire.EncodeControl(v)
+	if err != nil {
+		s.log.Error("message could not be encoded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn == c {
+		s.write(b)
+	}
 }

@@ -423,6 +423,8 @@ class Engine:
                     await link.ws.send(link.texts.popleft())
                 await link.ws.close()  # bounded by CLOSE_TIMEOUT
                 return
+            if call is None and link.texts:
+                continue  # what it waits for is told first
             if call is None:
                 link.wake.clear()
                 await link.wake.wait()
@@ -438,12 +440,14 @@ class Engine:
         """Takes the first waiting sample that the credit allows: within both totals, or when the
         link has nothing in flight."""
         queue = self._pick(link)
-        if queue is None or link.over or link.draining:
+        if queue is None or link.draining:
             return None
         call = queue[0]
         size = call.frame.size
         within = link.sent_samples < link.credit_samples and link.sent_bytes + size <= link.credit_bytes
-        if not within and link.open:
+        if link.over or not within:
+            link.want(queue)
+        if link.over or (not within and link.open):
             return None
         queue.popleft()
         link.sent_samples += 1
@@ -473,6 +477,9 @@ class Engine:
         if self._small and self._small[0].number < self._large[0].number:
             return self._small
         return self._large
+
+    def _queue_of_lane(self, link: Link) -> deque[Call]:
+        return self._large if link.lane.number else self._small
 
     def _overdue(self, call: Call, deadline: float) -> None:
         """The deadline of a sample has passed: the server answers for what it has, the client for the rest."""
@@ -509,7 +516,10 @@ class Engine:
                 link.credit_samples = max(link.credit_samples, int(m["samples"]))
                 link.credit_bytes = max(link.credit_bytes, int(m["bytes"]))
                 link.over = False
+                link.wanted = 0
                 link.wake.set()
+            elif kind == "reclaim":
+                link.yield_credit(self._queue_of_lane(link))
             elif kind == "rewards":
                 self._steps.answer(m)
                 link.wake.set()  # it may have been the last thing that kept the client at a draining server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +58,15 @@ _PROVEN = 5.0
 LATE_RESULTS = 1.0
 
 
+#: How many waiting samples are counted to tell a server what it may expect.
+_COUNTED = 1024
+
+
+def _size(queue: deque[Call]) -> int:
+    """The bytes of the first samples of a queue."""
+    return sum(call.frame.size for call in itertools.islice(queue, _COUNTED))
+
+
 class Link:
     """One live websocket of a lane, with its credit."""
 
@@ -68,6 +78,8 @@ class Link:
         self.sent_samples = 0
         self.sent_bytes = 0
         self.over = False  # the server had no room for the latest
+        self.wanted = 0  # samples that the server knows to wait
+        self.yielded = 0  # bytes handed back
         self.draining = False  # the server takes no more samples
         self.useful = False  # it took some, or could have for a while
         self.resumed = resumed  # the server knew the session
@@ -77,6 +89,26 @@ class Link:
         self.wake = asyncio.Event()
         self.ticked = ws.loop.time()
         self.ticker: asyncio.TimerHandle | None = None
+
+    def want(self, queue: deque[Call]) -> None:
+        """Says what waits beyond the credit, unless the server knows of half of it."""
+        n = len(queue)
+        if self.wanted and n <= 2 * self.wanted:
+            return
+        self.wanted = n
+        samples, size = n, _size(queue)
+        if not self.over:  # else the server has taken the credit back
+            samples -= max(self.credit_samples - self.sent_samples, 0)
+            size -= max(self.credit_bytes - self.sent_bytes, 0)
+        self.say({"type": "want", "samples": max(samples, 0), "bytes": max(size, 0)})
+
+    def yield_credit(self, queue: deque[Call]) -> None:
+        """Hands back the credit that no waiting sample needs."""
+        more = max(self.credit_bytes - self.sent_bytes - _size(queue), 0)
+        self.sent_bytes += more
+        self.yielded += more
+        self.wanted = 0
+        self.say({"type": "yield", "samples": 0, "bytes": self.yielded})
 
     def drain(self) -> None:
         """Notes that the server takes no more samples."""

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// How connections share the memory for frames: max-min fair by what each can use, within the
+// bound of its profile. A connection with nothing to send keeps a floor, so that its first
+// samples need not wait; what it has beyond that is asked back when another one is short.
+
+const (
+	// firstGrant is the most that an idle connection keeps: a few raw pictures of 512², or
+	// forty JPEG ones. All idle connections together keep a sixteenth of the memory.
+	firstGrant = 1 << 20
+	idlePart   = 16
+	// idleAfter is how long nothing has come over a connection whose credit is asked back, and
+	// askEvery how long after an answer it is asked again.
+	idleAfter = 100 * time.Millisecond
+	askEvery  = time.Second
+	// lookEvery is how often shares are worked out anew while memory is short.
+	lookEvery = 100 * time.Millisecond
+	// yieldTimeout is how long a client has to hand idle credit back, and to send the message
+	// that the reserve was kept for.
+	yieldTimeout = 2 * time.Second
+)
+
+// floor is what every connection has as credit, whatever the others want.
+func (f *Flow) floor() int64 {
+	return min(firstGrant, f.budget.quota()/idlePart/int64(max(len(f.sessions), 1)))
+}
+
+// share is how much a connection should have, in flight and as credit.
+func (f *Flow) share(w *window) int64 {
+	most := w.demand
+	if level, bound := f.levels[w.profile]; bound {
+		most = min(most, level)
+	}
+	return min(max(most, f.floor()), f.full(w.profile).Bytes)
+}
+
+// divide works the shares out: as much for each as it can use, and where that is too much
+// for its profile or for the memory, the same for all that can use it.
+func (f *Flow) divide() {
+	b := &f.budget
+	room, own := b.quota()-b.held, map[string]int64{}
+	wants := map[string][]int64{}
+	for _, s := range f.sessions {
+		w := &s.credit
+		busy := w.busy().Bytes
+		if b.lent == w {
+			busy -= b.size
+		}
+		room += busy // it counts within the share
+		own[w.profile] += busy + w.unused().Bytes
+		wants[w.profile] = append(wants[w.profile], min(max(w.demand, f.floor()), f.full(w.profile).Bytes))
+	}
+	f.levels = make(map[string]int64, len(wants))
+	var all []int64
+	for profile, list := range wants {
+		most := level(list, b.each-(b.of[profile]-own[profile]))
+		f.levels[profile] = most
+		for _, n := range list {
+			all = append(all, min(n, most))
+		}
+	}
+	most, bound := level(all, room), false
+	for profile := range f.levels {
+		f.levels[profile] = min(f.levels[profile], most)
+		bound = bound || f.levels[profile] < math.MaxInt64
+	}
+	if !bound {
+		f.levels = nil
+	}
+}
+
+// level is the largest share of max-min fairness: those that want less have what they want,
+// all others the same. It sorts what they want.
+func level(wants []int64, room int64) int64 {
+	slices.Sort(wants)
+	room = max(room, 0)
+	for i, n := range wants {
+		if left := int64(len(wants) - i); n > room/left {
+			return room / left
+		}
+		room -= n
+	}
+	return math.MaxInt64
+}
+
+// Due is when Tick has something to do; zero: nobody waits for memory.
+func (f *Flow) Due() time.Time {
+	if !f.waiting() {
+		return time.Time{}
+	}
+	return f.next
+}
+
+// waiting reports whether anybody waits for memory, or the gateway for credit that it has
+// asked for.
+func (f *Flow) waiting() bool {
+	return f.short || f.levels != nil || len(f.line) > 0 || slices.ContainsFunc(f.sessions, func(s *Session) bool { return !s.credit.asked.IsZero() })
+}
+
+// Tick works the shares out anew while connections can use more than there is, asks idle
+// ones for their credit, and takes it from those that do not answer. It reports whether
+// memory is short.
+func (f *Flow) Tick(now time.Time) (grants Grants, short bool) {
+	if !f.waiting() || now.Before(f.next) {
+		return nil, false
+	}
+	f.next = now.Add(lookEvery)
+	for _, s := range f.sessions {
+		if w := &s.credit; !w.asked.IsZero() && now.Sub(w.asked) >= yieldTimeout {
+			w.force(&f.budget)
+		}
+	}
+	f.divide()
+	f.pass(now)
+	grants = f.TopUp()
+	if f.levels == nil {
+		return grants, f.short
+	}
+	floor := f.floor()
+	for _, s := range f.sessions {
+		w := &s.credit
+		idle := now.Sub(w.used) >= idleAfter || w.window() > f.share(w)
+		if idle && w.asked.IsZero() && w.unused().Bytes > floor && now.Sub(w.answered) >= askEvery {
+			w.asked = now
+			grants = append(grants, grant{session: s, conn: s.connection(), reclaim: true})
+		}
+	}
+	return grants, f.short
+}
+
+// queue puts a session in line for the reserve.
+func (f *Flow) queue(s *Session) {
+	if slices.Contains(f.line, s) {
+		return
+	}
+	f.line = append(f.line, s)
+	f.wake()
+}
+
+// unqueue takes a session out of the line.
+func (f *Flow) unqueue(s *Session) {
+	if i := slices.Index(f.line, s); i >= 0 {
+		f.line = slices.Delete(f.line, i, i+1)
+	}
+	s.credit.called, s.credit.turn = false, time.Time{}
+}
+
+// pass lets the next in line have the reserve where the first does not come for it.
+func (f *Flow) pass(now time.Time) {
+	if len(f.line) == 0 || f.budget.lent != nil {
+		return
+	}
+	w := &f.line[0].credit
+	switch {
+	case !w.called:
+	case w.turn.IsZero():
+		w.turn = now
+	case now.Sub(w.turn) >= yieldTimeout:
+		f.unqueue(f.line[0])
+	}
+}
