@@ -42,16 +42,19 @@ func (m gateway) Receive(s *stream.Session, r io.Reader) error {
 // known is only compared, which needs no memory.
 func (m *Manager) spend(s *stream.Session, h *wire.Header) (known bool, err error) {
 	now := time.Now()
+	var grants stream.Grants
+	defer func() { grants.Send() }() // after the mutex
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return false, refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
 	}
 	if m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID}) {
-		m.flow.Skip(now, s, h.Size)
+		grants = m.flow.Skip(now, s, h.Size)
 		return true, nil
 	}
-	if !m.flow.Spend(now, s, h.Size) {
+	within := false
+	if grants, within = m.flow.Spend(now, s, h.Size); !within {
 		u := s.Unused()
 		return false, refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// maxRuns bounds the runs that are remembered at once.
+// maxRuns bounds the runs that are remembered at once. At the bound, the one goes that was
+// used longest ago of those without a connection and a sample in flight.
 const maxRuns = 1024
 
 // Serve speaks the stream protocol on a connection until it ends. It returns nil
@@ -102,8 +103,8 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *stream.Session, displac
 	if m.closed || (m.draining && !m.resumable(h)) {
 		return nil, nil, false, fx, fmt.Errorf("%w: the gateway accepts nothing new", rewards.Draining)
 	}
-	if m.core.runs[h.Run] == nil && len(m.core.runs) >= maxRuns {
-		return nil, nil, false, fx, fmt.Errorf("%w: %d runs are remembered already; end some", rewards.Unavailable, maxRuns)
+	if m.core.runs[h.Run] == nil && len(m.core.runs) >= maxRuns && !m.core.forgetOldest() {
+		return nil, nil, false, fx, fmt.Errorf("%w: %d runs have a client or a sample in flight already; end some", rewards.Unavailable, maxRuns)
 	}
 	r := m.core.runOf(h.Run, now)
 	id := stream.ID{Client: h.Client, Lane: h.Lane}

@@ -50,6 +50,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 				look()
 				join(round % 40)
 			}
+			s.Manager.Want(peers[i].session, bound)
 			credit := peers[i].welcome().Credit.Bytes
 			for _, more := range got[*wire.Credit](peers[i]) {
 				credit = max(credit, more.Bytes)
@@ -147,15 +148,34 @@ func TestRunsAreBoundedUntilSomeAreForgotten(t *testing.T) {
 	onStage(t, rig.Options{}, func(t *testing.T, s *stage) {
 		t.Helper()
 		const most = 1024
+		var live []*peer
 		for i := range most {
-			s.connect(t, wire.Hello{Run: fmt.Sprint("run", i)}).drop()
+			live = append(live, s.connect(t, wire.Hello{Run: fmt.Sprint("run", i)}))
+			time.Sleep(time.Millisecond)
 		}
 		_, err := s.Manager.Attach(wire.Hello{Run: "one more"}, &peer{m: s.Manager})
 		require.ErrorIs(t, err, rewards.Unavailable)
-		require.ErrorContains(t, err, "1024 runs are remembered")
-		s.connect(t, wire.Hello{Run: "run7"}).drop() // one that is known
-		time.Sleep(11 * time.Minute)                 // Config.KeepFor
+		require.ErrorContains(t, err, "1024 runs have a client")
+		s.connect(t, wire.Hello{Run: "run7", Client: "another"}).drop() // one that is known
+		for _, i := range []int{20, 7, 9} {
+			live[i].drop()
+			time.Sleep(time.Millisecond)
+		}
 		s.connect(t, wire.Hello{Run: "one more"}).drop()
+		var names []string
+		for _, r := range s.Manager.Runs(0) {
+			names = append(names, r.Run)
+		}
+		require.Len(t, names, most)
+		require.Contains(t, names, "one more")
+		require.NotContains(t, names, "run20", "it was used longest ago")
+		for i, p := range live {
+			if i != 20 {
+				p.drop()
+			}
+		}
+		time.Sleep(11 * time.Minute) // Config.KeepFor
+		s.connect(t, wire.Hello{Run: "last"}).drop()
 		require.Len(t, s.Manager.Runs(0), 1)
 	})
 }

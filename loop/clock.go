@@ -106,12 +106,7 @@ func (e *entry) lastCall() time.Time {
 
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
-	at := c.alarms.next()
-	for _, other := range []time.Time{c.backupDue, c.breakers.due()} {
-		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
-			at = other
-		}
-	}
+	at := soonest(c.alarms.next(), c.backupDue, c.breakers.due())
 	if len(c.doomed) > 0 || len(c.breakers.news) > 0 {
 		return time.Unix(1, 0)
 	}
@@ -191,6 +186,16 @@ func (c *core) lookAtGroup(now time.Time, g *group, fx *effects) {
 		c.closeGroup(now, g, fx)
 		c.alarms.clear(&g.alarm)
 	}
+}
+
+// soonest is the first of some moments, of which those that are zero never come.
+func soonest(of ...time.Time) (at time.Time) {
+	for _, t := range of {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	return at
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -102,6 +102,31 @@ func (c *core) runOf(name string, now time.Time) *run {
 	return r
 }
 
+// forget drops a run of which nothing is in flight.
+func (c *core) forget(r *run) {
+	c.heed(c.book.Drop(r.name), &effects{}) // nothing of it is in flight
+	c.alarms.clear(&r.alarm)
+	c.journal.gone(r)
+	c.board.Forget(r.name)
+	delete(c.runs, r.name)
+}
+
+// forgetOldest drops the run that was used longest ago, of those that have neither a
+// connection nor a sample in flight; false: there is none.
+func (c *core) forgetOldest() bool {
+	runs := c.byUse()
+	slices.Reverse(runs)
+	i := slices.IndexFunc(runs, func(r *run) bool { return r.inflight == 0 && !r.live() })
+	if i < 0 {
+		return false
+	}
+	for _, g := range runs[i].groups {
+		c.alarms.clear(&g.alarm)
+	}
+	c.forget(runs[i])
+	return true
+}
+
 // all are the entries in the order of their arrival, in which whatever is done for several
 // of them is done: the same history has the same results in the same order.
 func (c *core) all() []*entry { return inOrder(maps.Values(c.entries)) }

@@ -139,10 +139,12 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		a := s.connect(t, wire.Hello{Run: "run", Client: "a"})
+		s.Manager.Want(a.session, 40_000)
+		require.EqualValues(t, 30_000, got[*wire.Credit](a)[0].Bytes, "three quarters of max_bytes")
 		b := s.connect(t, wire.Hello{Run: "run", Client: "b"})
 		defer b.drop()
-		require.EqualValues(t, 30_000, a.welcome().Credit.Bytes, "three quarters of max_bytes")
 		require.Zero(t, b.welcome().Credit.Bytes)
+		s.Manager.Want(b.session, 40_000)
 		_, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_edge", Sample: rig.Sample("in", 3000)})
 		require.NoError(t, err, "idle streams leave a quarter to samples from inside")
 		_, err = s.Manager.Submit(t.Context(), loop.Submission{Run: "_edge", Sample: rig.Sample("full", 9000)})

@@ -54,7 +54,7 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 			}
 			tickets = append(tickets, t)
 		}
-		waiting, due := m.core.board.Waiting(), earliest(m.core.due(), m.flow.Due())
+		waiting, due := m.core.board.Waiting(), soonest(m.core.due(), m.flow.Due())
 		m.mu.Unlock()
 		m.apply(fx)
 		grants.Send()

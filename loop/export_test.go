@@ -99,6 +99,14 @@ func (m *Manager) Lanes(run string) int {
 	return n
 }
 
+// Want says for a client what it has ready beyond its credit.
+func (m *Manager) Want(s *stream.Session, bytes int64) { gateway{m}.Wants(s, &wire.Want{Bytes: bytes}) }
+
+// Yield hands credit back for a client, all in all.
+func (m *Manager) Yield(s *stream.Session, bytes int64) {
+	gateway{m}.Yields(s, &wire.Yield{Bytes: bytes})
+}
+
 // Cancel takes samples back for their client.
 func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{m}.Cancel(s, ids) }
 
@@ -139,6 +147,9 @@ func (m *Manager) Audit(over int64) error {
 		if e.unit == nil {
 			inflight[e.run]++
 			open[e.owner]++
+			for _, o := range e.also {
+				open[o]++
+			}
 		}
 		if e.frame != nil {
 			frames += e.bytes

@@ -457,6 +457,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 			for g := range groups {
 				sample := ofGroup(fmt.Sprint("g", g), i, size)
 				for bytes+frameSizeOf(t, sample) > creditBytes(p) {
+					s.Manager.Want(p.session, frame)
 					time.Sleep(100 * time.Millisecond)
 				}
 				bytes += frameSizeOf(t, sample)

@@ -291,11 +291,7 @@ func (m *Manager) sweep(now time.Time) {
 			}
 		}
 		if r.inflight == 0 && len(r.sessions) == 0 && len(r.done.byKey) == 0 && now.Sub(r.lastUse) > m.cfg.KeepFor {
-			m.core.heed(m.core.book.Drop(name), &effects{}) // nothing of it is in flight
-			m.core.alarms.clear(&r.alarm)
-			m.core.journal.gone(r)
-			m.core.board.Forget(name)
-			delete(m.core.runs, name)
+			m.core.forget(r)
 		}
 	}
 }

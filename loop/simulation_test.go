@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -206,6 +207,7 @@ func history(t *testing.T, seed uint64) {
 	for i := range clients {
 		c := &simClient{
 			t: t, m: r.Manager, rng: rand.New(rand.NewPCG(seed, 100+uint64(i))), hello: wire.Hello{Run: "run", Client: fmt.Sprint(i)},
+			manners: []int{nothing, wants, everyone, everyone}[rng.IntN(4)],
 			results: map[string]*wire.Result{}, changed: make(chan struct{}, 1), began: time.Now(),
 		}
 		got[i] = c.results
@@ -343,7 +345,22 @@ type simClient struct {
 	sent    wire.Credit
 	seq     uint64
 	results map[string]*wire.Result
+	manners int
+	open    map[string]int64 // sent over the link and not answered, with their sizes
+	again   []string         // refused for want of credit
+	over    bool             // lately
+	tried   time.Time        // when that was forgotten
+	wanted  bool             // since the latest credit
+	asked   bool             // for its credit
+	yielded int64            // bytes
 }
+
+// What simulated clients say of their credit.
+const (
+	nothing  = iota // neither what they want, nor an answer when their credit is asked for
+	wants           // what they want, but no answer
+	everyone        // both
+)
 
 // simConn is a connection in memory: what is sent arrives at once, or never.
 type simConn struct {
@@ -374,9 +391,26 @@ func (s *simConn) Send(b []byte) error {
 	switch m := v.(type) {
 	case *wire.Welcome:
 		c.welcome, c.credit, c.sent = *m, wire.Credit(m.Credit), wire.Credit{}
+		c.open, c.again, c.over, c.wanted, c.asked, c.yielded = map[string]int64{}, nil, false, false, false, 0
 	case *wire.Credit:
-		c.credit = *m
+		c.credit, c.over, c.wanted = *m, false, false
+	case *wire.Reclaim:
+		c.asked = true
 	case *wire.Result:
+		size, sent := c.open[m.ID]
+		if m.Outcome == rewards.Rejected && m.Errors[0].Class == rewards.OverCredit {
+			c.over = true
+			c.sent.Samples--
+			c.sent.Bytes -= size
+			if sent {
+				c.again = append(c.again, m.ID)
+			}
+		} else {
+			c.over = false
+		}
+		if m.Outcome != rewards.Rejected || c.over {
+			delete(c.open, m.ID)
+		}
 		if old := c.results[m.ID]; old != nil && m.Seq > c.seq {
 			c.t.Errorf("sample %s was answered twice: %v then %v", m.ID, old.Outcome, m.Outcome)
 		}
@@ -422,7 +456,12 @@ func (c *simClient) play(n int) {
 	if c.rng.IntN(2) == 0 { // the end of the step is known, or comes with its last sample
 		c.m.Declare(c.session, wire.Step{Expected: int64(n)})
 	}
+	byID := map[string]*rewards.Sample{}
+	for _, s := range todo {
+		byID[s.ID] = s
+	}
 	for i := 0; i < n; {
+		c.sendAgain(byID)
 		if c.rng.IntN(12) == 0 {
 			c.reconnect(todo[:i])
 		}
@@ -443,6 +482,7 @@ func (c *simClient) play(n int) {
 		if c.rng.IntN(30) == 0 {
 			c.reconnect(todo)
 		}
+		c.sendAgain(byID)
 		c.wait(500 * time.Millisecond)
 	}
 	c.mu.Lock()
@@ -452,8 +492,45 @@ func (c *simClient) play(n int) {
 	c.m.Detach(s, link)
 }
 
-// halves is what two clients' samples cut in the middle may come to beyond the credit.
-const halves = 2 * 1024
+// reserve is what one sample in the reserve may come to beyond the memory.
+const reserve = 2 * 1024
+
+// sendAgain sends what was refused for want of credit.
+func (c *simClient) sendAgain(byID map[string]*rewards.Sample) {
+	for {
+		c.mu.Lock()
+		if len(c.again) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		id := c.again[0]
+		c.mu.Unlock()
+		if c.lacks(id) && !c.submit(byID[id], false) {
+			return
+		}
+		c.mu.Lock()
+		c.again = slices.DeleteFunc(c.again, func(other string) bool { return other == id })
+		c.mu.Unlock()
+	}
+}
+
+// manner answers when the server asks for credit: all that is left, although samples may wait.
+func (c *simClient) manner() {
+	c.mu.Lock()
+	asked := c.asked && c.manners == everyone
+	c.asked = false
+	if asked {
+		more := max(c.credit.Bytes-c.sent.Bytes, 0)
+		c.sent.Bytes += more
+		c.yielded += more
+		c.wanted = false
+	}
+	s, total := c.session, c.yielded
+	c.mu.Unlock()
+	if asked {
+		c.m.Yield(s, total)
+	}
+}
 
 // reconnect cuts the connection, perhaps in the middle of a frame, and resumes.
 func (c *simClient) reconnect(sent []*rewards.Sample) {
@@ -466,7 +543,7 @@ func (c *simClient) reconnect(sent []*rewards.Sample) {
 		require.NoError(c.t, err)
 		b := msg.Bytes()
 		_ = c.m.Receive(s, bytes.NewReader(b[:len(b)-c.rng.IntN(200)-1])) // the socket's error
-		require.NoError(c.t, c.m.Audit(halves))
+		require.NoError(c.t, c.m.Audit(reserve))
 	}
 	c.m.Detach(s, link)
 	time.Sleep(time.Duration(c.rng.IntN(300)) * time.Millisecond)
@@ -488,17 +565,25 @@ func (c *simClient) reconnect(sent []*rewards.Sample) {
 func (c *simClient) submit(s *rewards.Sample, other bool) bool {
 	msg, err := wire.Encode(s, wire.Options{})
 	require.NoError(c.t, err)
+	c.manner()
 	c.mu.Lock()
-	if c.sent.Samples+1 > c.credit.Samples || c.sent.Bytes+msg.Size() > c.credit.Bytes {
+	within := c.sent.Samples < c.credit.Samples && c.sent.Bytes+msg.Size() <= c.credit.Bytes
+	session := c.session
+	if c.over || !within && len(c.open) > 0 {
+		tell := c.manners > nothing && !c.wanted
+		c.wanted = c.wanted || tell
 		c.mu.Unlock()
+		if tell {
+			c.m.Want(session, 4*msg.Size())
+		}
 		return false
 	}
 	c.sent.Samples++
 	c.sent.Bytes += msg.Size()
-	session := c.session
+	c.open[s.ID] = msg.Size()
 	c.mu.Unlock()
 	require.NoError(c.t, c.m.Receive(session, bytes.NewReader(msg.Bytes())))
-	require.NoError(c.t, c.m.Audit(halves))
+	require.NoError(c.t, c.m.Audit(reserve))
 	if other { // the same id with other bytes is refused, the first stays
 		wrong := rig.Sample(s.ID, len(s.Media[0].Data))
 		wrong.Prompt = "another"
@@ -515,9 +600,15 @@ func (c *simClient) wait(d time.Duration) {
 		p, _ := c.m.Pending(5)
 		panic(fmt.Sprintf("client %s waits for ever: sent %+v of credit %+v, pending %+v; server: %s", c.hello.Client, c.sent, c.credit, p, c.m.CreditState(c.session)))
 	}
+	c.manner()
 	select {
 	case <-c.changed:
 	case <-time.After(d):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.tried) > time.Second { // what would end the waiting may have come before the refusal
+		c.over, c.tried = false, time.Now()
 	}
 }
 

@@ -92,8 +92,9 @@ func (f *Flow) Sessions() []*Session { return slices.Clone(f.sessions) }
 // Spend books a sample that arrives over a session, and reports whether it may come: it is
 // within the credit, or nothing else of the session is in flight, and there is memory for it.
 // Where there is none, such samples come one after the other, over the reserve: the session
-// is told by a repeated credit when it is its turn.
-func (f *Flow) Spend(now time.Time, s *Session, size int64) bool {
+// is told by a repeated credit when it is its turn. A client that does not say what it wants
+// is granted its share with its first sample.
+func (f *Flow) Spend(now time.Time, s *Session, size int64) (Grants, bool) {
 	w, b := &s.credit, &f.budget
 	if !w.tells {
 		w.demand = f.full(w.profile).Bytes
@@ -106,18 +107,22 @@ func (f *Flow) Spend(now time.Time, s *Session, size int64) bool {
 		w.borrow(b, now, size)
 	case alone:
 		f.queue(s)
-		return false
+		return nil, false
 	default:
-		return false
+		return nil, false
 	}
 	f.unqueue(s)
-	return true
+	if w.tells {
+		return nil, true
+	}
+	return f.topUpOne(s), true
 }
 
 // Skip books a sample that is sent again and needs no memory, since it is known.
-func (f *Flow) Skip(now time.Time, s *Session, size int64) {
+func (f *Flow) Skip(now time.Time, s *Session, size int64) Grants {
 	s.credit.spend(&f.budget, now, size)
 	s.credit.release(&f.budget, size)
+	return f.topUpOne(s)
 }
 
 // Want takes what a client has ready beyond its credit, and grants it.

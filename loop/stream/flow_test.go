@@ -63,6 +63,13 @@ func (c *side) window() (bytes int64) {
 	return bytes + c.Unused().Bytes
 }
 
+// spend has a sample come over a session.
+func spend(f *stream.Flow, now time.Time, s *stream.Session, size int64) bool {
+	grants, taken := f.Spend(now, s, size)
+	grants.Send()
+	return taken
+}
+
 // begin is when the clock of a test begins.
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
 
@@ -96,7 +103,8 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 				if !c.Live() || !within && rng.IntN(4) > 0 {
 					continue
 				}
-				taken := f.Spend(now, c.Session, n)
+				grants, taken := f.Spend(now, c.Session, n)
+				grants.Send()
 				require.True(t, taken || !within || c.deaf, "it was told that it may")
 				if !taken {
 					continue
@@ -179,7 +187,7 @@ func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 	for i := range 100 {
 		now := begin.Add(time.Duration(i+1) * 100 * time.Millisecond)
 		for _, c := range all {
-			for c.Unused().Bytes > unit/4 && f.Spend(now, c.Session, unit/8) {
+			for c.Unused().Bytes > unit/4 && spend(f, now, c.Session, unit/8) {
 				c.frames = append(c.frames, unit/8)
 				c.sent.Bytes += unit / 8
 			}
@@ -244,7 +252,7 @@ func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 			}
 			for _, c := range busy {
 				for c.Unused().Bytes >= 1<<20 && c.Unused().Samples > 0 {
-					require.True(t, f.Spend(now, c.Session, 1<<20))
+					require.True(t, spend(f, now, c.Session, 1<<20))
 					c.sent.Bytes += 1 << 20
 					c.frames = append(c.frames, 1<<20)
 				}
@@ -281,7 +289,7 @@ func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 		a.told(t, f, now)
 		b.told(t, f, now)
 	}
-	require.True(t, f.Spend(now, b.Session, 500), "there is room for one")
+	require.True(t, spend(f, now, b.Session, 500), "there is room for one")
 	b.Expects(1)
 	f.Want(now, b.Session, wire.Want{Bytes: 20_000}).Send()
 	tick(time.Second)
@@ -292,7 +300,7 @@ func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 	require.Less(t, a.Unused().Bytes, int64(1000), "what every connection keeps")
 	require.Greater(t, b.credit.Bytes, int64(19_000))
 	a.Expects(1) // something of it is in flight
-	require.False(t, f.Spend(now, a.Session, 1000))
+	require.False(t, spend(f, now, a.Session, 1000))
 	f.Yield(now, a.Session, wire.Yield{Bytes: 30_000}).Send() // too late: it counts once
 	require.Less(t, a.Unused().Bytes, int64(1000))
 	grants, left := f.Detach(b.Session, b.link, now)
@@ -303,7 +311,7 @@ func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 	a.told(t, f, now)
 	require.GreaterOrEqual(t, a.Unused().Bytes, int64(10_000))
 	require.Equal(t, a.credit.Bytes-30_000, a.Unused().Bytes, "both sides agree again")
-	require.True(t, f.Spend(now, a.Session, 1000))
+	require.True(t, spend(f, now, a.Session, 1000))
 }
 
 // What was taken back from a client that believes that it has it still is given back without
@@ -344,7 +352,7 @@ func TestMessagesForWhichThereIsNoRoomComeOneAfterTheOther(t *testing.T) {
 		all = append(all, c)
 	}
 	send := func(c *side) bool {
-		if !f.Spend(now, c.Session, large) {
+		if !spend(f, now, c.Session, large) {
 			return false
 		}
 		c.Expects(1)
@@ -391,7 +399,7 @@ func TestASampleThatIsSentAgainTakesNoMemory(t *testing.T) {
 	f := newFlow(4000, 4000, wire.CreditTotals{Samples: 256, Bytes: 1000})
 	c := session("a")
 	f.Attach(c, &peer{}, greeting(false))
-	require.True(t, f.Spend(begin, c, 1000))
+	require.True(t, spend(f, begin, c, 1000))
 	c.Expects(1)
 	for range 100 {
 		f.Skip(begin, c, 3000)
@@ -430,7 +438,7 @@ func TestAGrantIsNotToldOverTheConnectionThatCameAfterIt(t *testing.T) {
 	f := newFlow(1<<20, 1<<20, wire.CreditTotals{Samples: 1, Bytes: 1000})
 	c := &side{Session: session("a")}
 	c.attach(t, f)
-	require.True(t, f.Spend(begin, c.Session, 10))
+	require.True(t, spend(f, begin, c.Session, 10))
 	grants := f.Release(c.Session, 10)
 	require.NotEmpty(t, grants)
 	require.Same(t, c.link, f.Displace(c.Session))
@@ -456,7 +464,7 @@ func TestOnlySessionsThatCannotGoOnAreStuck(t *testing.T) {
 	}
 	for i := range 6 {
 		c := clients[i%2]
-		require.True(t, f.Spend(begin, c, each.Bytes))
+		require.True(t, spend(f, begin, c, each.Bytes))
 		c.Expects(1)
 		require.NotContains(t, slices.Collect(f.Stuck()), c, "somebody works on its sample")
 		c.Parks(true, each)
@@ -498,7 +506,7 @@ func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
 	for i := range 10 {
 		s, _ := attach(fmt.Sprint("stuck", i), "stuck")
 		for s.Unused().Bytes >= 1000 && s.Unused().Samples > 0 {
-			require.True(t, f.Spend(begin, s, 1000))
+			require.True(t, spend(f, begin, s, 1000))
 			s.Expects(1)
 			held += 1000
 		}
@@ -507,7 +515,7 @@ func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
 	require.Greater(t, held, int64(size/2-1000))
 	s, _ := attach("sound", "sound")
 	require.Equal(t, int64(size-size/4-size/2), s.Unused().Bytes, "what connections get, less the other profile's half")
-	require.True(t, f.Spend(begin, s, 1000))
+	require.True(t, spend(f, begin, s, 1000))
 	f.Release(s, 1000)
 }
 
@@ -520,7 +528,7 @@ func TestAClientThatComesBackForAnotherProfileIsBookedThere(t *testing.T) {
 	hello.Booked = "a"
 	f.Attach(s, link, hello)
 	f.Want(begin, s, wire.Want{Bytes: 4000})
-	require.True(t, f.Spend(begin, s, 3000))
+	require.True(t, spend(f, begin, s, 3000))
 	hello.Booked = "b"
 	f.Displace(s)
 	f.Attach(s, &peer{}, hello)
@@ -549,7 +557,7 @@ func TestAConnectionThatSendsLittleHandsBackWhatItDoesNotNeed(t *testing.T) {
 	require.Less(t, much.window(), int64(16<<20))
 	for range 10 {
 		now = now.Add(50 * time.Millisecond) // it is never idle
-		require.True(t, f.Spend(now, little.Session, 1000))
+		require.True(t, spend(f, now, little.Session, 1000))
 		little.sent.Bytes += 1000
 		f.Release(little.Session, 1000).Send()
 		grants, _ := f.Tick(now)
