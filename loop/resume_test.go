@@ -396,3 +396,60 @@ func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
 		require.Zero(t, s.Manager.InFlight())
 	})
 }
+
+// Two clients of a run send the same sample: both wait for its result, and each has it, before
+// it is scored and after.
+func TestEveryClientThatSentASampleIsAnswered(t *testing.T) {
+	t.Parallel()
+	counted(t, rig.Options{}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+		t.Helper()
+		var peers []*peer
+		for i := range 3 {
+			p := s.connect(t, wire.Hello{Run: "run", Client: fmt.Sprint(i)})
+			defer p.drop()
+			peers = append(peers, p)
+			p.send(t, rig.Sample("x", 30))
+		}
+		gone := s.connect(t, wire.Hello{Run: "run", Client: "gone"})
+		gone.send(t, rig.Sample("x", 30))
+		back := s.connect(t, wire.Hello{Run: "run", Client: "gone"}) // a new session, not resumed
+		defer back.drop()
+		back.send(t, rig.Sample("x", 30))
+		for _, p := range append(peers, back) {
+			require.Equal(t, rewards.Scored, p.result(t, "x").Outcome)
+		}
+		require.Empty(t, got[*wire.Result](gone))
+		late := s.connect(t, wire.Hello{Run: "run", Client: "late"})
+		defer late.drop()
+		late.send(t, rig.Sample("x", 30))
+		require.Equal(t, rewards.Scored, late.result(t, "x").Outcome)
+		s.Manager.Confirm(peers[0].session, 1)
+		again := s.resume(t, peers[1], wire.Hello{Run: "run", Client: "1"}, 0)
+		defer again.drop()
+		require.Equal(t, rewards.Scored, again.result(t, "x").Outcome, "another client's confirmation is not its own")
+		require.EqualValues(t, 1, runs.Load())
+		require.NoError(t, s.Manager.Audit(0))
+	})
+}
+
+// However many connections send the same sample, a bounded number of them is remembered.
+func TestConnectionsThatWaitForOneSampleAreBounded(t *testing.T) {
+	t.Parallel()
+	counted(t, rig.Options{}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+		t.Helper()
+		var peers []*peer
+		for i := range 40 {
+			p := s.connect(t, wire.Hello{Run: "run", Client: fmt.Sprint(i)})
+			defer p.drop()
+			peers = append(peers, p)
+			p.send(t, rig.Sample("x", 30))
+			require.NoError(t, s.Manager.Audit(0))
+		}
+		require.Equal(t, rewards.Scored, peers[39].result(t, "x").Outcome)
+		answered := 0
+		for _, p := range peers {
+			answered += len(got[*wire.Result](p))
+		}
+		require.Equal(t, 16, answered)
+	})
+}

@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -79,6 +81,12 @@ func (s *Server) guard(c *gin.Context) {
 		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: "the request comes from a web page of another site"})
 		return
 	}
+	if s.token == nil && !isTrusted(r) && onLoopback(r) && !namesLoopback(r.Host) {
+		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: fmt.Sprintf(
+			"without a token_file this server answers requests to localhost, 127.0.0.1 and [::1] only, and this one is to %q: "+
+				"any web page can give this machine a name; set server.token_file to use a name of your own", r.Host)})
+		return
+	}
 	route := c.FullPath()
 	// The page's links lead to the other state endpoints. The pickle clients cannot set
 	// a header, but send what stands before the @ of their address.
@@ -95,6 +103,23 @@ func (s *Server) guard(c *gin.Context) {
 	}
 	c.Header("WWW-Authenticate", scheme+` realm="rewardloop"`)
 	s.refuse(c, &fault{status: http.StatusUnauthorized, class: "unauthorized", message: "the token is missing or wrong: send Authorization: Bearer with the token of this server's token_file"})
+}
+
+// onLoopback reports whether a request came to an address that only this machine reaches.
+func onLoopback(r *http.Request) bool {
+	tcp, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// namesLoopback reports whether a Host header names this machine in a way that no name server
+// can change. Programs of HTTP/1.0 send none; browsers always do.
+func namesLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	ip, err := netip.ParseAddr(host)
+	return host == "" || strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // tlsConfig reads certificate and client CAs; nil without TLS.

@@ -291,3 +291,32 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, status)
 }
+
+// A web page whose own name is made to mean this machine sends requests that its browser takes
+// for the page's own: they carry no foreign Origin. Their Host tells them apart.
+func TestWithoutATokenOnlyTheMachinesOwnNamesAreAnswered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	ask := func(method, path, host string, header ...string) reply {
+		req := s.request(t.Context(), method, path, nil, header...)
+		req.Host = host
+		return s.do(req)
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example", "127.0.0.1.evil.example:" + port, "192.168.1.7", "[2001:db8::1]:" + port, "0.0.0.0:" + port} {
+		for _, path := range []string{"/", "/v1/runs", "/metrics", "/readyz", "/v1/stream"} {
+			r := ask(http.MethodGet, path, host, "Origin", "http://"+host)
+			require.Equal(t, http.StatusForbidden, r.StatusCode, "%s %s: %s", host, path, r.body)
+			require.Contains(t, string(r.body), "server.token_file")
+		}
+		r := ask(http.MethodPost, "/v1/score", host, "Origin", "http://"+host, "Sec-Fetch-Site", "same-origin")
+		require.Equal(t, http.StatusForbidden, r.StatusCode)
+	}
+	for _, host := range []string{"localhost", "localhost:" + port, "LOCALHOST.", "127.0.0.1:" + port, "127.8.9.1", "[::1]:" + port, "[::1]", "[::ffff:127.0.0.1]:" + port} {
+		require.Equal(t, http.StatusOK, ask(http.MethodGet, "/v1/runs", host).StatusCode, host)
+	}
+	file := tokenFile(t, secret)
+	s = newSite(t, siteOptions{server: func(o *server.Options) { o.Config.TokenFile = file }})
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/v1/runs", "rewards.example", "Authorization", "Bearer "+secret).StatusCode, "with a token any name will do")
+}
