@@ -37,6 +37,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 	}
 	c.reconsider(now, workers, &fx)
 	c.meetStrangers(&fx)
+	fx.failures = append(fx.failures, c.failures.Tick(now)...)
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
@@ -106,7 +107,7 @@ func (e *entry) lastCall() time.Time {
 
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
-	at := soonest(c.alarms.next(), c.backupDue, c.breakers.due())
+	at := soonest(c.alarms.next(), c.backupDue, c.breakers.due(), c.failures.Due())
 	if len(c.doomed) > 0 || len(c.breakers.news) > 0 {
 		return time.Unix(1, 0)
 	}

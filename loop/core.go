@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -44,6 +45,7 @@ type core struct {
 	unavailed time.Time                   // when samples were last failed that have waited for too long
 	draining  bool
 	doomed    []*entry // queued for a profile that no worker can ever score
+	failures  *failures.Book
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told
 	told      int
@@ -66,6 +68,7 @@ type effects struct {
 	faults    []string     // what must not be
 	strangers []stranger   // workers of another configuration, seen for the first time
 	breakers  []BreakerChange
+	failures  []failures.Line // for the log
 }
 
 func newCore(cfg Config, m *metrics, kept Spool) *core {
@@ -75,7 +78,7 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 		book: step.NewBook(step.Limits{
 			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
 		}),
-		reports: trace.NewReports(), deadlines: map[*step.Step]*alarm{},
+		reports: trace.NewReports(), failures: failures.NewBook(), deadlines: map[*step.Step]*alarm{},
 		known: map[string]bool{}, strangers: map[stranger]bool{}, idle: map[*dispatch.Profile]*idle{},
 	}
 	c.stats = stats.New(c.progress)

@@ -13,6 +13,7 @@ import (
 type metrics struct {
 	outcomes    *prometheus.CounterVec
 	refused     *prometheus.CounterVec
+	failures    *prometheus.CounterVec
 	stage       *prometheus.HistogramVec
 	late        prometheus.Counter
 	retries     prometheus.Counter
@@ -48,6 +49,10 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "refused_total", Help: "Samples refused before they were accepted, by class.",
 		}, []string{"class"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "failures_total",
+			Help: "Failures in final results by reward, component and class. A sample with two failed components counts twice; one that was scored without a failed component counts as well.",
+		}, []string{"reward", "component", "class"}),
 		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: ns, Subsystem: sub, Name: "sample_seconds", Help: "Time from arrival to the first claim (queue) and to the final result (total).",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
@@ -97,7 +102,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	reg.MustRegister(
 		newPlaces(m),
 		stats.NewGauges(m.latestStats),
-		x.outcomes, x.refused, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
+		x.outcomes, x.refused, x.failures, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),

@@ -303,8 +303,8 @@ func (m *Manager) report(st *step.Step) {
 	m.mu.Unlock()
 }
 
-// measure makes the report of a trace; nil: not one sample was scored, and there is nothing
-// to measure.
+// measure makes the report of a trace; nil: not one sample was answered, and there is
+// nothing to measure.
 func (m *Manager) measure(t sim.Trace) *sim.Report {
 	rep, err := sim.Measure(t)
 	if err != nil {

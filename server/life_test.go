@@ -139,7 +139,7 @@ func TestOverloadIsRefusedAsTransient(t *testing.T) {
 		o.Config.PickleBytes, o.Config.JSONBytes, o.Config.BodiesBytes = 1<<20, 1<<19, 1<<20
 	}})
 	conn := dial(t, small)
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 1<<20)
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", 1<<20)
 	_, err := conn.Write(make([]byte, 900<<10))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -173,7 +173,7 @@ func TestAGigabyteIsRefusedBeforeItIsSent(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Config.DiscardTimeout = 100 * time.Millisecond }})
 	conn := dial(t, s)
 	begun := time.Now()
-	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n")
 	message, _ := readReply(t, bufio.NewReader(conn)).refused(t, http.StatusRequestEntityTooLarge)
 	assert.Contains(t, message, "1073741824")
 	assert.Less(t, time.Since(begun), patience/2)
@@ -189,14 +189,14 @@ func TestATooLargeBodyIsReadAwaySoThatTheConnectionLives(t *testing.T) {
 		go func() { // ends with the connection
 			const size = 8 << 20
 			if chunked {
-				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", size)
+				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", size)
 				_, _ = conn.Write(make([]byte, size))
 				fmt.Fprint(conn, "\r\n0\r\n\r\n")
 			} else {
-				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
 				_, _ = conn.Write(make([]byte, size))
 			}
-			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		}()
 		readReply(t, r).refused(t, http.StatusRequestEntityTooLarge)
 		readReply(t, r).scores(t)
@@ -209,13 +209,13 @@ func TestAHeaderThatDripsAndABodyThatStalls(t *testing.T) {
 		o.Config.HeaderTimeout, o.Config.BodyTimeout, o.Config.DiscardTimeout = 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
 	}})
 	drip := dial(t, s)
-	fmt.Fprint(drip, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	fmt.Fprint(drip, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 	rest, err := io.ReadAll(drip) // the server closes it
 	require.NoError(t, err)
 	assert.NotContains(t, string(rest), "200 OK")
 
 	stall := dial(t, s)
-	fmt.Fprint(stall, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
+	fmt.Fprint(stall, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc")
 	readReply(t, bufio.NewReader(stall)).refused(t, http.StatusRequestTimeout)
 }
 
@@ -279,7 +279,7 @@ func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Config.MaxConns = 1 }})
 	first := dial(t, s)
-	fmt.Fprint(first, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprint(first, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	assert.Equal(t, 200, readReply(t, bufio.NewReader(first)).StatusCode)
 	second := dial(t, s)
 	_, err := second.Read(make([]byte, 1))

@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -36,6 +37,7 @@ const (
 	pagePending = 25
 	pageGroups  = 12
 	pageSteps   = 8
+	pageFails   = 5
 )
 
 // pageData is what page.html shows.
@@ -50,6 +52,9 @@ type pageData struct {
 	Slots, Busy                        int
 
 	Pending  []loop.PendingSample
+	Failures []failures.Failure
+	Kinds    int // of failures
+	Failed   uint64
 	Workers  []wire.WorkerInfo
 	Breakers []loop.BreakerInfo
 	Runs     []pageRun
@@ -68,7 +73,7 @@ func (s *Server) page(c *gin.Context) {
 				"/compute", "/scorers/{name}/compute", "/rm", "/rm/{name}",
 			},
 			"router":    append(routerPaths(), "/v1/models"),
-			"state":     []string{"/v1/pending", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz", "/health", "/rewards"},
+			"state":     []string{"/v1/pending", "/v1/failures", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz", "/health", "/rewards"},
 			"page":      "/ with Accept: text/html",
 			"in_flight": s.loop.InFlight(),
 		}))
@@ -106,6 +111,9 @@ func (s *Server) pageData(c *gin.Context) pageData {
 	}
 	d.Ready = len(d.Reasons) == 0
 	d.Pending, d.Total = s.loop.Pending(pagePending)
+	d.Failures, d.Failed = s.loop.Failures()
+	d.Kinds = len(d.Failures)
+	d.Failures = d.Failures[:min(d.Kinds, pageFails)]
 	d.Held, d.Granted = s.loop.Bytes()
 	for _, w := range d.Workers {
 		d.Busy += w.Busy

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
@@ -27,6 +29,7 @@ type picture struct {
 	pending      []loop.PendingSample
 	runs         []loop.RunState
 	breakers     []loop.BreakerInfo
+	failures     []failures.Failure
 }
 
 func (*picture) Submit(context.Context, loop.Submission) (*loop.Future, error) {
@@ -42,6 +45,8 @@ func (p *picture) Pending(limit int) ([]loop.PendingSample, int) {
 }
 func (p *picture) Breakers() []loop.BreakerInfo { return p.breakers }
 func (p *picture) Runs(int) []loop.RunState     { return p.runs }
+
+func (p *picture) Failures() ([]failures.Failure, uint64) { return slices.Clone(p.failures), 412 }
 
 // crew is a fixed set of workers.
 type crew []wire.WorkerInfo
@@ -64,6 +69,12 @@ func busyPicture() (*picture, crew) {
 			{Worker: "w1", Reward: "ocr", State: "open", Reason: "the card is lost", Since: time.Date(2026, 11, 22, 8, 0, 1, 0, time.UTC), Until: time.Date(2026, 11, 22, 8, 0, 31, 0, time.UTC)},
 			{Worker: hostile, Reward: hostile, State: "open", Reason: hostile, Permanent: true},
 		},
+		failures: append(make([]failures.Failure, 0, 9), slices.Repeat([]failures.Failure{{
+			Reward: "ocr", Component: "aesthetic", Class: rewards.Internal, Count: 41, Message: "ValueError: row 7\n" + hostile, Last: time.Date(2026, 11, 22, 8, 0, 1, 0, time.UTC),
+			Samples: []failures.Sample{{ID: hostile, Run: hostile, Step: 12}},
+		}, {
+			Reward: hostile, Class: rewards.Expired, Count: 3, Message: "it was queued", Samples: []failures.Sample{{ID: "step12/prompt-0001", Run: "sd3-ocr", Step: 12}},
+		}}, 4)...),
 		runs: []loop.RunState{{
 			Run: "sd3-ocr", Epoch: 2, Clients: 8, Queued: 93, InFlight: 136, MeanMS: 842,
 			Outcomes: map[string]uint64{"scored": 18_204, "failed": 3, "expired": 1},
@@ -105,6 +116,8 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	}
 	assert.Equal(t, "text/html; charset=utf-8", r.Header.Get("Content-Type"))
 	assert.Contains(t, r.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	assert.Contains(t, page, "the 5 newest of")
+	assert.Contains(t, page, "ValueError: row 7")
 	assert.NotContains(t, page, "<script")
 	assert.NotContains(t, page, `"x"`)
 	assert.Contains(t, page, "&lt;script&gt;")
@@ -175,6 +188,38 @@ func TestStateEndpoints(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(string(s.get("/metrics").body), `rewardloop_http_requests_total{code="499",route="/scorers/:name"} 1`)
 	}, patience, 5*time.Millisecond)
+}
+
+func TestFailuresAreListedWithTheirReasons(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	for range 3 {
+		s.post("/scorers/picky", pickled(t, "images", jpegs(1), "prompts", []string{"fail"}))
+	}
+	type list struct {
+		Total    int
+		Failures []failures.Failure
+	}
+	read := func(path string) (l list) {
+		require.NoError(t, json.Unmarshal(s.get(path).body, &l))
+		return l
+	}
+	all := read("/v1/failures")
+	require.Equal(t, 3, all.Total)
+	require.Len(t, all.Failures, 1)
+	f := all.Failures[0]
+	assert.Equal(t, "picky", f.Reward)
+	assert.Equal(t, rewards.BadInput, f.Class)
+	assert.EqualValues(t, 3, f.Count)
+	assert.Contains(t, f.Message, "asked to fail")
+	assert.Len(t, f.Samples, 3)
+	assert.Equal(t, "_pickle", f.Samples[0].Run)
+	require.Len(t, read("/v1/failures?reward=picky").Failures, 1)
+	none := read("/v1/failures?reward=looks")
+	require.NotNil(t, none.Failures)
+	require.Empty(t, none.Failures)
+	assert.Contains(t, string(s.get("/metrics").body), `rewardloop_loop_failures_total{class="bad_input",component=`)
+	assert.Contains(t, string(s.get("/", "Accept", "text/html").body), "asked to fail")
 }
 
 func TestReadinessIsASelfTestAWorkerAndNoDrain(t *testing.T) {

@@ -64,6 +64,7 @@ func (s *Server) routes() http.Handler {
 
 	// State.
 	r.GET("/v1/pending", s.pending)
+	r.GET("/v1/failures", s.failures)
 	r.GET("/v1/workers", s.workers)
 	r.GET("/v1/runs", s.runs)
 	r.GET("/v1/runs/:run/steps/:step", s.step)

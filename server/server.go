@@ -20,6 +20,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -45,6 +46,9 @@ type State interface {
 	Runs(groups int) []loop.RunState
 	// Breakers returns the workers that get no samples of a profile.
 	Breakers() []loop.BreakerInfo
+	// Failures returns what has failed and why, the newest first, and how many failures
+	// there were.
+	Failures() ([]failures.Failure, uint64)
 	InFlight() int
 	// Bytes returns what is held, and what is granted as credit and not yet used.
 	Bytes() (held, granted int64)

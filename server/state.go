@@ -3,11 +3,13 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -24,6 +26,16 @@ func (s *Server) pending(c *gin.Context) {
 	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
 		"total": total, "held_bytes": held, "granted_bytes": granted, "samples": orEmpty(list),
 	}))
+}
+
+// failures answers GET /v1/failures?reward=: what has failed and why, alike ones together,
+// the newest first, and how many failures there were since the gateway began.
+func (s *Server) failures(c *gin.Context) {
+	list, total := s.loop.Failures()
+	if name, ok := c.GetQuery("reward"); ok {
+		list = slices.DeleteFunc(list, func(f failures.Failure) bool { return f.Reward != name })
+	}
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"total": total, "failures": orEmpty[failures.Failure](list)}))
 }
 
 // workers answers GET /v1/workers: who is there, and which worker gets no samples of which

@@ -57,6 +57,7 @@ func commands() []command {
 		{"demo", "show the main job on real pictures, measured", demonstrate},
 		{"plan", "say how many workers, GPUs or calls make the reward free", plan},
 		{"trace", "measure a recorded step, and draw it", trace},
+		{"failures", "list what has failed at a server, and why", listFailures},
 		{"doctor", "check what this machine has and what is missing", doctor},
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},

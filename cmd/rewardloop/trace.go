@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -15,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
@@ -37,13 +34,8 @@ const traceExample = `
 rewardloop plan --samples 64 --generation 20s --reward lognormal:1s,1.0 --concurrency 8 --save step.json
 rewardloop trace -i step.json --chrome step.trace.json`
 
-// Limits of asking a server.
-const (
-	traceTimeout = 2 * time.Minute // for one step; 5000 samples are 2 MB
-	maxSteps     = 1000
-	maxToken     = 64 << 10
-	maxRefusal   = 4 << 10 // bytes of a refusal that are shown
-)
+// maxSteps is how many steps are measured at once.
+const maxSteps = 1000
 
 type traceOptions struct {
 	url, run, step, split, tokenFile string
@@ -99,8 +91,8 @@ func (o *traceOptions) check() (first, last int64, err error) {
 	case o.run == "" || o.step == "":
 		return 0, 0, errors.New("--url needs --run and --step")
 	}
-	if u, err := url.Parse(o.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return 0, 0, fmt.Errorf("--url %q: must be http:// or https:// and a host", o.url)
+	if err := checkServer(o.url); err != nil {
+		return 0, 0, err
 	}
 	from, to, isRange := strings.Cut(o.step, "-")
 	first, errFirst := strconv.ParseInt(from, 10, 64)
@@ -122,7 +114,7 @@ func (o *traceOptions) check() (first, last int64, err error) {
 
 // measure measures the step, or the steps one after the other.
 func (o *traceOptions) measure(ctx context.Context, e env, first, last int64) error {
-	token, err := o.token()
+	token, err := tokenOf(o.tokenFile)
 	if err != nil {
 		return err
 	}
@@ -181,27 +173,6 @@ func orTrain(split string) string {
 	return split
 }
 
-// token reads the file that holds it; "" where there is none.
-func (o *traceOptions) token() (string, error) {
-	if o.tokenFile == "" {
-		return "", nil
-	}
-	f, err := os.Open(o.tokenFile)
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" || len(b) > maxToken || strings.ContainsAny(token, "\r\n") {
-		return "", fmt.Errorf("--token-file: %s holds no token in one line", o.tokenFile)
-	}
-	return token, nil
-}
-
 // read returns the trace of a step, from where the flags say.
 func (o *traceOptions) read(ctx context.Context, e env, step int64, token string) (sim.Trace, error) {
 	switch o.in {
@@ -222,44 +193,14 @@ func (o *traceOptions) read(ctx context.Context, e env, step int64, token string
 	return t, nil
 }
 
-// fetch asks the server. The token goes to that server only: a redirection is an
-// error. The body is read up to sim.MaxFile.
-func (o *traceOptions) fetch(ctx context.Context, step int64, token string) (sim.Trace, error) {
-	ctx, cancel := context.WithTimeout(ctx, traceTimeout)
-	defer cancel()
-	address := fmt.Sprintf("%s/v1/runs/%s/steps/%d/trace?split=%s", strings.TrimRight(o.url, "/"), url.PathEscape(o.run), step, url.QueryEscape(o.split))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return sim.Trace{}, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	transport := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: time.Minute,
-	}
-	defer transport.CloseIdleConnections()
-	client := http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return sim.Trace{}, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is shown
-		return sim.Trace{}, fmt.Errorf("%s answered %s: %s", address, res.Status, strings.ToValidUTF8(strings.TrimSpace(string(why)), "?"))
-	}
-	t, err := sim.ReadTrace(res.Body)
-	if err != nil {
-		return sim.Trace{}, fmt.Errorf("%s: %w", address, err)
-	}
-	return t, nil
+// fetch asks the server for a step.
+func (o *traceOptions) fetch(ctx context.Context, step int64, token string) (t sim.Trace, err error) {
+	path := fmt.Sprintf("/v1/runs/%s/steps/%d/trace?split=%s", url.PathEscape(o.run), step, url.QueryEscape(o.split))
+	err = ask(ctx, o.url, path, token, func(body io.Reader) (err error) {
+		t, err = sim.ReadTrace(body)
+		return err
+	})
+	return t, err
 }
 
 // write saves and draws the trace where that was asked for.

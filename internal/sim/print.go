@@ -10,7 +10,7 @@ import (
 // String is the report in a few lines for people.
 func (rep *Report) String() string {
 	return fmt.Sprintf(`%d samples (%d unscored) on %d servers, pool load %s
-rollout %.3f s, all scored at %.3f s
+rollout %.3f s, all answered at %.3f s
 exposed reward time %.3f s (bound %.3f, ideal queue %.3f, after the rollout %.3f)
 step over bound %s, over ideal queue %s; exposed over bound %s
 overlap efficiency %s, pool utilisation %s, peak in service %d
@@ -48,6 +48,9 @@ func (rep *Report) Details() string {
 		fmt.Fprintf(&b, "%10.3f s  %s", l.Finished, l.ID)
 		if l.Worker != "" {
 			fmt.Fprintf(&b, " on %s", l.Worker)
+		}
+		if l.Outcome != "" {
+			fmt.Fprintf(&b, " %s", l.Outcome)
 		}
 		if l.Attempts > 1 {
 			fmt.Fprintf(&b, " in %d attempts", l.Attempts)

@@ -9,11 +9,12 @@ import (
 
 // Report holds one step against what was possible. Durations are seconds. The
 // symbols: gᵢ Generated, rᵢ service time, fᵢ finish (Returned, else Scored),
-// T = max gᵢ, W servers, U update. Every figure is over the scored samples
-// alone: where Unscored is not 0 the step is not finished, and the report says
-// nothing about the time it would have taken.
+// T = max gᵢ, W servers, U update. Every figure is over the samples that were
+// answered, with a score or without: one that failed after three attempts has kept
+// the step waiting as well. Samples without an answer are left out.
 type Report struct {
-	Samples  int `json:"samples"`
+	Samples int `json:"samples"`
+	// Unscored is how many have no score, whether they were answered or not.
 	Unscored int `json:"unscored"`
 	Servers  int `json:"servers"`
 	// Missing is how many samples were declared and have no span: they never arrived.
@@ -46,7 +47,7 @@ type Report struct {
 	Load *float64 `json:"pool_load"`
 	// Utilisation is Σrᵢ/(W·max fᵢ). Nil if the makespan is 0.
 	Utilisation *float64 `json:"pool_utilisation"`
-	// Imbalance is the largest number of samples on a worker over the mean per
+	// Imbalance is the largest number of scored samples on a worker over the mean per
 	// worker seen. Nil if the spans do not name workers.
 	Imbalance *float64 `json:"dispatch_imbalance"`
 	// Peak is the largest number of samples in service at once. Above Servers the
@@ -83,13 +84,15 @@ type Report struct {
 // Late is one of the samples that finished last. Stages that were not recorded
 // are absent.
 type Late struct {
-	ID       string  `json:"id"`
-	UID      string  `json:"uid,omitempty"`
-	Worker   string  `json:"worker,omitempty"`
+	ID     string `json:"id"`
+	UID    string `json:"uid,omitempty"`
+	Worker string `json:"worker,omitempty"`
+	// Outcome is that of a sample without a score.
+	Outcome  string  `json:"outcome,omitempty"`
 	Finished float64 `json:"finished_s"`
 	Attempts int     `json:"attempts,omitempty"`
 	// Stages is seconds by name: accept, wait, score, return, and those of
-	// Span.Stages.
+	// Span.Stages; unscored is all of the time of a sample that got no score, after accept.
 	Stages map[string]float64 `json:"stages_s"`
 }
 
@@ -104,18 +107,19 @@ type Quantiles struct {
 }
 
 // Measure computes the report of a trace. It fails on a trace that Validate
-// refuses and on one without a single scored sample, with ErrTrace.
+// refuses and on one without a single answered sample, with ErrTrace.
 func Measure(t Trace) (Report, error) {
 	if err := t.Validate(); err != nil {
 		return Report{}, err
 	}
-	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return !s.HasScore() })
+	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return !s.answered() })
 	if len(spans) == 0 {
-		return Report{}, fmt.Errorf("%w: none of its %d samples was scored", ErrTrace, len(t.Spans))
+		return Report{}, fmt.Errorf("%w: none of its %d samples was answered", ErrTrace, len(t.Spans))
 	}
+	scored := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return !s.HasScore() })
 	rep := Report{
-		Samples: len(t.Spans), Unscored: len(t.Spans) - len(spans), Servers: t.Servers, Update: t.Update,
-		Peak: peak(spans), Imbalance: imbalance(spans), Missing: max(0, t.Expected-len(t.Spans)),
+		Samples: len(t.Spans), Unscored: len(t.Spans) - len(scored), Servers: t.Servers, Update: t.Update,
+		Peak: peak(spans), Imbalance: imbalance(scored), Missing: max(0, t.Expected-len(t.Spans)),
 	}
 	g, r, work := make([]float64, len(spans)), make([]float64, len(spans)), 0.0
 	for i, s := range spans {
@@ -188,7 +192,7 @@ func peak(spans []Span) int {
 	}
 	changes := make([]change, 0, 2*len(spans))
 	for _, s := range spans {
-		if *s.Scored > *s.Started {
+		if s.Scored != nil && *s.Scored > *s.Started {
 			changes = append(changes, change{*s.Started, 1}, change{*s.Scored, -1})
 		}
 	}
@@ -204,6 +208,9 @@ func peak(spans []Span) int {
 }
 
 func imbalance(spans []Span) *float64 {
+	if len(spans) == 0 {
+		return nil
+	}
 	count, most := make(map[string]int), 0
 	for _, s := range spans {
 		if s.Worker == "" {

@@ -116,11 +116,30 @@ func TestAnUnscoredSampleIsCountedAndNeverReadAsTimeZero(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 5, got.Samples)
 	assert.Equal(t, 1, got.Unscored)
-	assert.InDelta(t, 5.5, got.Exposed, 0)
+	assert.InDelta(t, 5.5, got.Exposed, 0, "it has no answer yet")
+
+	trace.Spans = append(trace.Spans, sim.Span{
+		ID: "f", Generated: 2, Outcome: "failed", Returned: new(30.0),
+		Attempts: []sim.Attempt{{Started: 3, Ended: 5, Outcome: "failed"}, {Started: 8, Ended: 12, Outcome: "failed"}},
+	})
+	all, err := sim.Measure(trace)
+	require.NoError(t, err)
+	assert.Equal(t, 2, all.Unscored)
+	assert.InDelta(t, 30-all.Rollout, all.Exposed, 0, "the trainer waited for the failure as for a score")
+	assert.Greater(t, all.BatchExposed, got.BatchExposed, "its attempts took six seconds of a server")
+	assert.Equal(t, "f", all.Tail[0].ID)
+	assert.Equal(t, "failed", all.Tail[0].Outcome)
+	assert.InDelta(t, 28, all.Tail[0].Stages["unscored"], 0)
+	assert.Equal(t, got.Score.Count, all.Score.Count)
+
+	none, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "x", Generated: 1, Outcome: "expired", Returned: new(9.0)}}})
+	require.NoError(t, err, "a step whose samples all failed has a report")
+	assert.InDelta(t, 8, none.Exposed, 0)
+	assert.Nil(t, none.Score)
 
 	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "e", Generated: 20}}})
 	require.ErrorIs(t, err, sim.ErrTrace)
-	assert.ErrorContains(t, err, "none of its 1 samples was scored")
+	assert.ErrorContains(t, err, "none of its 1 samples was answered")
 }
 
 func TestAQuotientThatDoesNotExistIsNullNotZero(t *testing.T) {

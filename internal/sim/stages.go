@@ -19,9 +19,11 @@ func (rep *Report) stages(spans []Span) {
 			accept = append(accept, *s.Queued-s.Generated)
 			ready = *s.Queued
 		}
-		wait = append(wait, *s.Started-ready)
-		score = append(score, *s.Scored-*s.Started)
-		if s.Returned != nil {
+		if s.Scored != nil {
+			wait = append(wait, *s.Started-ready)
+			score = append(score, *s.Scored-*s.Started)
+		}
+		if s.Scored != nil && s.Returned != nil {
 			back = append(back, *s.Returned-*s.Scored)
 		}
 		overhead = append(overhead, s.finish()-s.Generated-s.Work())
@@ -83,7 +85,7 @@ func (rep *Report) attempts(spans []Span) {
 	}
 }
 
-// tail names the scored spans that finished last.
+// tail names the answered spans that finished last.
 func tail(spans []Span) []Late {
 	last := slices.SortedFunc(slices.Values(spans), func(a, b Span) int {
 		return cmp.Or(cmp.Compare(b.finish(), a.finish()), cmp.Compare(a.ID, b.ID))
@@ -91,13 +93,21 @@ func tail(spans []Span) []Late {
 	late := make([]Late, 0, tailLength)
 	for _, s := range last[:min(tailLength, len(last))] {
 		late = append(late, Late{
-			ID: s.ID, UID: s.UID, Worker: s.Worker, Finished: s.finish(), Attempts: len(s.Attempts), Stages: s.parts(),
+			ID: s.ID, UID: s.UID, Worker: s.Worker, Outcome: s.unscored(), Finished: s.finish(), Attempts: len(s.Attempts), Stages: s.parts(),
 		})
 	}
 	return late
 }
 
-// parts is the way of one scored sample, by stage.
+// unscored is the outcome of a sample without a score; "": it has one.
+func (s Span) unscored() string {
+	if s.HasScore() {
+		return ""
+	}
+	return s.Outcome
+}
+
+// parts is the way of one answered sample, by stage.
 func (s Span) parts() map[string]float64 {
 	parts := make(map[string]float64, 4+len(s.Stages))
 	maps.Copy(parts, s.Stages)
@@ -105,6 +115,10 @@ func (s Span) parts() map[string]float64 {
 	if s.Queued != nil {
 		parts["accept"] = *s.Queued - s.Generated
 		ready = *s.Queued
+	}
+	if s.Scored == nil {
+		parts["unscored"] = s.finish() - ready
+		return parts
 	}
 	parts["wait"], parts["score"] = *s.Started-ready, *s.Scored-*s.Started
 	if s.Returned != nil {

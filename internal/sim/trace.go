@@ -57,7 +57,7 @@ type Span struct {
 	// Both are absent if the sample never got a score.
 	Started *float64 `json:"started_s,omitempty"`
 	Scored  *float64 `json:"scored_s,omitempty"`
-	// Returned is when the generator's side held the score. Without it the sample
+	// Returned is when the generator's side held the answer. Without it the sample
 	// counts as finished when it was scored.
 	Returned *float64 `json:"returned_s,omitempty"`
 	// Service is the scorer's own time where it is known beforehand (a stub that
@@ -100,7 +100,10 @@ func (s Span) HasScore() bool {
 	return s.Scored != nil && (s.Outcome == "" || s.Outcome == AttemptWon)
 }
 
-// finish is when the score was with the trainer's side.
+// answered says that the trainer's side has an answer, a score or not.
+func (s Span) answered() bool { return s.Returned != nil || s.HasScore() }
+
+// finish is when the answer was with the trainer's side.
 func (s Span) finish() float64 {
 	if s.Returned != nil {
 		return *s.Returned
@@ -108,12 +111,22 @@ func (s Span) finish() float64 {
 	return *s.Scored
 }
 
-// Work is the service time of a span that HasScore: Service, else Scored − Started.
+// Work is the service time of a span that was answered: Service, else Scored − Started, else
+// what its attempts took, without backups. One that nobody tried has none.
 func (s Span) Work() float64 {
-	if s.Service != nil {
+	switch {
+	case s.Service != nil:
 		return *s.Service
+	case s.Scored != nil:
+		return *s.Scored - *s.Started
 	}
-	return *s.Scored - *s.Started
+	work := 0.0
+	for _, a := range s.Attempts {
+		if !a.Backup {
+			work += a.Ended - a.Started
+		}
+	}
+	return work
 }
 
 // Validate names every fault of the trace, at most ten of its spans'.
@@ -158,8 +171,8 @@ func (s Span) validate() error {
 	if (s.Started == nil) != (s.Scored == nil) {
 		return errors.New("started_s and scored_s must both be present or both be absent")
 	}
-	if s.Returned != nil && s.Scored == nil {
-		return errors.New("returned_s without scored_s")
+	if s.Returned != nil && s.Scored == nil && (s.Outcome == "" || s.Outcome == AttemptWon) {
+		return errors.New("returned_s without scored_s, and no outcome that says why")
 	}
 	if s.Service != nil && !isTime(*s.Service) {
 		return fmt.Errorf("service_s is %v, must be finite and not negative", *s.Service)

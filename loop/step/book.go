@@ -250,7 +250,13 @@ func (b *Book) Arrived(now time.Time, k Key, a Arrival) (*Step, *Row, Events) {
 	st.arrived++
 	r := b.assemble(st, a)
 	st.inflight++
-	st.last = now
+	came := now
+	if !a.Received.IsZero() {
+		came = a.Received // as the report of the step has it
+	}
+	if came.After(st.last) {
+		st.last = came
+	}
 	return st, r, ev
 }
 

@@ -33,11 +33,26 @@ func (f *Flow) floor() int64 {
 
 // share is how much a connection should have, in flight and as credit.
 func (f *Flow) share(w *window) int64 {
-	most := w.demand
+	most := f.wants(w)
 	if level, bound := f.levels[w.profile]; bound {
-		most = min(most, level)
+		most = min(most, max(level, f.floor()))
 	}
-	return min(max(most, f.floor()), f.full(w.profile).Bytes)
+	return most
+}
+
+// wants is how much a connection can use, in flight and as credit.
+func (f *Flow) wants(w *window) int64 {
+	return min(max(w.demand, f.floor()), f.full(w.profile).Bytes)
+}
+
+// lacks reports whether a connection has less than it can use.
+func (f *Flow) lacks(w *window) bool { return w.window() < f.wants(w) }
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // divide works the shares out: as much for each as it can use, and where that is too much
@@ -54,7 +69,7 @@ func (f *Flow) divide() {
 		}
 		room += busy // it counts within the share
 		own[w.profile] += busy + w.unused().Bytes
-		wants[w.profile] = append(wants[w.profile], min(max(w.demand, f.floor()), f.full(w.profile).Bytes))
+		wants[w.profile] = append(wants[w.profile], f.wants(w))
 	}
 	f.levels = make(map[string]int64, len(wants))
 	var all []int64
@@ -122,9 +137,15 @@ func (f *Flow) Tick(now time.Time) (grants Grants, short bool) {
 	if f.levels == nil {
 		return grants, f.short
 	}
-	floor := f.floor()
+	floor, lacking := f.floor(), 0
+	for _, s := range f.sessions {
+		lacking += one(f.lacks(&s.credit))
+	}
 	for _, s := range f.sessions {
 		w := &s.credit
+		if lacking == one(f.lacks(w)) {
+			continue // nobody else would have it
+		}
 		idle := now.Sub(w.used) >= idleAfter || w.window() > f.share(w)
 		if idle && w.asked.IsZero() && w.unused().Bytes > floor && now.Sub(w.answered) >= askEvery {
 			w.asked = now

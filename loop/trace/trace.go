@@ -31,9 +31,11 @@ func span(r step.Record, zero time.Time) sim.Span {
 	at := func(t time.Time) float64 { return max(t.Sub(zero).Seconds(), 0) }
 	s := sim.Span{ID: r.ID, Generated: at(r.Received), UID: r.UID, Outcome: string(r.Outcome), Worker: r.Worker}
 	s.Queued = new(at(r.Queued))
-	if !r.Started.IsZero() && r.Outcome != "" {
-		s.Started, s.Scored = new(at(r.Started)), new(at(r.Scored))
+	if r.Outcome != "" {
 		s.Returned = new(at(r.Returned))
+		if !r.Started.IsZero() {
+			s.Started, s.Scored = new(at(r.Started)), new(at(r.Scored))
+		}
 	}
 	for _, a := range r.Attempts {
 		s.Attempts = append(s.Attempts, sim.Attempt{

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,8 +67,9 @@ type Options struct {
 	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
 	// means Profiles for all.
 	ProfilesOf func(worker string) map[string]*rewards.Manager
-	// StepArrived is the manager's.
+	// StepArrived and Log are the manager's.
 	StepArrived func()
+	Log         *slog.Logger
 	// Spool is the manager's; what it has is restored first.
 	Spool loop.Spool
 }
@@ -89,7 +91,7 @@ func New(t testing.TB, o Options) *Rig {
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
-	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool})
+	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log})
 	require.NoError(t, err)
 	_, err = m.Restore()
 	require.NoError(t, err)
