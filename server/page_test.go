@@ -218,7 +218,6 @@ func TestFailuresAreListedWithTheirReasons(t *testing.T) {
 	none := read("/v1/failures?reward=looks")
 	require.NotNil(t, none.Failures)
 	require.Empty(t, none.Failures)
-	assert.Contains(t, string(s.get("/metrics").body), `rewardloop_loop_failures_total{class="bad_input",component=`)
 	assert.Contains(t, string(s.get("/", "Accept", "text/html").body), "asked to fail")
 }
 
