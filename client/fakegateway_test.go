@@ -26,6 +26,7 @@ type fakeGateway struct {
 	met  chan greeting   // connections, in order
 	got  chan string     // samples, in order
 	back chan []string   // ids that were taken back, by message; each is answered as cancelled
+	flow chan any        // what is said of credit
 
 	// Hooks that may be nil: the request before it is upgraded, the connection right behind
 	// its welcome, a confirmation.
@@ -58,7 +59,7 @@ func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGatew
 	t.Helper()
 	g := &fakeGateway{
 		took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 8192),
-		back:   make(chan []string, 4096),
+		back: make(chan []string, 4096), flow: make(chan any, 8192),
 		answer: answer, conns: map[*fakeConn]bool{},
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -140,6 +141,8 @@ func (c *fakeConn) Text(b []byte) error {
 		if c.g.confirmed != nil {
 			c.g.confirmed(m.Seq)
 		}
+	case *wire.Want, *wire.Yield:
+		c.g.flow <- m
 	case *wire.Cancel:
 		c.g.back <- m.IDs
 		for _, id := range m.IDs {

@@ -135,6 +135,10 @@ func (l *link) again(r *wire.Result, class rewards.Class) bool {
 		return true
 	}
 	c.queue = slices.Insert(c.queue, 0, f)
+	if class == rewards.OverCredit {
+		l.wanted = 0
+		l.want()
+	}
 	return true
 }
 

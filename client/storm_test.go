@@ -245,7 +245,10 @@ type refuser struct {
 }
 
 // Text implements wsconn.Handler.
-func (r *refuser) Text([]byte) error {
+func (r *refuser) Text(b []byte) error {
+	if !strings.HasPrefix(string(b), `{"type":"hello"`) {
+		return nil
+	}
 	return r.say(&wire.Welcome{
 		Session: "s", Epoch: 1, Protocol: wire.Protocol, Credit: wire.CreditTotals{Samples: 100, Bytes: 1 << 20}, Rewards: []wire.RewardInfo{{}},
 	})

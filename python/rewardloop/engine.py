@@ -554,6 +554,8 @@ class Engine:
             # A server that resumes a session counts what it still has in flight of it, and the client cannot
             # know all of that: the sample waits for the next credit or result.
             link.over = True
+            link.wanted = 0
+            link.want(self._queue_of_lane(link))
             self._note(link, r.seq)
         else:
             self._resolve(r, link)

@@ -52,6 +52,7 @@ class Gateway:
     def __init__(self) -> None:
         self.takes: asyncio.Queue[Message] = asyncio.Queue()
         self.told: asyncio.Queue[Message] = asyncio.Queue()
+        self.flow: asyncio.Queue[Message] = asyncio.Queue()  # what is said of credit
         self.forgetful = False  # it knows no session
         self.answer: Callable[[Message], Message | str | None] = lambda take: None
         self.met: asyncio.Queue[tuple[ServerConnection, Message]] = asyncio.Queue()  # connections with their hello
@@ -114,6 +115,8 @@ class Gateway:
                 answer = self.answer(m)
                 if answer is not None:
                     await ws.send(answer if isinstance(answer, str) else json.dumps(answer))
+            elif m["type"] in ("want", "yield"):
+                self.flow.put_nowait(m)
             elif m["type"] in ("step", "end_of_step"):
                 assert len(data.encode()) <= 32 << 10
                 self.told.put_nowait(m)
