@@ -125,5 +125,18 @@ func (x *exam) rewards(ctx context.Context) []check {
 			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Terms(), ", "), ms),
 		})
 	}
+	return append(out, servers(ctx, s)...)
+}
+
+// servers looks at the engines and services that the configuration names.
+func servers(ctx context.Context, s *node.Scorers) (out []check) {
+	for _, f := range s.Engines.Look(ctx, false) {
+		c := check{Name: "server " + f.Group, Required: true, State: stateOK, Detail: f.Endpoint + " answers"}
+		if f.Err != nil {
+			c.State, c.Detail = stateMissing, f.Err.Error()
+			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"
+		}
+		out = append(out, c)
+	}
 	return out
 }

@@ -34,6 +34,7 @@ type parts struct {
 	test     *selfTest
 	workers  []*workers.Worker
 	sources  []*fabric.Source
+	lookout  lookout
 	fleet    *fabric.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.
@@ -94,6 +95,7 @@ func (p *parts) warm(ctx context.Context) error {
 func (p *parts) startWorkers(ctx context.Context, connect func(worker string, queues []string) (*fabric.Source, error), gateway workers.Gateway) error {
 	if p.cfg.NumWorkers > 0 {
 		p.logCapacities(ctx)
+		p.lookOut(ctx)
 	}
 	metrics, served, queues := workers.NewMetrics(p.metrics), p.served(), p.queues()
 	profiles, names := map[string]workers.Profile{}, map[string]bool{}
@@ -168,6 +170,7 @@ func (p *parts) stopWorkers() {
 
 // closeScorers gives back what the rewards hold. "" is another name of the default.
 func (p *parts) closeScorers() error {
+	p.stopLooking()
 	var errs []error
 	for name, m := range p.managers {
 		if name != "" {

@@ -1,0 +1,129 @@
+package outbound
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Finding is what a look at an endpoint of a group has found.
+type Finding struct {
+	Group string
+	// Endpoint is its URL, without secrets.
+	Endpoint string
+	// Err says why calls to it would fail; nil: it answers.
+	Err error
+	// Unreached says that nobody could connect.
+	Unreached bool
+}
+
+// Look finds out whether the endpoints of all groups are there, or of those only that are
+// down, and returns what it found in the order of the groups' names. It takes 2 s at most.
+func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
+	var mu sync.Mutex
+	var all []Finding
+	var looks sync.WaitGroup
+	for _, g := range t.Groups() {
+		if downOnly && !g.Dependency().Down {
+			continue
+		}
+		looks.Go(func() { // ends within healthTime
+			found := g.Look(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found...)
+		})
+	}
+	looks.Wait()
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Group, b.Group) })
+	return all
+}
+
+// Look asks every endpoint whether it is there: at GroupConfig.HealthPath, or at its own URL,
+// where any answer will do. An endpoint to which nobody can connect is out of service from
+// then on, and one that is back is in service, as after a call. Whatever else is wrong is
+// found by calls and is only reported: an engine that still loads its model is not down.
+func (g *Group) Look(ctx context.Context) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	found := make([]Finding, len(g.endpoints))
+	var looks sync.WaitGroup
+	for i, e := range g.endpoints {
+		looks.Go(func() { found[i] = g.lookAt(ctx, e) }) // ends with ctx
+	}
+	looks.Wait()
+	return found
+}
+
+func (g *Group) lookAt(ctx context.Context, e *endpoint) Finding {
+	found := Finding{Group: g.cfg.Name, Endpoint: e.name}
+	question := try{g: g, call: &Call{Method: http.MethodGet, Path: g.cfg.HealthPath, MaxBytes: healthBytes}}
+	answer, f := question.send(ctx, e)
+	switch {
+	case f == nil && g.cfg.HealthPath != "" && !isObject(answer.Body):
+		found.Err = fmt.Errorf("%s%s answered what is no JSON object: %.80q; is it the address of an engine that speaks OpenAI's protocol?",
+			e.name, g.cfg.HealthPath, answer.Body)
+	case f == nil, f.status != 0 && (f.status < 500 || g.cfg.HealthPath == ""): // it answers, if not that
+		g.reached(e)
+	case ctx.Err() != nil:
+		found.Err = fmt.Errorf("%s%s did not answer within %v", e.name, g.cfg.HealthPath, healthTime)
+	default:
+		text := g.secrets.redact(f.text)
+		found.Err = shownError{text, f.cause}
+		if found.Unreached = f.status == 0 && f.class == rewards.Unavailable; found.Unreached {
+			g.unreached(e, text)
+		}
+	}
+	return found
+}
+
+// shownError is an error whose text has no secrets.
+type shownError struct {
+	text  string
+	cause error
+}
+
+// Error implements error.
+func (e shownError) Error() string { return e.text }
+
+// Unwrap returns what lies behind it.
+func (e shownError) Unwrap() error { return e.cause }
+
+// isObject reports whether a body is a JSON object.
+func isObject(body []byte) bool {
+	body = bytes.TrimSpace(body)
+	return bytes.HasPrefix(body, []byte("{")) && json.Valid(body)
+}
+
+// reached puts an endpoint back into service that nobody could connect to.
+func (g *Group) reached(e *endpoint) {
+	g.mu.Lock()
+	back := e.unreached && e.breaker.state == Open
+	g.mu.Unlock()
+	if back {
+		g.recovered(e)
+	}
+}
+
+// unreached takes an endpoint out of service to which nobody can connect.
+func (g *Group) unreached(e *endpoint, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e.last = strings.Clone(why)
+	if e.breaker.state != Closed {
+		return
+	}
+	e.unreached = true
+	e.breaker.open(time.Now())
+	g.announce()
+	g.urge()
+}
