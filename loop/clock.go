@@ -38,6 +38,9 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 	c.reconsider(now, workers, &fx)
 	c.meetStrangers(&fx)
 	fx.failures = append(fx.failures, c.failures.Tick(now)...)
+	if len(c.entries) > 0 && !now.Before(c.observed.Add(watchEvery)) {
+		fx.progress = c.observe(now)
+	}
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
@@ -108,6 +111,9 @@ func (e *entry) lastCall() time.Time {
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
 	at := soonest(c.alarms.next(), c.backupDue, c.breakers.due(), c.failures.Due())
+	if len(c.entries) > 0 {
+		at = soonest(at, c.observed.Add(watchEvery))
+	}
 	if len(c.doomed) > 0 || len(c.breakers.news) > 0 {
 		return time.Unix(1, 0)
 	}

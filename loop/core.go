@@ -45,6 +45,11 @@ type core struct {
 	unavailed time.Time                   // when samples were last failed that have waited for too long
 	draining  bool
 	doomed    []*entry // queued for a profile that no worker can ever score
+	watches   map[*dispatch.Profile]*watch
+	began     time.Time // when progress was looked at first
+	observed  time.Time // and last
+	refusing  string    // why the latest sample was not taken in; "": it was
+	refusedAt time.Time
 	failures  *failures.Book
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told
@@ -69,6 +74,7 @@ type effects struct {
 	strangers []stranger   // workers of another configuration, seen for the first time
 	breakers  []BreakerChange
 	failures  []failures.Line // for the log
+	progress  []Progress      // of profiles that fare otherwise than before
 }
 
 func newCore(cfg Config, m *metrics, kept Spool) *core {
@@ -78,7 +84,7 @@ func newCore(cfg Config, m *metrics, kept Spool) *core {
 		book: step.NewBook(step.Limits{
 			Timeout: cfg.StepTimeout, OnDeadline: cfg.OnStepDeadline, Bytes: cfg.StepBytes, Age: cfg.StepAge, Examine: cfg.NumExamine,
 		}),
-		reports: trace.NewReports(), failures: failures.NewBook(), deadlines: map[*step.Step]*alarm{},
+		reports: trace.NewReports(), failures: failures.NewBook(), watches: map[*dispatch.Profile]*watch{}, deadlines: map[*step.Step]*alarm{},
 		known: map[string]bool{}, strangers: map[stranger]bool{}, idle: map[*dispatch.Profile]*idle{},
 	}
 	c.stats = stats.New(c.progress)

@@ -181,11 +181,13 @@ func (m *Manager) keep(s *stream.Session, a *admission) (settle func(taken bool)
 	}
 	if err := m.put(key, a); err != nil {
 		m.mu.Lock()
+		m.core.refused(time.Now(), err)
 		release()
 		m.mu.Unlock()
 		return nil, refuse(rewards.Unavailable, key.id, "it cannot be kept: %v; try again in a moment", err)
 	}
 	return func(taken bool) {
+		m.core.refusing = ""
 		release()
 		if !taken {
 			m.spool.Later(spool.Record{Kind: spool.Drop, Of: spool.Sample, Run: key.run, Epoch: key.epoch, ID: key.id})

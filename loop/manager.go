@@ -228,6 +228,9 @@ func (m *Manager) apply(fx effects) {
 	for _, fault := range fx.faults {
 		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
 	}
+	for _, p := range fx.progress {
+		m.tellProgress(p)
+	}
 	for _, l := range fx.failures {
 		m.tellFailure(l)
 	}

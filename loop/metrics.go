@@ -118,6 +118,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 type places struct {
 	m                  *Manager
 	wanted, live, busy *prometheus.Desc
+	stopped            *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*places)(nil)
@@ -131,11 +132,18 @@ func newPlaces(m *Manager) *places {
 		wanted: desc("wanted_places", "Places that samples of the profile wait for or have. Above live_places, workers are missing."),
 		live:   desc("live_places", "Samples of the profile that all live workers can use at a time."),
 		busy:   desc("busy_places", "Places that this gateway's samples of the profile have."),
+		stopped: prometheus.NewDesc("rewardloop_reward_stopped",
+			"1 while no sample of the reward can be scored, 0.5 while nothing has come of its samples for 10 s, else 0. GET /readyz says why.", []string{"reward"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (p *places) Describe(ch chan<- *prometheus.Desc) { ch <- p.wanted; ch <- p.live; ch <- p.busy }
+func (p *places) Describe(ch chan<- *prometheus.Desc) {
+	ch <- p.wanted
+	ch <- p.live
+	ch <- p.busy
+	ch <- p.stopped
+}
 
 // Collect implements prometheus.Collector.
 func (p *places) Collect(ch chan<- prometheus.Metric) {
@@ -144,6 +152,21 @@ func (p *places) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), shown(c.profile))
 		}
 	}
+	for _, c := range p.m.Progress() {
+		ch <- prometheus.MustNewConstMetric(p.stopped, prometheus.GaugeValue, stoppedValue(c.State), c.Reward)
+	}
+}
+
+// stoppedValue is a state as the metric has it.
+func stoppedValue(s ProgressState) float64 {
+	switch s {
+	case Stopped:
+		return 1
+	case Slow:
+		return 0.5
+	case Progressing:
+	}
+	return 0
 }
 
 // placeCount is the places of one profile.

@@ -46,6 +46,7 @@ type pageData struct {
 	Refresh              int
 	Ready                bool
 	Reasons              []string
+	Progress             []loop.Progress // of rewards that do not fare well
 
 	InFlight, Total, Requests, Streams int
 	Held, Granted                      int64
@@ -106,10 +107,11 @@ func (s *Server) pageData(c *gin.Context) pageData {
 		InFlight: s.loop.InFlight(), Requests: s.admission.count(), Streams: s.streams.count(),
 		Workers: s.presence.Workers(), Breakers: s.loop.Breakers(), Rewards: s.profiles,
 	}
-	for _, err := range s.notReady(ctx) {
+	for _, err := range s.notReady(ctx, s.loop.Progress()) {
 		d.Reasons = append(d.Reasons, err.Error())
 	}
 	d.Ready = len(d.Reasons) == 0
+	d.Progress = slices.DeleteFunc(s.loop.Progress(), func(p loop.Progress) bool { return p.State == loop.Progressing })
 	d.Pending, d.Total = s.loop.Pending(pagePending)
 	d.Failures, d.Failed = s.loop.Failures()
 	d.Kinds = len(d.Failures)

@@ -30,6 +30,7 @@ type picture struct {
 	runs         []loop.RunState
 	breakers     []loop.BreakerInfo
 	failures     []failures.Failure
+	progress     []loop.Progress
 }
 
 func (*picture) Submit(context.Context, loop.Submission) (*loop.Future, error) {
@@ -45,6 +46,8 @@ func (p *picture) Pending(limit int) ([]loop.PendingSample, int) {
 }
 func (p *picture) Breakers() []loop.BreakerInfo { return p.breakers }
 func (p *picture) Runs(int) []loop.RunState     { return p.runs }
+
+func (p *picture) Progress() []loop.Progress { return p.progress }
 
 func (p *picture) Failures() ([]failures.Failure, uint64) { return slices.Clone(p.failures), 412 }
 
@@ -68,6 +71,10 @@ func busyPicture() (*picture, crew) {
 		breakers: []loop.BreakerInfo{
 			{Worker: "w1", Reward: "ocr", State: "open", Reason: "the card is lost", Since: time.Date(2026, 11, 22, 8, 0, 1, 0, time.UTC), Until: time.Date(2026, 11, 22, 8, 0, 31, 0, time.UTC)},
 			{Worker: hostile, Reward: hostile, State: "open", Reason: hostile, Permanent: true},
+		},
+		progress: []loop.Progress{
+			{Reward: "default", State: loop.Progressing}, {Reward: "ocr", State: loop.Slow, Why: "no result for 20s: calls at judge, no answer for 20s", Waiting: 93, Running: 8},
+			{Reward: hostile, State: loop.Stopped, Why: hostile, Waiting: 2},
 		},
 		failures: append(make([]failures.Failure, 0, 9), slices.Repeat([]failures.Failure{{
 			Reward: "ocr", Component: "aesthetic", Class: rewards.Internal, Count: 41, Message: "ValueError: row 7\n" + hostile, Last: time.Date(2026, 11, 22, 8, 0, 1, 0, time.UTC),
@@ -117,6 +124,7 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	assert.Equal(t, "text/html; charset=utf-8", r.Header.Get("Content-Type"))
 	assert.Contains(t, r.Header.Get("Content-Security-Policy"), "default-src 'none'")
 	assert.Contains(t, page, "the 5 newest of")
+	assert.Contains(t, page, "no result for 20s: calls at judge, no answer for 20s")
 	assert.Contains(t, page, "ValueError: row 7")
 	assert.NotContains(t, page, "<script")
 	assert.NotContains(t, page, `"x"`)
@@ -272,4 +280,42 @@ func TestAProbeWithoutTheTokenIsNotToldWhy(t *testing.T) {
 	s := newSite(t, siteOptions{workers: -1, server: func(o *server.Options) { o.Config.TokenFile = file }})
 	assert.JSONEq(t, `{"ready": false}`, string(s.get("/readyz").body))
 	assert.Contains(t, string(s.get("/readyz", "Authorization", "Bearer "+secret).body), "workers")
+}
+
+// One reward of several that is stopped takes the gateway from nobody; who asks for that
+// reward is told. Where all are stopped, the gateway is not ready.
+func TestReadinessIsThatOfTheRewardsTogetherOrOfOne(t *testing.T) {
+	t.Parallel()
+	p, _ := busyPicture()
+	s := newSite(t, siteOptions{server: func(o *server.Options) {
+		o.Loop, o.Presence = p, crew{{ID: "w0", State: wire.WorkerReady}}
+	}})
+	p.progress = []loop.Progress{{Reward: "default", State: loop.Slow, Why: "no result for 10s"}, {Reward: "judge", State: loop.Stopped, Why: "waiting for e"}}
+	var all struct {
+		Ready   bool
+		Reasons []string
+		Rewards []loop.Progress
+	}
+	read := func(path string, status int) {
+		t.Helper()
+		r := s.get(path)
+		require.Equal(t, status, r.StatusCode, "%s", r.body)
+		all.Reasons, all.Rewards = nil, nil
+		require.NoError(t, json.Unmarshal(r.body, &all))
+		require.Equal(t, status == http.StatusOK, all.Ready)
+	}
+	read("/readyz", http.StatusOK)
+	require.Len(t, all.Rewards, 2)
+	assert.Equal(t, "waiting for e", all.Rewards[1].Why)
+	for _, name := range []string{"default", ""} {
+		read("/readyz?reward="+name, http.StatusOK)
+		assert.Equal(t, "no result for 10s", all.Rewards[0].Why)
+	}
+	read("/readyz?reward=judge", http.StatusServiceUnavailable)
+	assert.Equal(t, []string{"waiting for e"}, all.Reasons)
+	p.progress[0].State = loop.Stopped
+	read("/readyz", http.StatusServiceUnavailable)
+	assert.Equal(t, []string{"reward default: no result for 10s", "reward judge: waiting for e"}, all.Reasons)
+	assert.Contains(t, string(s.get("/readyz?reward=none").body), "no reward named")
+	assert.Equal(t, http.StatusBadRequest, s.get("/readyz?reward=none").StatusCode)
 }

@@ -1,15 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -104,8 +108,9 @@ func (t *selfTest) wait(ctx context.Context) error {
 	}
 }
 
-// notReady lists why no samples should be sent here.
-func (s *Server) notReady(ctx context.Context) []error {
+// notReady lists why no samples should be sent here: an orchestrator then takes the gateway
+// from all its clients, so that it is not for a reward of several that is stopped.
+func (s *Server) notReady(ctx context.Context, progress []loop.Progress) []error {
 	var why []error
 	if s.admission.isClosed() || s.loop.Draining() {
 		why = append(why, errors.New("draining"))
@@ -119,6 +124,11 @@ func (s *Server) notReady(ctx context.Context) []error {
 	if live == 0 {
 		why = append(why, fmt.Errorf("none of %d workers is ready", len(workers)))
 	}
+	if len(why) == 0 && len(progress) > 0 && !slices.ContainsFunc(progress, func(p loop.Progress) bool { return p.State != loop.Stopped }) {
+		for _, p := range progress {
+			why = append(why, fmt.Errorf("reward %s: %s", p.Reward, p.Why))
+		}
+	}
 	if len(why) > 0 {
 		return why // a self-test could only time out
 	}
@@ -128,17 +138,33 @@ func (s *Server) notReady(ctx context.Context) []error {
 	return why
 }
 
-// ready answers GET /readyz: 200 if samples can be sent here, else 503. Probes show
-// no token; who shows it, or needs none, is told why.
+// ready answers GET /readyz?reward=: 200 if samples can be sent here, or those of one
+// reward, else 503. Probes show no token; who shows it, or needs none, is told why, and how
+// each reward fares.
 func (s *Server) ready(c *gin.Context) {
-	why := s.notReady(c.Request.Context())
-	out := map[string]any{"ready": len(why) == 0}
-	if len(why) > 0 && (s.token == nil || s.token.presented(c.Request, false)) {
-		texts := make([]string, len(why))
-		for i, err := range why {
-			texts[i] = err.Error()
+	progress := s.loop.Progress()
+	why := s.notReady(c.Request.Context(), progress)
+	if name, asked := c.GetQuery("reward"); asked {
+		i := slices.IndexFunc(progress, func(p loop.Progress) bool { return p.Reward == cmp.Or(name, "default") })
+		if i < 0 {
+			_, f := s.profile(name)
+			s.refuse(c, cmp.Or(f, faultf(rewards.UnknownReward, "no reward named %q", clip(name))))
+			return
 		}
-		out["reasons"] = texts
+		if progress = progress[i : i+1]; progress[0].State == loop.Stopped && len(why) == 0 {
+			why = append(why, errors.New(progress[0].Why))
+		}
+	}
+	out := map[string]any{"ready": len(why) == 0}
+	if s.token == nil || s.token.presented(c.Request, false) {
+		out["rewards"] = orEmpty[loop.Progress](progress)
+		if len(why) > 0 {
+			texts := make([]string, len(why))
+			for i, err := range why {
+				texts[i] = err.Error()
+			}
+			out["reasons"] = texts
+		}
 	}
 	if len(why) > 0 {
 		s.write(c, jsonAnswer(http.StatusServiceUnavailable, true, out))

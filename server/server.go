@@ -46,6 +46,8 @@ type State interface {
 	Runs(groups int) []loop.RunState
 	// Breakers returns the workers that get no samples of a profile.
 	Breakers() []loop.BreakerInfo
+	// Progress returns how each reward fares that can be asked for.
+	Progress() []loop.Progress
 	// Failures returns what has failed and why, the newest first, and how many failures
 	// there were.
 	Failures() ([]failures.Failure, uint64)

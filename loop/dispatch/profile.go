@@ -263,5 +263,16 @@ func (p *Profile) Unserved() string {
 		len(serving), shown(p.name), w.ID, w.State)
 }
 
+// Said is what a worker that serves the profile says of an engine or a service that does
+// not answer; "": none says anything.
+func (p *Profile) Said() string {
+	for _, a := range p.serving {
+		if _, info := p.said(a); info.Waits != "" {
+			return info.Waits
+		}
+	}
+	return ""
+}
+
 // shown is the name of a profile for people.
 func shown(profile string) string { return cmp.Or(profile, "default") }
