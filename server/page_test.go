@@ -317,5 +317,5 @@ func TestReadinessIsThatOfTheRewardsTogetherOrOfOne(t *testing.T) {
 	read("/readyz", http.StatusServiceUnavailable)
 	assert.Equal(t, []string{"reward default: no result for 10s", "reward judge: waiting for e"}, all.Reasons)
 	assert.Contains(t, string(s.get("/readyz?reward=none").body), "no reward named")
-	assert.Equal(t, http.StatusBadRequest, s.get("/readyz?reward=none").StatusCode)
+	assert.Equal(t, http.StatusUnprocessableEntity, s.get("/readyz?reward=none").StatusCode)
 }
