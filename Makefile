@@ -35,7 +35,7 @@ BENCHFLAGS ?=
 # One OpenMP thread for each Tesseract call: the concurrency is ours.
 export OMP_THREAD_LIMIT := 1
 export PYTHONDONTWRITEBYTECODE := 1
-export GO PYTHON INSTALL FUZZTIME COUNT
+export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
@@ -135,7 +135,7 @@ fuzz: ## every fuzz target for FUZZTIME (15s)
 
 build: ## bin/rewardloop, with Tesseract compiled in where its headers are
 	@scripts/deps.sh debian go
-	$(GO) build -trimpath -tags "$(TAGS)" -o bin/rewardloop ./cmd/rewardloop
+	@scripts/build.sh
 
 ort: ## ONNX Runtime, which runs the models, into .cache/ort
 	@scripts/deps.sh pip
@@ -143,7 +143,7 @@ ort: ## ONNX Runtime, which runs the models, into .cache/ort
 
 models: ## the models that read text, into .cache/models
 	@scripts/deps.sh compiler pip go
-	$(GO) build -trimpath -tags "$(TAGS)" -o bin/rewardloop ./cmd/rewardloop
+	@scripts/build.sh
 	@scripts/models.sh
 
 check: ## all of it: lint, what CI runs (test: vet, import graph, Go tests under the race detector), docs-check, vuln

@@ -97,7 +97,7 @@ func TestTheGivenPackagesAreOnTheMainPath(t *testing.T) {
 	for _, g := range given {
 		t.Run(g.pkg[strings.LastIndex(g.pkg, "/")+1:]+" "+g.function, func(t *testing.T) {
 			t.Parallel()
-			if g.tag == "tesseract" && tags != g.tag {
+			if g.tag == "tesseract" && !strings.Contains(tags, g.tag) {
 				t.Skip("SKIPPED: the headers of Tesseract are not here, so it is not compiled in")
 			}
 			if g.tag != "" && strings.TrimSpace(string(cgo)) != "1" {

@@ -93,6 +93,9 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	} {
 		x.outcomes.WithLabelValues(string(o))
 	}
+	for _, name := range m.rewards {
+		x.failures.WithLabelValues(shown(name), "", string(rewards.Expired))
+	}
 	if reg == nil {
 		return x
 	}

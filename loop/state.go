@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
@@ -143,7 +144,7 @@ func (m *Manager) Runs(groups int) []RunState {
 func (m *Manager) runs(groups int) []RunState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	names := slices.Sorted(maps.Keys(m.core.runs))
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(m.core.runs)), hidden)
 	out := make([]RunState, 0, len(names))
 	for _, name := range names {
 		r := m.core.runs[name]
@@ -171,6 +172,11 @@ func (m *Manager) runs(groups int) []RunState {
 	}
 	return out
 }
+
+// Hidden begins the names of runs that are the process's own checks: they are in no list.
+const Hidden = "__"
+
+func hidden(run string) bool { return strings.HasPrefix(run, Hidden) }
 
 func (g *group) state() GroupState {
 	st := GroupState{

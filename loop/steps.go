@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
@@ -325,7 +326,7 @@ func (m *Manager) measure(t sim.Trace) *sim.Report {
 func (m *Manager) latestStats() []stats.Latest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	runs := m.core.byUse()
+	runs := slices.DeleteFunc(m.core.byUse(), func(r *run) bool { return hidden(r.name) })
 	var all []stats.Latest
 	for _, r := range runs[:min(len(runs), stats.GaugeRuns)] {
 		for _, split := range []rewards.Split{rewards.Train, rewards.Val} {

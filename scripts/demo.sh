@@ -8,7 +8,7 @@
 # Nothing is heard of a compiler for minutes where Go's cache is empty.
 build() {
 	say "building bin/rewardloop (minutes the first time, seconds from then on)"
-	$GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop
+	scripts/build.sh
 }
 
 # A slow network is not to keep a newcomer waiting: 16 and 23 MB come in this time

@@ -6,5 +6,5 @@
 
 flags=()
 [ "${ONLINE:-0}" = 0 ] || flags+=(-online)
-$GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop
+scripts/build.sh
 $GO run ./scripts/docscheck -bin bin/rewardloop "${flags[@]}"

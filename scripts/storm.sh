@@ -2,7 +2,7 @@
 # The tests that take long: make test runs a tenth of each.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-$GO build -trimpath -tags "$(scripts/tags.sh)" -o bin/rewardloop ./cmd/rewardloop
+scripts/build.sh
 scripts/ort.sh
 scripts/models.sh
 use_models

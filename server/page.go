@@ -105,7 +105,7 @@ func (s *Server) pageData(c *gin.Context) pageData {
 	d := pageData{
 		Version: s.version, Now: now.Format("2006-01-02 15:04:05 MST"), Uptime: now.Sub(s.begun).Round(time.Second).String(), Refresh: refresh,
 		InFlight: s.loop.InFlight(), Requests: s.admission.count(), Streams: s.streams.count(),
-		Workers: s.presence.Workers(), Breakers: s.loop.Breakers(), Rewards: s.profiles,
+		Workers: s.presence.Workers(), Breakers: s.loop.Breakers(), Rewards: s.named(),
 	}
 	for _, err := range s.notReady(ctx, s.loop.Progress()) {
 		d.Reasons = append(d.Reasons, err.Error())

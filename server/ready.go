@@ -145,7 +145,7 @@ func (s *Server) ready(c *gin.Context) {
 	progress := s.loop.Progress()
 	why := s.notReady(c.Request.Context(), progress)
 	if name, asked := c.GetQuery("reward"); asked {
-		i := slices.IndexFunc(progress, func(p loop.Progress) bool { return p.Reward == cmp.Or(name, "default") })
+		i := slices.IndexFunc(progress, func(p loop.Progress) bool { return p.Reward == cmp.Or(name, defaultReward) })
 		if i < 0 {
 			_, f := s.profile(name)
 			s.refuse(c, cmp.Or(f, faultf(rewards.UnknownReward, "no reward named %q", clip(name))))

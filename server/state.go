@@ -57,7 +57,17 @@ func (s *Server) runs(c *gin.Context) {
 
 // scorers answers GET /v1/scorers: the rewards that can be asked for.
 func (s *Server) scorers(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"rewards": s.profiles}))
+	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"rewards": s.named()}))
+}
+
+// defaultReward is the name that the default reward has beside the empty one.
+const defaultReward = "default"
+
+// named are the rewards, each once: the default one has two names.
+func (s *Server) named() []Profile {
+	return slices.DeleteFunc(slices.Clone(s.profiles), func(p Profile) bool {
+		return p.Name == "" && slices.ContainsFunc(s.profiles, func(o Profile) bool { return o.Name == defaultReward })
+	})
 }
 
 // bounded reads a number of the query; it answers a bad one itself.

@@ -11,13 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// component is one JSON object of the file while it is read. Each key is asked for by name; close
-// then refuses what nobody asked for, so that no setting is passed over in silence.
+// component is one JSON object of the file while it is read. Each key is asked for by name. What
+// nobody has asked for is passed over, as the reference does: files carry keys of other components of
+// the same section. In the file itself such a key would be a section, and is refused.
 type component struct {
 	at, kind string
 	fields   map[string]json.RawMessage
 	err      error // the first fault
 }
+
+// fileName is the place of the file itself.
+const fileName = "tokenizer.json"
 
 // openComponent reads the object at the place "at"; it is nil where the file says null or nothing.
 func openComponent(at string, raw json.RawMessage) (*component, error) {
@@ -121,16 +125,16 @@ func (c *component) fail(err error) {
 	}
 }
 
-// close returns the first fault, or names the keys that are not known.
+// close returns the first fault, or names the sections of the file that are not known.
 func (c *component) close() error {
-	if c.err != nil || len(c.fields) == 0 {
+	if c.err != nil || len(c.fields) == 0 || c.at != fileName {
 		return c.err
 	}
 	keys := slices.Sorted(maps.Keys(c.fields))
 	for i, k := range keys {
 		keys[i] = fmt.Sprintf("%q", short(k))
 	}
-	return fmt.Errorf("%w: %s has unknown keys: %s", errUnsupported, c.place(), strings.Join(keys[:min(len(keys), 8)], ", "))
+	return fmt.Errorf("%w: %s has unknown sections: %s", errUnsupported, c.place(), strings.Join(keys[:min(len(keys), 8)], ", "))
 }
 
 // unknown is the error for a type that is not implemented.

@@ -45,7 +45,7 @@ func parse(data []byte) (*Tokenizer, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%w: more than %d bytes", errInvalid, maxFile)
 	}
-	c, err := openObject("tokenizer.json", data)
+	c, err := openObject(fileName, data)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,6 @@ func TestWhatIsNotKnownFailsTheLoadByNameAndPlace(t *testing.T) {
 		{"decoder", tiny(`"decoder":{"type":"Sequence","decoders":[{"type":"Morse"}]}`), hftok.ErrUnsupported, []string{"decoder.decoders[0]", "Morse"}},
 		{"model", `{"model":{"type":"Neural"}}`, hftok.ErrUnsupported, []string{"model", "Neural"}},
 		{"section", tiny(`"afterthought":1`), hftok.ErrUnsupported, []string{"tokenizer.json", "afterthought"}},
-		{"setting", tiny(`"normalizer":{"type":"Lowercase","locale":"tr"}`), hftok.ErrUnsupported, []string{"normalizer", "Lowercase", "locale"}},
 		{"version", tiny(`"version":"2.0"`), hftok.ErrUnsupported, []string{"version", "2.0"}},
 		{"dropout", `{"model":{"type":"BPE","dropout":0.1,"vocab":{},"merges":[]}}`, hftok.ErrUnsupported, []string{"dropout", "0.1"}},
 		{"behavior", tiny(`"pre_tokenizer":{"type":"Punctuation","behavior":"Shuffled"}`), hftok.ErrUnsupported, []string{"behavior", "Shuffled"}},
@@ -224,4 +223,18 @@ func TestDecodeReplacesBytesThatAreNoText(t *testing.T) {
 	got, err := tok.Decode([]int64{-1, 1 << 40}, false)
 	require.NoError(t, err)
 	assert.Empty(t, got)
+}
+
+// Files carry keys of other components of the same section, as Command-R's does; the reference
+// library ignores them.
+func TestKeysThatAComponentDoesNotHaveAreIgnored(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{
+		tiny(`"normalizer":{"type":"Lowercase","locale":"tr"}`),
+		tiny(`"post_processor":{"type":"TemplateProcessing","add_prefix_space":false,"trim_offsets":false,"use_regex":true,` +
+			`"single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],"special_tokens":{}}`),
+	} {
+		_, err := hftok.Parse([]byte(file))
+		require.NoError(t, err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -48,7 +49,7 @@ func newParts(o Options) (*parts, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.MustRegister(buildInfo(p.version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if len(o.Config.Profiles) == 0 {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
@@ -75,6 +76,16 @@ func newParts(o Options) (*parts, error) {
 	}
 	p.managers[selfTestProfile] = p.test.manager
 	return p, nil
+}
+
+// buildInfo is a metric that says which release runs.
+func buildInfo(version string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "rewardloop", Name: "build_info", Help: "1; the labels say which release of rewardloop runs, and the release of Go that built it.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
 }
 
 // warm readies every reward's scorers: child processes are up and have read their

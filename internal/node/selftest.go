@@ -17,7 +17,7 @@ import (
 // with "_", which no client may use.
 const (
 	selfTestProfile = "_selftest"
-	selfTestRun     = "_selftest"
+	selfTestRun     = loop.Hidden + "selftest"
 )
 
 // The picture and what it must score: the size in kB of a 64×48 gradient as a JPEG

@@ -119,6 +119,7 @@ func (g *Group) unreached(e *endpoint, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e.last = strings.Clone(why)
+	e.failures[rewards.Unavailable]++
 	if e.breaker.state != Closed {
 		return
 	}

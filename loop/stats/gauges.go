@@ -55,7 +55,7 @@ func NewGauges(latest func() []Latest) prometheus.Collector {
 		of("mean_group_std", "Mean of the groups' population standard deviations.", func(s *ColumnStats) *float64 { return s.MeanGroupStd }),
 		of("drift", "Mean less that of the step before, in units of that step's standard deviation.", func(s *ColumnStats) *float64 { return s.Drift }),
 	}
-	quantile := desc("quantile", "Quantiles of the values.", append(column, "quantile")...)
+	quantile := desc("quantile", "Quantiles of the values.", append(column, "q")...)
 	g.columns = append(g.columns,
 		columnGauge{quantile, func(s *ColumnStats) *float64 { return s.P10 }, []string{"0.1"}},
 		columnGauge{quantile, func(s *ColumnStats) *float64 { return s.P50 }, []string{"0.5"}},

@@ -16,7 +16,7 @@ func unchecked() map[string]string {
 // with what they do in a document.
 func strangers() map[string]string {
 	return map[string]string{
-		"apt-get": "Debian's packages", "base64": "coreutils", "bash": "runs a script", "cat": "coreutils", "cd": "the shell's",
+		"apt-get": "Debian's packages", "bash": "runs a script", "cat": "coreutils", "cd": "the shell's",
 		"chmod": "coreutils", "cp": "coreutils", "curl": "asks the server", "diff": "compares", "docker": "Compose files; deploy/check reads them",
 		"echo": "the shell's", "export": "the shell's", "git": "clones", "grep": "looks into a file", "head": "coreutils", "kubectl": "applies what deploy/check builds",
 		"mkdir": "coreutils", "mypy": "checks types in python/", "nats-server": "NATS's own program", "openssl": "draws a token",
