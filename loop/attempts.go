@@ -26,7 +26,9 @@ func (c *core) hold(e *entry, number int, backup bool, worker string, now time.T
 	a.backup, a.worker, a.since = backup, worker, now
 	c.turn(e, &a, claimed)
 	c.move(e, running)
-	e.waits = ""
+	if e.back != nil {
+		e.back.waits = ""
+	}
 	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
 		dispatch.Running(e)
 	}

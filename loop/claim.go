@@ -77,7 +77,7 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (handed, effec
 		return handed{group: e.unit.payload()}, effects{wake: true}, nil
 	}
 	e.frame.Retain()
-	return handed{frame: e.frame, kept: e.kept}, effects{wake: true}, nil
+	return handed{frame: e.frame, kept: e.gave().kept}, effects{wake: true}, nil
 }
 
 // open reports whether an attempt may be claimed.

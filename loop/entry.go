@@ -59,23 +59,35 @@ type entry struct {
 	gathered time.Time
 	parked   owner
 
-	// Of a sample that a worker has returned because a dependency is down: what terms have
-	// said, the dependency and whether all of the profile wait for it there, who returned it,
-	// and the failure that it would be. Waited and mark say how long it has waited unserved
-	// (waits.go).
-	kept     []rewards.TermResult
-	waits    string
-	whole    bool
-	returned []string
-	outage   rewards.TermError
-	waited   time.Duration
-	mark     time.Duration
+	// How long the sample has waited unserved (waits.go), and what is known of it since a worker
+	// returned it; nil: none has.
+	waited time.Duration
+	mark   time.Duration
+	back   *giveBack
 
 	unit *group // of a group's own entry; nil for a sample
 
 	row *step.Row // nil where nobody reads the step's rewards as a whole
 
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
+}
+
+// giveBack is what is known of a sample that a worker has returned because a dependency is
+// down.
+type giveBack struct {
+	kept     []rewards.TermResult // what components have said
+	waits    string               // the dependency; "": a worker has it again
+	whole    bool                 // all of the profile wait for it there
+	returned []string             // workers that returned it since it rested last
+	outage   rewards.TermError    // the failure that it would be
+}
+
+// gave is what is known since a worker returned the sample, if one has.
+func (e *entry) gave() giveBack {
+	if e.back == nil {
+		return giveBack{}
+	}
+	return *e.back
 }
 
 // attempt is one at the entry: a ticket, and the worker that has claimed it.

@@ -41,7 +41,7 @@ func (c *core) ticket(e *entry, a *attempt) wire.Ticket {
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)
-	avoid = append(avoid, e.returned...)
+	avoid = append(avoid, e.gave().returned...)
 	for _, a := range e.attempts {
 		avoid = append(slices.Clip(avoid), a.worker)
 	}

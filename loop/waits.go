@@ -58,20 +58,23 @@ func (c *core) hasWaited(e *entry) time.Duration { return e.waited + c.idleOf(e)
 // enqueue puts an entry into its queue. One that was returned because a dependency is down
 // rests there, unless a worker that has not returned it may do better.
 func (c *core) enqueue(e *entry) {
-	p := e.item.Profile()
+	p, b := e.item.Profile(), e.gave()
 	switch {
-	case e.waits == "":
+	case b.waits == "":
 		p.Add(e)
-	case !e.whole && len(e.returned) <= 1 && p.Fit(e.returned):
+	case !b.whole && len(b.returned) <= 1 && p.Fit(b.returned):
 		p.Add(e)
 	default:
-		e.returned = nil
-		p.Rest(e, e.waits, e.whole)
+		e.back.returned = nil
+		p.Rest(e, b.waits, b.whole)
 	}
 }
 
 // giveBack queues an entry that a worker has returned.
 func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
+	if e.back == nil {
+		e.back = &giveBack{}
+	}
 	if a.backup {
 		e.spare.claims--
 	} else {
@@ -79,7 +82,7 @@ func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
 		e.answers--
 	}
 	if e.unit == nil {
-		e.kept = res.Partial
+		e.back.kept = res.Partial
 	} else {
 		for _, m := range res.Members {
 			if w := e.unit.waiting[m.ID]; w != nil && len(m.Partial) == len(w.partial.Partial) {
@@ -89,11 +92,11 @@ func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
 			}
 		}
 	}
-	e.waits, e.whole = res.Waits, res.Always
-	e.returned = append(e.returned, a.worker)
+	e.back.waits, e.back.whole = res.Waits, res.Always
+	e.back.returned = append(e.back.returned, a.worker)
 	if len(res.Errors) > 0 {
-		e.outage = res.Errors[0]
-		c.idleOf(e).last = e.outage
+		e.back.outage = res.Errors[0]
+		c.idleOf(e).last = e.back.outage
 	}
 	c.metrics.returned.Inc()
 	c.again(e, fx)
@@ -105,7 +108,7 @@ func (e *entry) awaits() string {
 	case e.state != queued && e.state != published:
 		return ""
 	case e.item.Resting():
-		return "waiting for " + e.waits
+		return "waiting for " + e.gave().waits
 	}
 	return e.item.Profile().Awaits()
 }
@@ -115,8 +118,8 @@ func (c *core) lastOutage(e *entry) rewards.TermError {
 	switch {
 	case e.awaits() == "":
 		return rewards.TermError{}
-	case e.outage.Message != "":
-		return e.outage
+	case e.gave().outage.Message != "":
+		return e.gave().outage
 	}
 	return c.idleOf(e).last
 }

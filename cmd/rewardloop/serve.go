@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -113,9 +114,12 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	defer n.Stop()
 	addr, err := n.Listen(ctx)
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: if that is not a rewardloop that runs already, stop it, or name another address with server.listen or --listen", err)
+		}
 		return complain(e, "serve", exitFailure, err)
 	}
-	log.InfoContext(ctx, "serving", "address", addr.String(), "version", release(), "workers", cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
+	log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(cfg, addr), "version", release(), "workers", cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
 	select {
 	case s := <-signals:
 		log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
@@ -129,6 +133,15 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	}
 	log.InfoContext(ctx, "every sample was answered; stopping")
 	return exitOK
+}
+
+// pageOf is where a browser finds the status page.
+func pageOf(cfg *config.Config, addr net.Addr) string {
+	scheme := "http"
+	if cfg.Server.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + addr.String() + "/"
 }
 
 // untilSignal is a context for a start or a drain, which ends when a signal comes. over must

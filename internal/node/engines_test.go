@@ -25,6 +25,10 @@ func stubEngine(t *testing.T, say func(model, turn string) string) (url string, 
 	t.Helper()
 	asked = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = w.Write([]byte(`{"data":[]}`)) // whether it is there
+			return
+		}
 		asked.Add(1)
 		var q struct {
 			Model    string

@@ -38,7 +38,9 @@ type Readers struct {
 	mu     sync.Mutex // guards what follows
 	closed bool
 	tess   *tesseract.Reader
-	ppocr  map[ocr.ReaderOptions]*ppocr.Reader
+	// replaced says why Tesseract reads where PP-OCR would.
+	replaced []string
+	ppocr    map[ocr.ReaderOptions]*ppocr.Reader
 }
 
 var _ ocr.Readers = (*Readers)(nil)
@@ -159,6 +161,11 @@ func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	if r.closed {
 		return nil, fmt.Errorf("%w: the text readers are closed", rewards.Unavailable)
 	}
+	if choice.Instead != nil {
+		if why := choice.Instead.Error(); !slices.Contains(r.replaced, why) {
+			r.replaced = append(r.replaced, why)
+		}
+	}
 	switch choice.Engine {
 	case ocr.EngineTesseract:
 		return r.tesseract()
@@ -167,6 +174,13 @@ func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	}
 	o.Engine = ocr.EnginePPOCR // auto and ppocr are the same reader
 	return r.reader(o)
+}
+
+// Replaced says for each reward's reader that is Tesseract and would be PP-OCR why that is so.
+func (r *Readers) Replaced() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.replaced)
 }
 
 func (r *Readers) tesseract() (ocr.TextReader, error) {

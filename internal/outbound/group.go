@@ -24,6 +24,7 @@ type Group struct {
 	cfg     GroupConfig
 	id      string
 	trip    http.RoundTripper
+	connect func(ctx context.Context, to *url.URL) error
 	seed    maphash.Seed // Of the hashes that tell requests apart.
 	secrets *secrets
 	budget  *budget
@@ -48,7 +49,7 @@ type Group struct {
 func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	now := time.Now()
 	g := &Group{
-		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), seed: maphash.MakeSeed(),
+		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), connect: t.reach, seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
 		slots: newSlots(cfg.Concurrency), changed: make(chan struct{}),
 	}

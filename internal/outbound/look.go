@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -48,8 +50,8 @@ func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
 	return all
 }
 
-// Look asks every endpoint whether it is there: at GroupConfig.HealthPath, or at its own URL,
-// where any answer will do. An endpoint to which nobody can connect is out of service from
+// Look asks every endpoint whether it is there: at GroupConfig.HealthPath or, where there is
+// none, by connecting alone. An endpoint to which nobody can connect is out of service from
 // then on, and one that is back is in service, as after a call. Whatever else is wrong is
 // found by calls and is only reported: an engine that still loads its model is not down.
 func (g *Group) Look(ctx context.Context) []Finding {
@@ -66,13 +68,22 @@ func (g *Group) Look(ctx context.Context) []Finding {
 
 func (g *Group) lookAt(ctx context.Context, e *endpoint) Finding {
 	found := Finding{Group: g.cfg.Name, Endpoint: e.name}
+	if g.cfg.HealthPath == "" {
+		if err := g.connect(ctx, e.url); err != nil {
+			found.Err, found.Unreached = fmt.Errorf("%s: %w", e.name, err), true
+			g.unreached(e, found.Err.Error())
+			return found
+		}
+		g.reached(e)
+		return found
+	}
 	question := try{g: g, call: &Call{Method: http.MethodGet, Path: g.cfg.HealthPath, MaxBytes: healthBytes}}
 	answer, f := question.send(ctx, e)
 	switch {
-	case f == nil && g.cfg.HealthPath != "" && !isObject(answer.Body):
+	case f == nil && !isObject(answer.Body):
 		found.Err = fmt.Errorf("%s%s answered what is no JSON object: %.80q; is it the address of an engine that speaks OpenAI's protocol?",
 			e.name, g.cfg.HealthPath, answer.Body)
-	case f == nil, f.status != 0 && (f.status < 500 || g.cfg.HealthPath == ""): // it answers, if not that
+	case f == nil, f.status != 0 && f.status < 500: // it answers, if not that
 		g.reached(e)
 	case ctx.Err() != nil:
 		found.Err = fmt.Errorf("%s%s did not answer within %v", e.name, g.cfg.HealthPath, healthTime)
@@ -84,6 +95,20 @@ func (g *Group) lookAt(ctx context.Context, e *endpoint) Finding {
 		}
 	}
 	return found
+}
+
+// reach connects to where a URL's requests go, and closes the connection. What a proxy reaches
+// is not known.
+func (t *Transport) reach(ctx context.Context, to *url.URL) error {
+	if via, _ := t.proxyFor(&http.Request{URL: to}); via != nil {
+		to = via
+	}
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	c, err := t.dial.DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // shownError is an error whose text has no secrets.

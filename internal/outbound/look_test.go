@@ -46,15 +46,12 @@ func TestALookSaysWhatElseIsWrong(t *testing.T) {
 		path   string
 		want   string // "": nothing is wrong
 	}{
-		"it answers":                     {func(*http.Request) (*http.Response, error) { return reply(200, `{"data":[]}`), nil }, "/v1/models", ""},
-		"it has no such path":            {func(*http.Request) (*http.Response, error) { return reply(404, "no"), nil }, "/v1/models", ""},
-		"it wants another key":           {func(*http.Request) (*http.Response, error) { return reply(401, "no"), nil }, "/v1/models", ""},
-		"it fails":                       {func(*http.Request) (*http.Response, error) { return reply(500, "boom"), nil }, "/v1/models", "500"},
-		"it is a page":                   {func(*http.Request) (*http.Response, error) { return reply(200, "<html>"), nil }, "/v1/models", "no JSON object"},
-		"it hangs":                       {hangs, "/v1/models", "did not answer within 2s"},
-		"a service takes posts only":     {func(*http.Request) (*http.Response, error) { return reply(405, "no"), nil }, "", ""},
-		"a service fails at other paths": {func(*http.Request) (*http.Response, error) { return reply(500, "no"), nil }, "", ""},
-		"a service hangs":                {hangs, "", "did not answer within 2s"},
+		"it answers":           {func(*http.Request) (*http.Response, error) { return reply(200, `{"data":[]}`), nil }, "/v1/models", ""},
+		"it has no such path":  {func(*http.Request) (*http.Response, error) { return reply(404, "no"), nil }, "/v1/models", ""},
+		"it wants another key": {func(*http.Request) (*http.Response, error) { return reply(401, "no"), nil }, "/v1/models", ""},
+		"it fails":             {func(*http.Request) (*http.Response, error) { return reply(500, "boom"), nil }, "/v1/models", "500"},
+		"it is a page":         {func(*http.Request) (*http.Response, error) { return reply(200, "<html>"), nil }, "/v1/models", "no JSON object"},
+		"it hangs":             {hangs, "/v1/models", "did not answer within 2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,4 +104,28 @@ func TestALookAtAllGroupsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testing.T
 	again := tr.Look(context.Background(), true)
 	require.Len(t, again, 1)
 	assert.Equal(t, "b", again[0].Group)
+}
+
+// A service has no path to ask, and a request that it does not know may be a sample to it: it is
+// connected to and sent nothing.
+func TestALookAtAServiceOnlyConnects(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	g := served(t, outbound.GroupConfig{}, func(http.ResponseWriter, *http.Request) { requests++ })
+	require.NoError(t, g.Look(t.Context())[0].Err)
+	require.Zero(t, requests)
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	require.NoError(t, err)
+	nobody := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	g = open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{"http://" + nobody}})
+	found := g.Look(t.Context())[0]
+	require.ErrorContains(t, found.Err, "refused")
+	require.True(t, found.Unreached)
+	require.True(t, g.Dependency().Down)
+	again, err := net.Listen("tcp", nobody) //nolint:noctx // closed with the test
+	require.NoError(t, err)
+	defer again.Close()
+	require.NoError(t, g.Look(t.Context())[0].Err)
+	require.False(t, g.Dependency().Down)
 }

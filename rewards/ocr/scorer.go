@@ -31,6 +31,13 @@ type TextReader interface {
 	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
 }
 
+// Named is a TextReader that says who it is: EnginePPOCR, EngineTesseract or EngineVLM. The
+// details of a score name the reader, because two of them read the same picture differently.
+type Named interface {
+	TextReader
+	Engine() string
+}
+
 // Turner is a TextReader whose executors are few and serve the tenants in turn. A frame's
 // pixels are decoded when its turn has come, so that what waits takes no memory.
 type Turner interface {
@@ -150,7 +157,11 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 			return rewards.Score{}, fmt.Errorf("sample %q frame %d: %w", sample.ID, frames[i], err)
 		}
 	}
-	return t.score(s.wanted(targets), video), nil
+	details := s.wanted(targets)
+	if reader, ok := s.reader.(Named); ok {
+		details["reader"] = reader.Engine()
+	}
+	return t.score(details, video), nil
 }
 
 // nothingAsked is the score of a sample whose prompt asks for no text, by

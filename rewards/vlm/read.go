@@ -18,6 +18,11 @@ const (
 	readTokens = 512
 )
 
+var _ ocr.Named = (*Judge)(nil)
+
+// Engine implements ocr.Named.
+func (*Judge) Engine() string { return ocr.EngineVLM }
+
 // ReadText has the model write down what is written in a frame. It is told nothing
 // else, neither prompt nor target. Every line of the answer is one of the frame, and
 // has the confidence of the whole: e to the mean log probability of its tokens. Where

@@ -137,6 +137,11 @@ type visit struct {
 // Done implements ocr.Turn.
 func (v visit) Done() { v.leave() }
 
+var _ ocr.Named = (*Reader)(nil)
+
+// Engine implements ocr.Named.
+func (*Reader) Engine() string { return ocr.EnginePPOCR }
+
 // ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
 // MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,
 // Unavailable, Panicked or Internal, or wrap ctx's cancellation.

@@ -104,6 +104,11 @@ func (r *Reader) Warm(ctx context.Context) error {
 	return nil
 }
 
+var _ ocr.Named = (*Reader)(nil)
+
+// Engine implements ocr.Named.
+func (*Reader) Engine() string { return ocr.EngineTesseract }
+
 // ReadText reads one frame: lines in Tesseract's order with boxes in pixels of
 // the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
 // Timeout, Unavailable or Internal, or wrap ctx's cancellation.
