@@ -125,9 +125,9 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 		for _, i := range []int{0, 1, 2, 3, 4, 6} {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: step.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		first := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		early := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: step.NextChunk, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		early := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.False(t, early.Ready)
 		assert.EqualValues(t, 1, early.Chunk, "the number of the chunk that is not there yet")
 		d, err := s.Manager.Step("run", "", 1)
@@ -322,5 +322,41 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 		require.Equal(t, rewards.TooLarge, refused[0].Code)
 		require.Contains(t, refused[0].Message, "read it over HTTP")
 		require.Len(t, s.take(t, wire.Take{Step: 1}).IDs, n)
+	})
+}
+
+// A plain read has every group that is complete, handed out or not, and takes nothing from who
+// reads in chunks.
+func TestAPlainReadHandsNothingOut(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run"})
+		defer p.drop()
+		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 8, DeadlineMS: 20_000})
+		for _, i := range []int{0, 1, 2, 3, 4} { // a group of four, and one of the next
+			p.send(t, rowOf(1, i))
+		}
+		time.Sleep(2 * time.Second)
+		for range 2 {
+			some := s.take(t, wire.Take{Step: 1, Chunk: step.All})
+			assert.True(t, some.Ready)
+			assert.False(t, some.Done)
+			assert.Equal(t, []int64{0, 1, 2, 3}, indices(some))
+		}
+		first := s.take(t, wire.Take{Step: 1, Groups: 1})
+		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
+		assert.Equal(t, []int64{0, 1, 2, 3}, indices(s.take(t, wire.Take{Step: 1, Chunk: step.All})), "although they were handed out")
+		for _, i := range []int{5, 6, 7} {
+			p.send(t, rowOf(1, i))
+		}
+		begun := time.Now()
+		all := s.take(t, wire.Take{Step: 1, Chunk: step.All, WaitMS: 60_000})
+		assert.Less(t, time.Since(begun), 5*time.Second)
+		assert.True(t, all.Done)
+		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(all))
+		rest := s.take(t, wire.Take{Step: 1, Chunk: 1})
+		assert.Equal(t, []int64{4, 5, 6, 7}, indices(rest))
+		assert.True(t, rest.Done)
 	})
 }

@@ -645,7 +645,7 @@ func (h *told) take(c *toldClient) {
 		q.Order = wire.ByIndex
 	}
 	if h.rng.IntN(2) == 0 {
-		q.Chunk = step.NextChunk
+		q.Chunk = step.All
 	}
 	res, err := h.m.Rewards(h.t.Context(), c.hello.Run, 0, q)
 	h.note("rewards", res)

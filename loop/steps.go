@@ -156,7 +156,8 @@ func (e *entry) tried(a attempt, now time.Time, outcome string) {
 
 // Rewards waits for the next chunk of a step's rewards, or gives one again that was
 // handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
-// with Ready false where the chunk is not there yet, and earlier if ctx ends. The last chunk
+// with Ready false where the chunk is not there yet, and earlier if ctx ends. With step.All as
+// the chunk it waits for the end of the step, and returns what is complete. The last chunk
 // comes up to 1 s later, once the report of the step is made.
 //
 // The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
@@ -229,6 +230,8 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	}
 	res, err := m.core.book.Fetch(now, run, t)
 	switch {
+	case res != nil && t.Chunk == step.All && !res.Done && !last: // until all of it is there
+		return nil, m.core.book.News(run), nil
 	case res != nil && res.Done:
 		return res, m.core.reports.Made(m.core.book.Step(step.KeyOf(run, t.Split, t.Step))), nil
 	case res != nil || err != nil:

@@ -21,15 +21,15 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// stepRewards answers GET /v1/runs/{run}/steps/{step}/rewards: the next chunk of the
-// step's rewards, as JSON or, where Accept asks for application/octet-stream, as
-// safetensors.
+// stepRewards answers GET /v1/runs/{run}/steps/{step}/rewards: what is complete of the step's
+// rewards, or with chunk a chunk of them, as JSON or, where Accept asks for
+// application/octet-stream, as safetensors.
 //
 //	split=train|val   the step's; default train
-//	n=16              prompt groups in the chunk; default 0: all that are left, once the step is over
-//	wait=30           seconds to wait for them, at most 60; default 0
-//	chunk=0           which chunk; without it the next one, which cannot be asked for again
-//	order=completion|index
+//	wait=30           seconds to wait for the end of the step, or for the chunk, at most 60; default 0
+//	chunk=0           which chunk, from 0; the same again for who asks again
+//	n=16              prompt groups in a chunk; default 0: all that are left, once the step is over
+//	order=completion|index   of chunks
 //
 // A step that failed at its deadline is answered with 422, one whose rows were dropped
 // with 410, one that nobody knows with 404.
@@ -70,8 +70,12 @@ func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
 	if !ok {
 		return t, false
 	}
-	chunk, ok := s.bounded(c, "chunk", step.NextChunk, math.MaxInt32)
+	chunk, ok := s.bounded(c, "chunk", step.All, math.MaxInt32)
 	if !ok {
+		return t, false
+	}
+	if chunk == step.All && (c.Query("n") != "" || c.Query("order") != "") {
+		s.refuse(c, faultf(rewards.Malformed, "n and order are of chunks: say which, chunk=0 first"))
 		return t, false
 	}
 	t.Groups, t.Chunk, t.Order = int64(n), int64(chunk), c.DefaultQuery("order", wire.ByCompletion)

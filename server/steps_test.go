@@ -74,6 +74,8 @@ func TestAStepsRewardsAreReadOverHTTP(t *testing.T) {
 	require.NoError(t, json.Unmarshal(b, &r))
 	assert.True(t, r.Done)
 	assert.Equal(t, []string{"s0", "s1", "s2", "s3"}, r.IDs)
+	_, again := s.readStep(t, run+"/steps/5/rewards?split=val", "")
+	assert.JSONEq(t, string(b), string(again), "a plain read hands nothing out")
 	assert.Equal(t, []bool{true, true, true, false}, r.Valid)
 	assert.Nil(t, r.Scores[3], "absence is not zero")
 
@@ -136,7 +138,8 @@ func TestQuestionsAboutStepsThatHaveNoAnswerAreRefusedByName(t *testing.T) {
 		run + "/steps/5/rewards?n=-1":               {http.StatusBadRequest, "n="},
 		run + "/steps/5/rewards?wait=61":            {http.StatusBadRequest, "from 0 to 60"},
 		run + "/steps/5/rewards?wait=NaN":           {http.StatusBadRequest, "from 0 to 60"},
-		run + "/steps/5/rewards?order=random":       {http.StatusBadRequest, "completion or index"},
+		run + "/steps/5/rewards?chunk=0&order=any":  {http.StatusBadRequest, "completion or index"},
+		run + "/steps/5/rewards?n=4":                {http.StatusBadRequest, "chunk=0 first"},
 		run + "/steps/5/rewards?split=val&chunk=99": {http.StatusBadRequest, "the next one is"},
 	} {
 		status, b := s.readStep(t, path, "")

@@ -15,9 +15,8 @@ import (
 // This file is about a step's rewards as its trainer reads them: chunk by chunk, each
 // given again to who asks again.
 
-// NextChunk is the Chunk of a Take for whichever comes next. Who asks so cannot ask again
-// for what was lost on the way; a client counts.
-const NextChunk = -1
+// All is the Chunk of a Take that reads whatever is complete, and hands nothing out.
+const All = -1
 
 // Fetch answers a Take, or returns nothing while the groups are not there. The error wraps
 // rewards.Malformed for a chunk too far ahead, and rewards.Expired where the step's rows
@@ -43,18 +42,15 @@ func (st *Step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
 		st.assembly = a
 	}
 	a.touched = now
-	at := int(t.Chunk)
-	if t.Chunk == NextChunk {
-		at = len(a.chunks)
+	if t.Chunk == All {
+		return st.read(now, t)
 	}
+	at := int(t.Chunk)
 	if at > len(a.chunks) {
 		return nil, fmt.Errorf("%w: chunk %d of step %d (%s): the next one is %d", rewards.Malformed, at, st.key.Step, st.key.Split, len(a.chunks))
 	}
-	if st.closed && st.policy == wire.DeadlineFail && st.short() {
-		res := st.answer(t, at)
-		res.State, res.Ready, res.Done = wire.StepFailed, true, true
-		res.Without = st.without(now)
-		return res, nil
+	if st.fails() {
+		return st.failed(now, t, at), nil
 	}
 	if at == len(a.chunks) && !st.makeChunk(int(t.Groups), t.Order) {
 		return nil, nil
@@ -78,20 +74,64 @@ func (st *Step) makeChunk(n int, order string) bool {
 		return false
 	}
 	ch := &chunk{groups: len(groups), done: over && len(a.left) == 0}
+	ch.rows = st.rowsOf(groups, ch.done)
+	a.chunks = append(a.chunks, ch)
+	return true
+}
+
+// rowsOf are the rows of groups as a trainer gets them, with those that never came if the
+// step is done.
+func (st *Step) rowsOf(groups []*rowGroup, done bool) (rows []*Row) {
 	for _, g := range groups {
 		for _, r := range g.rows {
 			if r.atDeadline && st.policy == wire.DeadlineShortfall && r.value() == nil {
 				continue
 			}
-			ch.rows = append(ch.rows, r)
+			rows = append(rows, r)
 		}
 	}
-	if ch.done && st.policy == wire.DeadlineMask {
-		ch.rows = append(ch.rows, st.absent...)
+	if done && st.policy == wire.DeadlineMask {
+		rows = append(rows, st.absent...)
 	}
-	slices.SortStableFunc(ch.rows, byRow)
-	a.chunks = append(a.chunks, ch)
-	return true
+	slices.SortStableFunc(rows, byRow)
+	return rows
+}
+
+// read answers with every group that is complete, or once the step is over with all of
+// them, whether they were handed out or not, and hands nothing out.
+func (st *Step) read(now time.Time, t wire.Take) (*wire.Rewards, error) {
+	if st.fails() {
+		return st.failed(now, t, 0), nil
+	}
+	var groups []*rowGroup
+	seen, over := map[*rowGroup]bool{}, st.concluded()
+	for _, r := range st.assembly.rows {
+		if g := r.group; !seen[g] && (g.complete || over) {
+			seen[g] = true
+			groups = append(groups, g)
+		}
+	}
+	if len(fitting(groups)) < len(groups) {
+		return nil, fmt.Errorf("%w: %d groups of step %d (%s) do not fit into one answer: read them in chunks, with chunk=0 and so on", rewards.TooLarge,
+			len(groups), st.key.Step, st.key.Split)
+	}
+	res := st.answer(t, 0)
+	res.Ready, res.Done, res.Groups = true, over, int64(len(groups))
+	fill(res, st.rowsOf(groups, over))
+	if over {
+		res.Without = st.without(now)
+	}
+	return res, nil
+}
+
+// fails reports whether the step has failed at its deadline.
+func (st *Step) fails() bool { return st.closed && st.policy == wire.DeadlineFail && st.short() }
+
+func (st *Step) failed(now time.Time, t wire.Take, at int) *wire.Rewards {
+	res := st.answer(t, at)
+	res.State, res.Ready, res.Done = wire.StepFailed, true, true
+	res.Without = st.without(now)
+	return res
 }
 
 // byRow orders rows as the trainer's batch has them.
@@ -214,11 +254,7 @@ func (b *Book) Unready(now time.Time, run string, t wire.Take) *wire.Rewards {
 	if st == nil {
 		return &wire.Rewards{Req: t.Req, Split: key.Split, Step: key.Step, State: wire.StepOpen, Chunk: max(t.Chunk, 0)}
 	}
-	at := int(t.Chunk)
-	if t.Chunk == NextChunk && st.assembly != nil {
-		at = len(st.assembly.chunks)
-	}
-	res := st.answer(t, max(at, 0))
+	res := st.answer(t, max(int(t.Chunk), 0))
 	res.Without = st.without(now)
 	return res
 }
