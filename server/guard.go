@@ -45,6 +45,17 @@ func readToken(path string) (*token, error) {
 	return &token{sha256.Sum256(text)}, nil
 }
 
+// readableByOthers are those of some files that users may read who are neither the owner nor
+// of the file's group; "" is none. A group may be the one that a secret is mounted with.
+func readableByOthers(files ...string) (list []string) {
+	for _, f := range files {
+		if info, err := os.Stat(f); f != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // matches compares in constant time.
 func (t *token) matches(s string) bool {
 	d := sha256.Sum256([]byte(s))

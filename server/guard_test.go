@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -319,4 +321,17 @@ func TestWithoutATokenOnlyTheMachinesOwnNamesAreAnswered(t *testing.T) {
 	file := tokenFile(t, secret)
 	s = newSite(t, siteOptions{server: func(o *server.Options) { o.Config.TokenFile = file }})
 	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/v1/runs", "rewards.example", "Authorization", "Bearer "+secret).StatusCode, "with a token any name will do")
+}
+
+func TestASecretThatOthersMayReadIsSaid(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o604: true} {
+		file := tokenFile(t, secret)
+		require.NoError(t, os.Chmod(file, mode))
+		var log bytes.Buffer
+		newSite(t, siteOptions{server: func(o *server.Options) {
+			o.Config.TokenFile, o.Log = file, slog.New(slog.NewTextHandler(&log, nil))
+		}})
+		require.Equal(t, want, strings.Contains(log.String(), "chmod 600"), "%v: %s", mode, log.String())
+	}
 }

@@ -200,6 +200,9 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if others := readableByOthers(cfg.TokenFile, cfg.TLSKey); len(others) > 0 {
+		s.log.Warn("other users of this machine may read a secret of the server; take their rights away with chmod 600", "files", others)
+	}
 	reg := o.Metrics
 	if s.gatherer == nil {
 		own := prometheus.NewRegistry()
