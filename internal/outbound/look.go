@@ -82,7 +82,7 @@ func (g *Group) lookAt(ctx context.Context, e *endpoint) Finding {
 	switch {
 	case f == nil && !isObject(answer.Body):
 		found.Err = fmt.Errorf("%s%s answered what is no JSON object: %.80q; is it the address of an engine that speaks OpenAI's protocol?",
-			e.name, g.cfg.HealthPath, answer.Body)
+			e.name, g.cfg.HealthPath, g.secrets.redact(string(answer.Body)))
 	case f == nil, f.status != 0 && f.status < 500: // it answers, if not that
 		g.reached(e)
 	case ctx.Err() != nil:

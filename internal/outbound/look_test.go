@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +130,17 @@ func TestALookAtAServiceOnlyConnects(t *testing.T) {
 	defer again.Close()
 	require.NoError(t, g.Look(t.Context())[0].Err)
 	require.False(t, g.Dependency().Down)
+}
+
+// A page that quotes the key it was sent is shown without it.
+func TestALookShowsNoKey(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte("sk-planted"), 0o600))
+	g := fake(t, outbound.GroupConfig{HealthPath: "/v1/models", KeyFile: file}, func(r *http.Request) (*http.Response, error) {
+		return reply(200, "<html>"+r.Header.Get("Authorization")), nil
+	})
+	err := g.Look(t.Context())[0].Err
+	require.ErrorContains(t, err, "no JSON object")
+	require.NotContains(t, err.Error(), "sk-planted")
 }
