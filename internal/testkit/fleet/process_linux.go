@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -56,13 +57,21 @@ func (p *Process) launch() {
 	p.cmd.WaitDelay = time.Second
 	p.log = &tail{}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	require.NoError(p.f.t, p.cmd.Start(), "%s", p.Name)
-	exited, cmd := make(chan struct{}), p.cmd
+	exited, cmd, started := make(chan struct{}), p.cmd, make(chan error, 1)
 	p.exited = exited
 	p.f.wg.Go(func() { // ends with the process
-		_ = cmd.Wait()
+		// Linux sends the parent-death signal when the thread ends that forked. A goroutine of
+		// this process that ends with its thread locked may have been on any thread before.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
 		close(exited)
 	})
+	require.NoError(p.f.t, <-started, "%s", p.Name)
 }
 
 // awaitReady returns when the process says that it serves.
