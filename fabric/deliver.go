@@ -31,6 +31,9 @@ func (h *hub) receive(m *nats.Msg, slow bool) {
 	if t := h.choose(l.ticket); t != nil {
 		t.take(l)
 		h.wants(t, t.want-1)
+		if h.wanted > 0 && !h.enough(h.wanted-h.asked) { // what was enough has come: a slot is left that nothing is asked for
+			h.wake()
+		}
 		select {
 		case t.signal <- struct{}{}:
 		default:

@@ -86,6 +86,29 @@ func TestATicketThatNobodyHereMayTakeSoonIsHandedOnAtOnce(t *testing.T) {
 	}
 }
 
+// A slot is freed while two requests are open: these are enough until they have brought what
+// they can. Nobody wants anything more then, and the slot that is left must be asked for all the same.
+func TestASlotThatOpenRequestsDidNotReachIsAskedForOnceTheseAreServed(t *testing.T) {
+	t.Parallel()
+	h, all := newHub("a", "b")
+	h.ask(all["a"], 2)
+	h.asked, h.until = 2, time.Now().Add(time.Hour)
+	h.lively = h.until
+	h.ask(all["b"], 1)
+	<-h.work
+	wait, err := h.file()
+	require.NoError(t, err)
+	require.Greater(t, wait, time.Minute, "two of three are enough")
+	h.comes(t, wire.Ticket{ID: "s"})
+	h.comes(t, wire.Ticket{ID: "t"})
+	require.Equal(t, [2]int{1, 0}, [2]int{h.wanted, h.asked})
+	select {
+	case <-h.work:
+	default:
+		require.Fail(t, "nobody looks whether a slot is left")
+	}
+}
+
 func TestATicketThatIsRevokedWhileItWaitsForASlotIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,9 +97,7 @@ func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 		}
 	}
 	switch {
-	case 2*missing < h.wanted && h.asked > 0:
-		// The requests that are open are enough for now: one for every slot that is freed
-		// would have the engine look through hundreds of them for every ticket.
+	case h.enough(missing):
 		return h.until.Sub(now) + time.Millisecond, nil
 	case missing <= 0:
 		return h.slow.Sub(now), nil
@@ -115,6 +113,11 @@ func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 	}
 	return h.until.Sub(now) + time.Millisecond, nil
 }
+
+// enough reports whether the requests that are open are enough for now: one for every slot
+// that is freed would have the engine look through hundreds of them for every ticket. The
+// caller holds mu.
+func (h *hub) enough(missing int) bool { return h.asked > 0 && 2*missing < h.wanted }
 
 // fileSlow keeps one pull for one ticket open, which brings the fast ones back. The caller
 // holds mu.
