@@ -120,6 +120,7 @@ func (h *hub) open(m *nats.Msg) (*lease, bool) {
 		_ = m.Term() // without an answer it lapses and comes again
 		return nil, false
 	}
+	ticket.Queue = h.queue
 	l := &lease{hub: h, msg: m, ticket: ticket}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if !h.bus.attempts.begin(l) {

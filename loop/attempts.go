@@ -14,17 +14,17 @@ import (
 // hold notes that a worker has claimed the entry. Of the others that have claimed the
 // same ticket the lease has lapsed: a ticket has one.
 func (c *core) hold(e *entry, number int, backup bool, worker string, now time.Time) {
-	for i := range e.attempts {
-		if o := &e.attempts[i]; o.number == number && o.state == claimed {
+	for _, o := range e.attempts {
+		if o.number == number && o.state == claimed {
 			c.turn(e, o, lapsed)
 		}
 	}
-	a := attempt{number: number}
-	if e.offer != nil && e.offer.number == number {
-		a = *e.offer
+	a := e.offer
+	if a == nil || a.number != number {
+		a = &attempt{number: number}
 	}
 	a.backup, a.worker, a.since = backup, worker, now
-	c.turn(e, &a, claimed)
+	c.turn(e, a, claimed)
 	c.move(e, running)
 	if e.back != nil {
 		e.back.waits = ""
@@ -36,7 +36,7 @@ func (c *core) hold(e *entry, number int, backup bool, worker string, now time.T
 
 // dismiss takes away the attempt of a worker and reports whether there was one.
 func (c *core) dismiss(e *entry, worker string) bool {
-	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.worker == worker })
+	i := slices.IndexFunc(e.attempts, func(a *attempt) bool { return a.worker == worker })
 	if i < 0 {
 		return false
 	}
@@ -46,7 +46,7 @@ func (c *core) dismiss(e *entry, worker string) bool {
 
 // busy reports whether a worker has the entry, and its lease has not lapsed.
 func (e *entry) busy() bool {
-	return slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.state == claimed })
+	return slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.state == claimed })
 }
 
 // elsewhere reports whether another worker has the running entry, or is about to.

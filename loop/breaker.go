@@ -110,7 +110,7 @@ func (r *record) probing() bool {
 	case e.state == published:
 		return e.attempt == r.attempt
 	}
-	return e.state == running && slices.ContainsFunc(e.attempts, func(a attempt) bool {
+	return e.state == running && slices.ContainsFunc(e.attempts, func(a *attempt) bool {
 		return a.worker == r.worker && a.number == r.attempt && a.state == claimed
 	})
 }

@@ -95,14 +95,14 @@ func (e *entry) open(attempt int) bool {
 // workers kept vanishing, unless its other attempt is still with somebody.
 func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
 	switch {
-	case backup && e.state == running && slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.worker == worker && !a.backup && a.state == claimed }):
+	case backup && e.state == running && slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.worker == worker && !a.backup && a.state == claimed }):
 		c.dropSpare(e) // it came round to the one that has the sample
 		return true, effects{}
 	case backup:
 		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
 	case e.claims-e.answers < c.cfg.MaxAttempts:
 		return false, effects{}
-	case e.state == running && (e.offer != nil || slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.backup && a.state == claimed })):
+	case e.state == running && (e.offer != nil || slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.backup && a.state == claimed })):
 		return true, effects{}
 	}
 	return true, c.lose(now, e)

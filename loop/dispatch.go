@@ -30,7 +30,7 @@ func (e *entry) Avoids(worker string) bool { return slices.Contains(e.avoid, wor
 
 // HeldBy implements dispatch.Sample.
 func (e *entry) HeldBy(worker string) bool {
-	return slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.worker == worker })
+	return slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.worker == worker })
 }
 
 // Tried implements dispatch.Sample.

@@ -43,7 +43,7 @@ type entry struct {
 	answers  int       // how many of these claims were answered
 	bounces  int       // how many of them tried a worker whose breaker was open, and found it no better
 	offer    *attempt  // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
-	attempts []attempt // attempts that workers have claimed and not answered
+	attempts []*attempt // attempts that workers have claimed and not answered
 	spare    spare     // the backup request
 	avoid    []string  // workers that failed it
 	errors   []rewards.TermError

@@ -80,7 +80,7 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 
 // answered takes the attempt whose answer this is from the entry.
 func (c *core) answered(e *entry, res *wire.Result) (attempt, bool) {
-	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.worker == res.Worker && a.number == res.Attempt.Attempt })
+	i := slices.IndexFunc(e.attempts, func(a *attempt) bool { return a.worker == res.Worker && a.number == res.Attempt.Attempt })
 	if i < 0 { // perhaps it has claimed a later attempt, too: that one goes on
 		return attempt{}, false
 	}

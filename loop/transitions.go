@@ -84,7 +84,7 @@ func (c *core) move(e *entry, to state) {
 // fault says what does not go with the sample's state; "": nothing. Some of it is true
 // between two moves only.
 func (e *entry) fault() string {
-	busy := slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.state == claimed })
+	busy := slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.state == claimed })
 	switch {
 	case e.item.Queued() != (e.state == queued):
 		return fmt.Sprintf("in a queue: %v", e.item.Queued())
@@ -149,7 +149,7 @@ func (c *core) turn(e *entry, a *attempt, to attemptState) {
 		e.item.Profile().Offered(e, a.slow)
 		e.offer = a
 	case claimed:
-		e.attempts = append(e.attempts, *a)
+		e.attempts = append(e.attempts, a)
 		e.item.Profile().Enter(a.worker)
 		c.breakers.holds(a.worker, e.profile, 1)
 	}
@@ -166,6 +166,6 @@ func (c *core) offerTo(e *entry, now time.Time, a attempt) *attempt {
 func (c *core) letGo(e *entry, i int, how attemptState) attempt {
 	a := e.attempts[i]
 	e.attempts = slices.Delete(e.attempts, i, i+1)
-	c.turn(e, &a, how)
-	return a
+	c.turn(e, a, how)
+	return *a
 }

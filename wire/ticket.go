@@ -34,8 +34,8 @@ type Ticket struct {
 	// Aside says that workers in Avoid are too slow for it: they hand it back at once, for
 	// a faster one is free, and ask for nothing for a moment.
 	Aside bool `json:"aside,omitempty"`
-	// Queue carries the ticket: QueueName of its profile.
-	Queue string `json:"queue,omitempty"`
+	// Queue carries the ticket: QueueName of its profile. The subject of its message says it.
+	Queue string `json:"-"`
 	// Weight is the share that the sample's run has of executors that several runs use; 0 is 1.
 	Weight float64 `json:"weight,omitempty"`
 	// Claim is the address at which another process claims the payload, and Token what it
@@ -114,10 +114,6 @@ func (t Ticket) Encode() ([]byte, error) {
 	if t.Aside {
 		field(`,"aside":true`)
 	}
-	if t.Queue != "" {
-		field(`,"queue":`)
-		w.text(t.Queue)
-	}
 	if t.Weight != 0 && t.Weight != 1 {
 		field(`,"weight":`)
 		w.number(t.Weight)
@@ -179,8 +175,6 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			var raw []byte
 			raw, err = s.value()
 			t.Aside = string(raw) == "true"
-		case "queue":
-			t.Queue, err = s.string()
 		case "weight":
 			t.Weight, err = s.float64()
 		case "claim":
