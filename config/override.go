@@ -19,7 +19,7 @@ type override struct {
 func (r *reader) override(root *yaml.Node, text string, order int) {
 	o, problem := parseOverride(text, order)
 	key := strings.Join(o.path, ".")
-	fail := func(message string) { r.faults = append(r.faults, Fault{o.place, key, message}) }
+	fail := func(message string) { r.faults = append(r.faults, Fault{Place: o.place, Key: key, Message: message}) }
 	if problem != "" {
 		fail(problem)
 		return

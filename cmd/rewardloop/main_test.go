@@ -141,7 +141,14 @@ type process struct {
 // start starts the binary; it is killed when the test ends.
 func start(t *testing.T, dir string, stdin io.Reader, stdout io.Writer, args ...string) *process {
 	t.Helper()
+	return startIn(t, dir, nil, stdin, stdout, args...)
+}
+
+// startIn is start with an environment; nil: this process's.
+func startIn(t *testing.T, dir string, env []string, stdin io.Reader, stdout io.Writer, args ...string) *process {
+	t.Helper()
 	p := &process{Cmd: exec.Command(binary(t), args...), stderr: watched(), exited: make(chan struct{})}
+	p.Env = env
 	p.Dir, p.Stdin, p.Stdout, p.Stderr = dir, stdin, stdout, p.stderr
 	p.WaitDelay = time.Second
 	require.NoError(t, p.Start())

@@ -30,6 +30,7 @@ type parts struct {
 	name     string // among all processes; "": there are no others
 	scorers  *Scorers
 	managers map[string]*rewards.Manager
+	lacking  map[string]config.FaultsError // profiles that this machine cannot score, of a process beside others
 	metrics  *prometheus.Registry
 	buffers  *wire.Buffers
 	test     *selfTest
@@ -64,7 +65,12 @@ func newParts(o Options) (*parts, error) {
 	if err = p.openRouter(); err != nil {
 		return nil, errors.Join(err, p.scorers.Close())
 	}
-	if p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry); err != nil {
+	if o.beside {
+		p.managers, p.lacking, err = config.BuildThere(p.cfg, p.scorers.Registry)
+	} else {
+		p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
 	p.metrics.MustRegister(extras(maps.Clone(p.managers)))
@@ -113,6 +119,11 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 	for name, m := range served {
 		profiles[name] = workers.Profile{Manager: m, Queue: queues[name]}
 		names[queues[name]] = true
+	}
+	for name, why := range p.lacking {
+		p.log.ErrorContext(ctx, "this process cannot score a reward until it is started again, because this machine lacks what the reward needs",
+			"reward", name, "reason", why)
+		profiles[name] = workers.Profile{Queue: queues[name], Missing: why.Error()}
 	}
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
