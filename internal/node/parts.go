@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -50,7 +51,7 @@ func newParts(o Options) (*parts, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.metrics.MustRegister(buildInfo(p.version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.MustRegister(buildInfo(p.version), goCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if len(o.Config.Profiles) == 0 {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
@@ -82,6 +83,14 @@ func newParts(o Options) (*parts, error) {
 	}
 	p.managers[selfTestProfile] = p.test.manager
 	return p, nil
+}
+
+// goCollector is what Go's runtime tells of itself, with the memory that the latest collection
+// found in use.
+func goCollector() prometheus.Collector {
+	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{
+		Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`),
+	}))
 }
 
 // buildInfo is a metric that says which release runs.
