@@ -88,6 +88,9 @@ func (fs FaultsError) sorted() error {
 	return slices.Compact(fs)
 }
 
+// DidYouMean returns "; did you mean x?" for the known word closest to a mistyped one, or "".
+func DidYouMean(word string, known []string) string { return nearest(word, known) }
+
 // nearest returns "; did you mean x?" for the known word closest to a mistyped
 // one, or "".
 func nearest(word string, known []string) string {

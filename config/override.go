@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,6 +63,9 @@ func parseOverride(text string, order int) (override, string) {
 	o.path = strings.Split(key, ".")
 	if hasValue && secretName(o.path[len(o.path)-1]) {
 		o.place.Override = o.prefix + key + "=…"
+	}
+	if ext := path.Ext(key); !hasValue && (ext == ".yaml" || ext == ".yml") {
+		return o, "is a file and no override: write -c " + text
 	}
 	for _, part := range o.path {
 		if part == "" || strings.ContainsAny(part, " \t\n@:") {

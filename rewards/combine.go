@@ -17,7 +17,7 @@ func (t *Term) judge(score Score, err error) TermResult {
 	case errors.As(err, &skip):
 		r.Status, r.Reason = StatusSkipped, clip(skip.Reason, maxMessage)
 	case err != nil:
-		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), clip(err.Error(), maxMessage)
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), messageOf(err)
 		r.Blame, r.Permanent = BlameOf(err)
 		r.Waits = WaitedFor(err)
 	case !finite(score.Value):
