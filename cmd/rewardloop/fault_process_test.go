@@ -105,6 +105,21 @@ func processFaults() []fault {
 			},
 		},
 		{
+			name: "kill gateways", what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later",
+			gateways: 3, load: fleet.Load{Clients: 8, Samples: 20_000, Bytes: 4 << 10, PerSecond: 250, Limit: 5 * time.Minute},
+			cfg: fleet.Config{ScoreLeast: time.Millisecond, ScoreMost: 10 * time.Millisecond}, within: closed, because: "its connections close",
+			happens: func(s *stage) {
+				s.Mark()
+				for i := 0; !s.Over(); i++ {
+					g := s.gateways[i%3]
+					g.Kill9()
+					s.pause(2 * time.Second)
+					g.Start()
+					s.pause(3 * time.Second)
+				}
+			},
+		},
+		{
 			name: "come and go", what: "a worker joins, another leaves (SIGTERM)", within: closed, because: "it finishes what it has",
 			happens: func(s *stage) {
 				s.Mark()
