@@ -218,7 +218,9 @@ def _tls(attempt: _Attempt, err: ssl.SSLError) -> ConnectError:
         )
     if "ALERT" in reason:
         return ConnectError(
-            attempt.url, f"the server broke off the TLS handshake ({reason})", "it may want a client certificate: tls_cert=, tls_key="
+            attempt.url,
+            f"the server broke off the TLS handshake ({reason})",
+            "it may want a client certificate: tls_cert=, tls_key=",
         )
     return ConnectError(attempt.url, f"TLS failed ({reason})", "if the server speaks no TLS, say ws://")
 
