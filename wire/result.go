@@ -33,7 +33,10 @@ type Result struct {
 	// where there were any decode, batch_wait and infer, which add up over the terms.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
 	Worker   string             `json:"worker,omitempty"`
-	Attempts int                `json:"attempts"`
+	// Config is a digest of the reward's configuration that the sample was scored with, its
+	// weights among it; "" where no worker has answered for it.
+	Config   string `json:"config,omitempty"`
+	Attempts int    `json:"attempts"`
 	// Group holds the statistics of the prompt group once it is complete.
 	Group *GroupStats `json:"group,omitempty"`
 

@@ -35,6 +35,8 @@ type Options struct {
 	Version string
 	// Scorers are registered beside those that ship.
 	Scorers []rewards.Spec
+	// Load reads the configuration anew, for Reload; nil: there is no reload.
+	Load func() (*config.Config, error)
 	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
 	// nowhere.
 	Examine io.Writer
@@ -109,6 +111,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if n.claims != nil {
 		o.Claims = n.claims
 	}
+	if n.load != nil {
+		o.Reload = n.Reload
+	}
 	n.server, err = server.New(o)
 	if err != nil || n.local == nil {
 		return err
@@ -164,7 +169,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		Gateway: n.name, MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
 		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, UnavailableAfter: l.UnavailableAfter, Weights: l.RunWeights, KeepResults: l.ResultsKept,
-		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(),
+		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(n.cfg),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
 		Dispatch: dispatch.Config{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
@@ -194,6 +199,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.presence = n.fabric
 	n.Loop.Start(ctx)
 	return nil
 }
@@ -201,8 +207,10 @@ func (n *Node) startLoop(ctx context.Context) error {
 // profiles describes the rewards that requests may ask for. The self-test's is none.
 func (n *Node) profiles() []server.Profile {
 	var out []server.Profile
-	for _, name := range sortedKeys(n.cfg.Profiles) {
-		p := n.cfg.Profiles[name]
+	n.reloading.Lock()
+	defer n.reloading.Unlock()
+	for _, name := range sortedKeys(n.running.Profiles) {
+		p := n.running.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
 		for _, t := range p.Terms {
 			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.Path, Weight: t.Weight, Required: t.Required})
