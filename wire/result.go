@@ -147,6 +147,10 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 		w.out = append(w.out, `,"worker":`...)
 		w.text(r.Worker)
 	}
+	if r.Config != "" {
+		w.out = append(w.out, `,"config":`...)
+		w.text(r.Config)
+	}
 	w.out = append(w.out, `,"attempts":`...)
 	w.out = strconv.AppendInt(w.out, int64(r.Attempts), 10)
 	if r.Group != nil {
@@ -279,6 +283,8 @@ func fastResult(b []byte) (*Result, bool) {
 			r.TimingMS, err = readMap(&s, s.float64)
 		case "worker":
 			r.Worker, err = s.string()
+		case "config":
+			r.Config, err = s.string()
 		case "attempts":
 			seen |= attempts
 			var n int64

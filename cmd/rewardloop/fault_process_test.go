@@ -105,7 +105,7 @@ func processFaults() []fault {
 			},
 		},
 		{
-			name: "kill gateways", what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later",
+			name: "kill gateways", what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later; every process reads another weight every second",
 			gateways: 3, load: fleet.Load{Clients: 8, Samples: 20_000, Bytes: 4 << 10, PerSecond: 250, Limit: 5 * time.Minute},
 			cfg: fleet.Config{ScoreLeast: time.Millisecond, ScoreMost: 10 * time.Millisecond}, within: closed, because: "its connections close",
 			happens: func(s *stage) {
@@ -113,9 +113,9 @@ func processFaults() []fault {
 				for i := 0; !s.Over(); i++ {
 					g := s.gateways[i%3]
 					g.Kill9()
-					s.pause(2 * time.Second)
+					s.reloads(2)
 					g.Start()
-					s.pause(3 * time.Second)
+					s.reloads(3)
 				}
 			},
 		},
@@ -128,6 +128,15 @@ func processFaults() []fault {
 				require.Zero(s.t, s.workers[0].Wait(), "%s", s.workers[0].Log())
 			},
 		},
+	}
+}
+
+// reloads has all processes read another configuration, once a second for some seconds.
+func (s *stage) reloads(seconds int) {
+	s.t.Helper()
+	for range seconds {
+		s.fleet.Reload()
+		s.pause(time.Second)
 	}
 }
 

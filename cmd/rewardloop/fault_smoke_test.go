@@ -61,6 +61,23 @@ func TestClientsOfThreeGatewaysGetOneResultEachWhileOneIsKilledAfterTheOther(t *
 	report.Check(t)
 }
 
+func TestSamplesGetOneResultEachWhileGatewayAndWorkersReadOtherWeights(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(t, fleet.Config{Binary: main.Binary(t), ScoreLeast: 10 * time.Millisecond, ScoreMost: 50 * time.Millisecond})
+	g := f.Gateway("g1", nil)
+	f.Worker("w1", nil)
+	f.Worker("w2", nil)
+	run := f.Load(fleet.Load{Samples: 600, Bytes: 4 << 10, PerSecond: 100}, g)
+	for i := range 5 {
+		run.Reached(100 * (i + 1))
+		f.Reload()
+	}
+	report := run.Wait()
+	t.Log(report)
+	report.Check(t)
+	require.Greater(t, report.Configs, 2, "results tell by which weights they were scored")
+}
+
 func TestAClientLeavesAGatewayThatIsSilentAndComesBackToItLater(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(t, fleet.Config{Binary: main.Binary(t)})

@@ -20,8 +20,8 @@ with. What can change while samples are scored holds from then on: weight, timeo
 retries of components, concurrency of rewards, and of engines base_urls, key_file,
 concurrency, requests_per_minute, tokens_per_minute, timeout and attempts. Samples that a
 worker has are scored as they began; the field config of a result says by which
-configuration. Everything else that is written otherwise is named and needs a restart. Where anything is wrong
-with the configuration, all of it is said, and nothing changes.
+configuration. Everything else that is written otherwise is named and needs a restart.
+Where anything is wrong with the configuration, all of it is said, and nothing changes.
 
 SIGHUP to a process does the same, and the log says what came of it. Workers of other
 processes have configurations of their own: send them SIGHUP, too. Until a gateway and a
@@ -30,7 +30,7 @@ worker have the same weights, the worker gets no samples of that reward.
 The exit code is 1 where something needs a restart, or the server refused.`
 
 const reloadExample = `
-rewardloop reload --url http://127.0.0.1:8080 --token-file token`
+rewardloop reload --url http://127.0.0.1:8080`
 
 // reload is the command reload.
 func reload(ctx context.Context, args []string, e env) int {
