@@ -14,12 +14,17 @@ func (s *Server) Describe(profiles []Profile) { s.profiles.Store(&profiles) }
 func (s *Server) rewards() []Profile { return *s.profiles.Load() }
 
 // reloading answers POST /v1/reload: what holds from now on, and what needs a restart; 422 with
-// everything that is wrong where nothing was changed.
+// everything that is wrong where nothing was changed, 503 while another reload is under way.
 func (s *Server) reloading(c *gin.Context) {
 	if s.reload == nil {
 		s.refuse(c, &fault{status: http.StatusNotFound, class: "no_reload", message: "this process does not know where its configuration came from"})
 		return
 	}
+	if !s.rereads.TryLock() {
+		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: "reloading", message: "the configuration is being read already; ask again", pause: true})
+		return
+	}
+	defer s.rereads.Unlock()
 	done, err := s.reload(c.Request.Context())
 	if err != nil {
 		s.refuse(c, &fault{status: http.StatusUnprocessableEntity, class: "bad_configuration", message: err.Error()})

@@ -136,6 +136,7 @@ type Server struct {
 	profiles     atomic.Pointer[[]Profile]
 	router       outbound.Doer                               // nil: no engines
 	reload       func(ctx context.Context) (Reloaded, error) // nil: there is none
+	rereads      sync.Mutex                                  // held by the reload that is under way
 	claims       http.Handler                                // nil: nobody claims from elsewhere
 	gatherer     prometheus.Gatherer
 	log          *slog.Logger

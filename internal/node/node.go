@@ -204,11 +204,10 @@ func (n *Node) startLoop(ctx context.Context) error {
 	return nil
 }
 
-// profiles describes the rewards that requests may ask for. The self-test's is none.
+// profiles describes the rewards that requests may ask for. The self-test's is none. The caller
+// holds reloading, or nothing serves yet.
 func (n *Node) profiles() []server.Profile {
 	var out []server.Profile
-	n.reloading.Lock()
-	defer n.reloading.Unlock()
 	for _, name := range sortedKeys(n.running.Profiles) {
 		p := n.running.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}

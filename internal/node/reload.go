@@ -26,6 +26,8 @@ var ErrNoReload = errors.New("this process does not know where its configuration
 func (n *Node) Reload(ctx context.Context) (server.Reloaded, error) {
 	done, err := n.reload(ctx, n.Loop.Requeue)
 	if err == nil && n.server != nil {
+		n.reloading.Lock()
+		defer n.reloading.Unlock()
 		n.server.Describe(n.profiles())
 	}
 	return done, err
