@@ -89,16 +89,16 @@ func TestAGroupThatComesBackSharesItsLimitsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		tr, g := b.start(t, "p0", outbound.GroupConfig{Name: "e", URLs: []string{"http://a"}, Concurrency: 8}, named)
+		p, g := b.start(t, "p0", outbound.GroupConfig{Name: "e", URLs: []string{"http://a"}, Concurrency: 8}, named)
 		_, other := b.start(t, "p1", outbound.GroupConfig{Name: "e", URLs: []string{"http://a"}, Concurrency: 8}, named)
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, 8, sum(places, g, other), 1)
 		s := outbound.NewSwitch(g)
 		for i, url := range []string{"http://b", "http://a"} {
-			require.NoError(t, tr.Replace(s, outbound.GroupConfig{Name: "e", URLs: []string{url}, Concurrency: 8}), fmt.Sprint(i))
+			require.NoError(t, p.tr.Replace(s, outbound.GroupConfig{Name: "e", URLs: []string{url}, Concurrency: 8}), fmt.Sprint(i))
 			time.Sleep(10 * time.Second)
 		}
-		require.Len(t, tr.Groups(), 1)
-		require.InDelta(t, 8, sum(places, tr.Groups()[0], other), 1, "both are one group again")
+		require.Len(t, p.tr.Groups(), 1)
+		require.InDelta(t, 8, sum(places, p.tr.Groups()[0], other), 1, "both are one group again")
 	})
 }
