@@ -47,7 +47,8 @@ type parts struct {
 	localKey string
 
 	reloading sync.Mutex
-	running   *config.Config // cfg, with what was applied since; guarded by reloading
+	running   *config.Config             // cfg, with what was applied since; guarded by reloading
+	serving   map[string]workers.Profile // what the workers serve; from startWorkers on guarded by reloading
 }
 
 // newParts builds the rewards.
@@ -121,6 +122,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 		profiles[name] = workers.Profile{Manager: m, Queue: queues[name], Config: digest(p.cfg.Profiles[cmp.Or(name, config.DefaultProfile)])}
 		names[queues[name]] = true
 	}
+	p.serving = profiles
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
 			ID: "w" + strconv.Itoa(i), Index: i, Of: p.cfg.NumWorkers, MaxAbandoned: p.cfg.Loop.Workers.MaxAbandoned,

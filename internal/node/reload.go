@@ -21,8 +21,8 @@ var ErrNoReload = errors.New("this process does not know where its configuration
 
 // Reload reads the configuration anew and applies what a process that runs can change: weights,
 // times, retries and the concurrency of rewards, and how engines are asked. Samples that a worker
-// has are scored as they began. An error changes nothing; what needs a restart is in the answer, and is
-// left as it was.
+// has are scored as they began. An error changes nothing; what needs a restart is in the
+// answer, and is left as it was.
 func (n *Node) Reload(ctx context.Context) (server.Reloaded, error) {
 	done, err := n.reload(ctx, n.Loop.Requeue)
 	if err == nil && n.server != nil {
@@ -124,19 +124,23 @@ func (p *parts) replaceEngines(was, is *config.Config, names []string) error {
 // settles is how long a reload waits for the workers' word that they serve what is new.
 const settles = time.Second
 
-// replace has the workers of this process serve profiles otherwise, and returns when the
-// gateways may know.
+// replace has the workers of this process serve profiles otherwise, and returns when its
+// gateway may know. It fails only where the connection to the queues has ended for good.
 func (p *parts) replace(ctx context.Context, served map[string]workers.Profile) error {
-	own := p.served()
-	for _, w := range p.workers {
-		for name, s := range served {
-			if own[name] == nil {
-				continue // other workers have it
-			}
+	for name, s := range served {
+		was, own := p.serving[name]
+		if !own {
+			continue // other workers have it
+		}
+		for i, w := range p.workers {
 			if err := w.Replace(name, s); err != nil {
+				for _, done := range p.workers[:i] {
+					err = errors.Join(err, done.Replace(name, was))
+				}
 				return err
 			}
 		}
+		p.serving[name] = s
 	}
 	if p.presence == nil {
 		return nil
