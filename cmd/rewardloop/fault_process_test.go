@@ -105,7 +105,9 @@ func processFaults() []fault {
 			},
 		},
 		{
-			name: "kill gateways", what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later; every process reads another weight every second",
+			name: "kill gateways",
+			what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later; " +
+				"every process reads another weight every second",
 			gateways: 3, load: fleet.Load{Clients: 8, Samples: 20_000, Bytes: 4 << 10, PerSecond: 250, Limit: 5 * time.Minute},
 			cfg: fleet.Config{ScoreLeast: time.Millisecond, ScoreMost: 10 * time.Millisecond}, within: closed, because: "its connections close",
 			happens: func(s *stage) {

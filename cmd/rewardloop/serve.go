@@ -143,7 +143,9 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, load func() (*con
 
 // untilTold waits for a signal to end, which it returns, or the end of ctx: nil. Meanwhile each
 // SIGHUP reads the configuration anew.
-func untilTold(ctx context.Context, signals, hangups <-chan os.Signal, log *slog.Logger, reload func(context.Context) (server.Reloaded, error)) os.Signal {
+func untilTold(
+	ctx context.Context, signals, hangups <-chan os.Signal, log *slog.Logger, reload func(context.Context) (server.Reloaded, error),
+) os.Signal {
 	for {
 		select {
 		case s := <-signals:
