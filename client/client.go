@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ import (
 // Config says where to and as whom. URL and Run are required.
 type Config struct {
 	// URL is ws://host:port or wss://host:port; the path /v1/stream is added if there is none.
+	// Several, with commas between, are gateways of which each can take the place of another:
+	// the client is at one of them, at first the first that welcomes it. When that one is gone,
+	// silent or draining, what has no result is sent to the next.
 	URL string
 	// Run names the training run.
 	Run string
@@ -34,31 +38,47 @@ type Config struct {
 	TokenFile, Token string
 	// TLS is for wss URLs; nil: the system's roots.
 	TLS *tls.Config
-	// DialTimeout bounds the first connection. Defaults to 10 s.
+	// DialTimeout bounds the first connection, the wait for the successor of a server that is
+	// being stopped included. Defaults to 10 s.
 	DialTimeout time.Duration
 	// ReconnectFor is how long a lost connection is tried again, and a server that does
 	// nothing but drain, before every sample without a result fails. Defaults to 5 min.
 	ReconnectFor time.Duration
+	// Silence is how long a gateway may send nothing, not even the answer to a ping, before the
+	// connection counts as lost. Defaults to 45 s, and with several URLs to 3 s: whoever sends
+	// over a link on which a ping waits longer behind samples gives more.
+	Silence time.Duration
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	c.ReconnectFor = cmp.Or(c.ReconnectFor, 5*time.Minute)
+	if c.Silence == 0 {
+		c.Silence = 45 * time.Second
+		if strings.Contains(c.URL, ",") {
+			c.Silence = 3 * time.Second
+		}
+	}
 	return c
 }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
-	if c.URL == "" {
-		errs = append(errs, errors.New("a URL is needed, as ws://host:port"))
+	if slices.Contains(gateways(c.URL), "") {
+		errs = append(errs, fmt.Errorf("URL %q: want ws://host:port, or several of them with commas between", c.URL))
 	}
 	if c.Run == "" {
 		errs = append(errs, errors.New("a run is needed: the name of the training run"))
 	}
 	if c.TokenFile != "" && c.Token != "" {
 		errs = append(errs, errors.New("TokenFile and Token are both given: want one of them, or none"))
+	}
+	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "ReconnectFor": c.ReconnectFor, "Silence": c.Silence} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s is %v, want more than 0", name, d))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -72,12 +92,11 @@ var (
 	ErrInFlight = errors.New("sample id is in flight")
 )
 
-// path is where a gateway has its websocket.
-const path = "/v1/stream"
-
 // Client is one connection of one run. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
+	urls   []string // of the gateways
+	at     int      // the gateway that is dialled first; Dial's, then run's
 	token  string
 	ctx    context.Context //nolint:containedctx // ends with Close; everything the client does hangs on it
 	cancel context.CancelCauseFunc
@@ -87,6 +106,7 @@ type Client struct {
 	mu       sync.Mutex
 	link     *link                 // the live connection; guarded by mu
 	welcome  wire.Welcome          // of the latest connection; guarded by mu
+	home     string                // the URL that it came from; guarded by mu
 	calls    map[string]*Future    // without a result; guarded by mu
 	queue    []*Future             // to be sent, in order; guarded by mu
 	sending  *Future               // on its way over the live link; guarded by mu
@@ -131,7 +151,8 @@ func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 	}
 }
 
-// Dial connects, and fails within DialTimeout if it cannot.
+// Dial connects, and fails within DialTimeout if it cannot: at once where no URL has a server
+// that takes clients, and no server says that it is being stopped.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -141,19 +162,16 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if scheme, rest, ok := strings.Cut(cfg.URL, "://"); ok && !strings.Contains(rest, "/") {
-		cfg.URL = scheme + "://" + rest + path
-	}
 	c := &Client{
-		cfg: cfg, token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{},
+		cfg: cfg, urls: gateways(cfg.URL), token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{},
 		steps: map[stepKey]*stepNote{}, takes: map[uint64]*take{}, grace: answerGrace,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	l, err := c.connect(ctx)
+	l, err := c.first(ctx)
 	if err != nil {
 		c.cancel(err)
 		c.wg.Wait()
-		return nil, fmt.Errorf("client: %s: %w", cfg.URL, err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	c.wg.Go(func() { c.run(l) })
 	return c, nil

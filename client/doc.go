@@ -14,11 +14,20 @@
 // takes samples; a sample that was refused for that reason is sent there. So a rolling
 // restart costs time and no sample.
 //
+// With several URLs the client goes to the next gateway when its own is gone, silent for
+// 3 s, or draining: within 5 s it sends there what has no result. That gateway knows nothing
+// of the former one, so that what was in flight there is scored again. A gateway that has
+// answered and whose connection ends is dialled again first: it may have been the network.
+// Clients of one run that share steps give the same URLs in the same order, so that they
+// meet again.
+//
 // Who trains on a whole step, or on mini-batches of it, declares it and asks for its
 // rewards: Declare, then Chunks or Rewards. The gateway assembles prompt groups and hands
 // each out once; a chunk keeps its number, so that a question whose connection was lost is
-// asked again and has the same rows. The record of a step is the gateway's: with it the
-// step is lost (ErrStepLost), while every Future still gets its result.
+// asked again and has the same rows. The record of a step is the gateway's: at another one,
+// or at one that was started anew, a step that the former had heard of is lost (ErrStepLost)
+// until it is declared and submitted again, while every Future still gets its result. A step
+// that no gateway had heard of is declared by the client.
 //
 // A Client has two goroutines while connected: one reads, one sends; both end with
 // Close. Pixels given to Submit must not change until the Future has resolved.

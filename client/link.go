@@ -11,9 +11,11 @@ import (
 // receive.go takes what comes, on its reader goroutine.
 type link struct {
 	c       *Client
+	url     string // of its gateway; immutable
 	conn    *wsconn.Conn
 	greeted chan struct{}     // closed at the welcome
 	refused chan error        // capacity 1: the server's complaint before a welcome
+	why     error             // set before ended is closed
 	ended   chan struct{}     // closed when Run has returned
 	credit  wire.CreditTotals // guarded by c.mu
 	sent    wire.CreditTotals // guarded by c.mu
@@ -22,6 +24,7 @@ type link struct {
 	yielded wire.CreditTotals // handed back; guarded by c.mu
 
 	draining bool      // the server takes no more samples; guarded by c.mu
+	drained  time.Time // since when; guarded by c.mu
 	useful   bool      // it took some, or could have for a while; guarded by c.mu
 	resumed  bool      // the server knew the session; guarded by c.mu
 	since    time.Time // immutable
@@ -145,11 +148,16 @@ func (l *link) yield() {
 func (c *Client) inFlight() int { return len(c.calls) - len(c.queue) }
 
 // idle reports whether nothing keeps the client at a draining server: what it has of
-// ours it has answered. Questions can be answered only there, but not if a sample waits.
+// ours it has answered, or a sample has waited long enough that another gateway can take.
+// Questions can be answered only there, but not if a sample waits.
 func (c *Client) idle(l *link) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !l.draining || c.inFlight() > 0 || (len(c.queue) == 0 && c.asking()) {
+	if !l.draining {
+		return false
+	}
+	late := c.several() && len(c.queue) > 0 && time.Since(l.drained) > patience
+	if !late && (c.inFlight() > 0 || (len(c.queue) == 0 && c.asking())) {
 		return false
 	}
 	if l.resumed && time.Since(l.since) < lateResults {
@@ -158,6 +166,10 @@ func (c *Client) idle(l *link) bool {
 	c.confirm()
 	return true
 }
+
+// patience is how long a sample waits for a draining server to answer the samples that it
+// has, where there is another gateway: with the tick and the dial less than 5 s.
+const patience = 2 * time.Second
 
 // lateResults is how long a draining server that knew the session is listened to in any
 // case: the results that it still has come right behind its welcome.

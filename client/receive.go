@@ -72,7 +72,7 @@ func (l *link) greet(w *wire.Welcome) {
 	if !w.Resumed {
 		c.seq, c.pending = 0, 0
 	}
-	c.welcome, c.link, l.credit, l.resumed = *w, l, w.Credit, w.Resumed
+	c.welcome, c.home, c.link, l.credit, l.resumed = *w, l.url, l, w.Credit, w.Resumed
 	again := make([]*Future, 0, len(c.calls))
 	waiting := make(map[string]bool, len(c.queue))
 	for _, f := range c.queue {
@@ -145,7 +145,7 @@ func (l *link) again(r *wire.Result, class rewards.Class) bool {
 // drains notes that the server takes no more samples. The caller holds c.mu.
 func (l *link) drains() {
 	if !l.draining {
-		l.draining = true
+		l.draining, l.drained = true, time.Now()
 		l.useful = l.useful || time.Since(l.since) > proven
 	}
 	l.c.stir()

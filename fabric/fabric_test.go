@@ -79,3 +79,42 @@ func TestATicketSaysWhereItsPayloadIsOnceTheGatewayKnows(t *testing.T) {
 	after := takeFrom(t, s)
 	require.Equal(t, []string{"wss://gw/v1/claim", "for b"}, []string{after.Claim, after.Token})
 }
+
+func TestAWorkerThatMovesTakesFromTheNewQueueAndKeepsTheLeasesOfTheOld(t *testing.T) {
+	t.Parallel()
+	f, source := open(t, fabric.Config{})
+	s := source(t, "w", "one")
+	announce := func(queue string) {
+		s.Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Name: "", Queue: queue, Capacity: 4, Narrow: 4}}})
+	}
+	publish := func(id, queue string) {
+		require.Eventually(t, func() bool {
+			return f.Publish(t.Context(), wire.Ticket{ID: id, Run: "r", Attempt: 1, Queue: queue, Deadline: time.Now().Add(time.Minute)}) == nil
+		}, soon, time.Millisecond)
+	}
+	take := func(queue string) workers.Lease {
+		for range 50 {
+			got, err := s.Take(t.Context(), queue, 1)
+			require.NoError(t, err)
+			if len(got) > 0 {
+				return got[0]
+			}
+		}
+		require.Fail(t, "no ticket came")
+		return nil
+	}
+	announce("one")
+	publish("a", "one")
+	old := take("one")
+	for _, way := range [][2]string{{"one", "two"}, {"two", "one"}, {"one", "three"}} {
+		require.NoError(t, s.Move(way[0], way[1]))
+		announce(way[1])
+		publish("in "+way[1], way[1])
+		l := take(way[1])
+		require.Equal(t, "in "+way[1], l.Ticket().ID)
+		l.Done()
+		require.NoError(t, old.Context().Err(), "it is scored still")
+		require.NoError(t, old.Extend(t.Context()))
+	}
+	old.Done()
+}

@@ -148,6 +148,20 @@ func (h *hub) close(t *taker) {
 	}
 }
 
+// reopen has a worker ask again that had ended its asking.
+func (h *hub) reopen(t *taker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.closed = false
+}
+
+// left reports whether a worker has ended its asking.
+func (h *hub) left(t *taker) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return t.closed
+}
+
 // attended reports whether any worker may ask again. The caller holds mu.
 func (h *hub) attended() bool {
 	for t := range h.takers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
@@ -14,7 +15,9 @@ import (
 type Source struct {
 	bus    *bus
 	worker string
-	takers map[string]*taker // by queue; never changed
+
+	mu     sync.Mutex
+	takers map[string]*taker // by queue; guarded by mu
 }
 
 // taker is what one worker takes from one queue.
@@ -35,22 +38,55 @@ const longestTake = time.Second
 func newSource(b *bus, worker string, queues []string) (*Source, error) {
 	s := &Source{bus: b, worker: worker, takers: map[string]*taker{}}
 	for _, queue := range queues {
-		if s.takers[queue] != nil {
-			continue
-		}
-		t := &taker{worker: worker, signal: make(chan struct{}, 1)}
-		if err := b.enlist(t, queue); err != nil {
+		if err := s.open(queue); err != nil {
 			s.Disconnect()
 			return nil, err
 		}
-		s.takers[queue] = t
 	}
 	return s, nil
 }
 
+// open has the worker take from a queue.
+func (s *Source) open(queue string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.takers[queue]; t != nil {
+		t.hub.reopen(t)
+		return nil
+	}
+	t := &taker{worker: s.worker, signal: make(chan struct{}, 1)}
+	if err := s.bus.enlist(t, queue); err != nil {
+		return err
+	}
+	s.takers[queue] = t
+	return nil
+}
+
+// Move implements workers.Source. Queues that were left before, and of which the worker has
+// no lease any more, are forgotten.
+func (s *Source) Move(from, to string) error {
+	if err := s.open(to); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for queue, t := range s.takers {
+		switch {
+		case queue == from:
+			t.hub.close(t)
+		case queue != to && t.hub.left(t) && len(s.bus.attempts.of(t)) == 0:
+			s.bus.dismiss(t)
+			delete(s.takers, queue)
+		}
+	}
+	return nil
+}
+
 // Take implements workers.Source.
 func (s *Source) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
+	s.mu.Lock()
 	taker := s.takers[queue]
+	s.mu.Unlock()
 	if taker == nil {
 		return nil, fmt.Errorf("fabric: worker %s was not connected to the queue %q", s.worker, queue)
 	}
@@ -80,6 +116,8 @@ func (s *Source) Announce(info wire.WorkerInfo) {
 
 // Close implements workers.Source.
 func (s *Source) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, t := range s.takers {
 		t.hub.close(t)
 	}
@@ -88,6 +126,8 @@ func (s *Source) Close() {
 // Disconnect ends the source, after the worker has stopped: leases that are not over lapse.
 func (s *Source) Disconnect() {
 	s.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, t := range s.takers {
 		s.bus.dismiss(t)
 	}

@@ -81,7 +81,7 @@ const mapEntry = 48
 
 // sizeOf estimates what a remembered result costs.
 func sizeOf(r *wire.Result) int64 {
-	size := int64(512 + len(r.ID) + 8*len(r.StepScores) + mapEntry*(len(r.TimingMS)+len(r.Values)))
+	size := int64(512 + len(r.ID) + len(r.Config) + 8*len(r.StepScores) + mapEntry*(len(r.TimingMS)+len(r.Values)))
 	for k, v := range r.ExtraInfo {
 		size += int64(len(k)) + mapEntry
 		if s, ok := v.(string); ok {

@@ -76,6 +76,43 @@ func (c *core) rescind(e *entry) {
 	e.share().Refund(&e.charged, 0)
 }
 
+// Requeue gives profiles other queues of tickets, by their names, because their configuration
+// is another: move has the workers of this process take from them, and returns when they say
+// so. Tickets that nobody has claimed are made anew then; what workers have they finish as they
+// began. After an error of move the profiles keep their queues.
+func (m *Manager) Requeue(queues map[string]string, move func() error) error {
+	m.mu.Lock()
+	m.core.board.Expect(queues)
+	m.mu.Unlock()
+	err := move()
+	if err != nil {
+		queues = nil
+	}
+	workers, now := m.presence.Workers(), time.Now()
+	m.mu.Lock()
+	fx := m.core.requeue(now, queues, workers)
+	m.mu.Unlock()
+	m.apply(fx)
+	m.wakeUp()
+	return err
+}
+
+func (c *core) requeue(now time.Time, queues map[string]string, workers []wire.WorkerInfo) (fx effects) {
+	renamed := c.board.Rename(queues)
+	c.survey(workers)
+	for _, e := range c.all() {
+		switch {
+		case !renamed[e.item.Profile()] || e.offer == nil:
+		case e.state == published:
+			c.takeBack(now, e, &fx)
+		default: // its backup
+			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
+			c.dropSpare(e)
+		}
+	}
+	return fx
+}
+
 // takeBack returns an entry whose ticket nobody has claimed to its queue.
 func (c *core) takeBack(now time.Time, e *entry, fx *effects) {
 	c.recall(now, e, fx)

@@ -257,6 +257,20 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	return m, nil
 }
 
+// With returns a manager of the same components with other weights, times, retries or
+// concurrency: adjust sets them in a copy of the profile, and must leave everything else as it
+// is. The two share their scorers, so that one of them is closed; samples that run go on as
+// they began.
+func (m *Manager) With(adjust func(*ManagerConfig)) (*Manager, error) {
+	cfg := m.cfg
+	cfg.Terms = slices.Clone(cfg.Terms)
+	adjust(&cfg)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Manager{cfg: cfg, fields: m.fields}, nil
+}
+
 // Terms returns the keys of the terms in order.
 func (m *Manager) Terms() []string {
 	keys := make([]string, len(m.cfg.Terms))

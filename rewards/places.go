@@ -3,6 +3,7 @@ package rewards
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 )
 
 // Places counts the samples of one profile that one worker has, by component, and says how
@@ -13,7 +14,7 @@ import (
 // The concurrency of a process is divided among its workers. Places is safe for concurrent
 // use.
 type Places struct {
-	m               *Manager
+	m               atomic.Pointer[Manager]
 	worker, workers int
 	fixed           int // of every component, whatever its scorer says; 0: as it says
 
@@ -24,14 +25,21 @@ type Places struct {
 
 // NewPlaces returns the places of one of a process's workers, which are numbered from 0.
 func NewPlaces(m *Manager, worker, workers int) *Places {
-	return &Places{m: m, worker: worker, workers: workers, unfinished: make([]int, m.count())}
+	p := &Places{worker: worker, workers: workers, unfinished: make([]int, m.count())}
+	p.m.Store(m)
+	return p
 }
 
 // FixedPlaces returns places of a worker of which every component can have n samples,
 // whatever its scorer says.
 func FixedPlaces(m *Manager, n int) *Places {
-	return &Places{m: m, worker: 0, workers: 1, fixed: n, unfinished: make([]int, m.count())}
+	p := NewPlaces(m, 0, 1)
+	p.fixed = n
+	return p
 }
+
+// Follow has the places be those of another manager with the same components (Manager.With).
+func (p *Places) Follow(m *Manager) { p.m.Store(m) }
 
 // share is the worker's part of the process's n. What is left over by the division is
 // with the first workers, of all profiles with the same ones, so that a worker which has
@@ -50,7 +58,7 @@ func (p *Places) Capacity() int {
 	if p.fixed > 0 {
 		return p.fixed
 	}
-	return p.share(p.m.Capacity())
+	return p.share(p.m.Load().Capacity())
 }
 
 // concurrency is the worker's part of a component's.
@@ -58,7 +66,7 @@ func (p *Places) concurrency(component int) int {
 	if p.fixed > 0 {
 		return p.fixed
 	}
-	return p.share(p.m.concurrency(component))
+	return p.share(p.m.Load().concurrency(component))
 }
 
 // Narrow is how many samples can begin at a time where none is under way: the worker's part
@@ -79,7 +87,7 @@ func (p *Places) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := math.MaxInt
-	if bound := p.m.cfg.Concurrency; bound > 0 && p.fixed == 0 {
+	if bound := p.m.Load().cfg.Concurrency; bound > 0 && p.fixed == 0 {
 		free = p.share(bound) - p.samples
 	}
 	for i, n := range p.unfinished {
@@ -96,11 +104,11 @@ func (p *Places) Free() int {
 func (p *Places) Ahead() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fixed > 0 || p.m.cfg.Concurrency > 0 {
+	if p.fixed > 0 || p.m.Load().cfg.Concurrency > 0 {
 		return false
 	}
 	for i, n := range p.unfinished {
-		if free := p.concurrency(i) - n; free < 0 || free == 0 && (p.concurrency(i) == 0 || !p.m.computes(i)) {
+		if free := p.concurrency(i) - n; free < 0 || free == 0 && (p.concurrency(i) == 0 || !p.m.Load().computes(i)) {
 			return false
 		}
 	}

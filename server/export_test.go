@@ -44,7 +44,8 @@ func ParseSamples(text []byte) (n int, err error) {
 // ReadProtocol runs the reader of a protocol's bodies and, where it takes one, the
 // writer of its answers: n samples that all got the score 0.5 or, where fail, none.
 func ReadProtocol(path string, text []byte, fail bool) (n int, out []byte, err error) {
-	s := &Server{cfg: Config{BatchSamples: 8}.WithDefaults(), profiles: []Profile{{}, {Name: "ocr"}}}
+	s := &Server{cfg: Config{BatchSamples: 8}.WithDefaults()}
+	s.Describe([]Profile{{}, {Name: "ocr"}})
 	p := map[string]protocol{
 		"score": s.unirl(), "latent": s.latent(), "get_reward": s.openRLHF(), "compute": s.flowFactory(), "rm": s.slime(),
 	}[path]

@@ -44,6 +44,7 @@ func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) {
 		o.Config.TokenFile = file
 		o.Router = &engine{}
+		o.Reload = func(context.Context) (server.Reloaded, error) { return server.Reloaded{}, nil }
 	}})
 	require.Eventually(t, func() bool { return strings.Contains(string(s.get("/readyz").body), "true") }, patience, time.Millisecond)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+secret))
@@ -68,6 +69,7 @@ func TestEveryRouteButHealthAndReadinessAsksForTheToken(t *testing.T) {
 		{http.MethodPost, "/v1/completions", []byte(`{}`), true},
 		{http.MethodPost, "/v1/embeddings", []byte(`{}`), true},
 		{http.MethodPost, "/classify", []byte(`{}`), true},
+		{http.MethodPost, "/v1/reload", nil, true},
 		{http.MethodGet, "/v1/models", nil, true},
 		{http.MethodGet, "/health", nil, true},
 		{http.MethodGet, "/scorers/picky/health", nil, true},

@@ -43,9 +43,9 @@ func (p *Profile) keyOfField(field string, kind rewards.FieldKind) string {
 func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.Media, p *Profile) (*pickleBatch, *fault) {
 	if p.keyOfField(answerField, rewards.String) == "" {
 		able := make([]string, 0, 1)
-		for i := range s.profiles {
-			if s.profiles[i].keyOfField(answerField, rewards.String) != "" {
-				able = append(able, s.profiles[i].Name)
+		for i := range s.rewards() {
+			if s.rewards()[i].keyOfField(answerField, rewards.String) != "" {
+				able = append(able, s.rewards()[i].Name)
 			}
 		}
 		return nil, faultf(rewards.UnknownReward,

@@ -160,7 +160,7 @@ func (s *Server) readPickle(ctx context.Context, req *request, p *Profile) (*pic
 	}
 	info := &infoBudget{left: s.cfg.PickleBytes}
 	if in.metaDatas != nil {
-		b.geneval, f = readGenEval(in, b.plans, p, s.profiles, info)
+		b.geneval, f = readGenEval(in, b.plans, p, s.rewards(), info)
 	} else {
 		f = readMetadata(in.metadata, b.plans, info)
 	}

@@ -71,6 +71,7 @@ func (s *Server) routes() http.Handler {
 	r.GET("/v1/runs/:run/steps/:step/rewards", s.stepRewards)
 	r.GET("/v1/runs/:run/steps/:step/trace", s.stepTrace)
 	r.GET("/v1/scorers", s.scorers)
+	r.POST("/v1/reload", s.reloading)
 	r.GET(routeRoot, s.page)
 
 	// Operation.
@@ -186,12 +187,12 @@ func (s *Server) pickles(r *http.Request) bool {
 
 // profile looks up a reward by name.
 func (s *Server) profile(name string) (*Profile, *fault) {
-	known := make([]string, len(s.profiles))
-	for i := range s.profiles {
-		if s.profiles[i].Name == name {
-			return &s.profiles[i], nil
+	known := make([]string, len(s.rewards()))
+	for i := range s.rewards() {
+		if s.rewards()[i].Name == name {
+			return &s.rewards()[i], nil
 		}
-		known[i] = s.profiles[i].Name
+		known[i] = s.rewards()[i].Name
 	}
 	return nil, faultf(rewards.UnknownReward, "no reward named %q; known are %q", clip(name), known)
 }

@@ -104,6 +104,9 @@ type Options struct {
 	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
 	// and looks at who asks itself. Nil: there are none.
 	Claims http.Handler
+	// Reload reads the configuration anew and applies what can change while the process runs. An
+	// error says that nothing was changed, and why. Nil: there is no reload.
+	Reload func(ctx context.Context) (Reloaded, error)
 	// SelfTest scores a known picture and returns an error if the score is not the
 	// known one. It must end with its context. Nil: readiness asks for workers alone.
 	SelfTest func(ctx context.Context) error
@@ -116,15 +119,25 @@ type Options struct {
 	Version string
 }
 
+// Reloaded says what a reload has done, in keys of the configuration.
+type Reloaded struct {
+	// Applied are settings that hold from now on.
+	Applied []string `json:"applied"`
+	// Restart are those that hold once the process is started again.
+	Restart []string `json:"restart"`
+}
+
 // Server is the HTTP face of a gateway.
 type Server struct {
 	// Immutable after New.
 	cfg          Config
 	loop         Loop
 	presence     loop.Presence
-	profiles     []Profile
-	router       outbound.Doer // nil: no engines
-	claims       http.Handler  // nil: nobody claims from elsewhere
+	profiles     atomic.Pointer[[]Profile]
+	router       outbound.Doer                               // nil: no engines
+	reload       func(ctx context.Context) (Reloaded, error) // nil: there is none
+	rereads      sync.Mutex                                  // held by the reload that is under way
+	claims       http.Handler                                // nil: nobody claims from elsewhere
 	gatherer     prometheus.Gatherer
 	log          *slog.Logger
 	version      string
@@ -189,7 +202,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, loop: o.Loop, presence: o.Presence, profiles: o.Profiles, router: o.Router, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
+		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
@@ -211,6 +224,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 			reg = own
 		}
 	}
+	s.Describe(o.Profiles)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.join = newJoiner(s.life, cfg)
 	s.selfTest = newSelfTest(s.life, cfg, o.SelfTest)

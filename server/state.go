@@ -71,8 +71,8 @@ const defaultReward = "default"
 
 // named are the rewards, each once: the default one has two names.
 func (s *Server) named() []Profile {
-	return slices.DeleteFunc(slices.Clone(s.profiles), func(p Profile) bool {
-		return p.Name == "" && slices.ContainsFunc(s.profiles, func(o Profile) bool { return o.Name == defaultReward })
+	return slices.DeleteFunc(slices.Clone(s.rewards()), func(p Profile) bool {
+		return p.Name == "" && slices.ContainsFunc(s.rewards(), func(o Profile) bool { return o.Name == defaultReward })
 	})
 }
 

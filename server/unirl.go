@@ -398,8 +398,8 @@ func (s *Server) rewardNames(c *gin.Context) {
 // name as well.
 func (s *Server) names() []string {
 	names := []string{}
-	for i := range s.profiles {
-		if name := s.profiles[i].Name; name != "" {
+	for i := range s.rewards() {
+		if name := s.rewards()[i].Name; name != "" {
 			names = append(names, name)
 		}
 	}

@@ -48,9 +48,9 @@ func controls() map[string]any {
 		`{"type":"credit","samples":9,"bytes":2048}`: &wire.Credit{Samples: 9, Bytes: 2048},
 		`{"type":"ack","ids":["a"]}`:                 &wire.Ack{IDs: []string{"a"}},
 		`{"type":"result","id":"a","seq":1,"outcome":"scored","reward_score":0.5,"reward_extra_info":{"acc":0.5,"gone":null,"ok":true,"text":"t"},` +
-			`"timing_ms":{"score":1.5},"worker":"w","attempts":1,"group":{"uid":"u","size":2,"scored":2,"failed":0,"mean":0.5,"std":null,"zero_std":true,"missing":0}}`: &wire.Result{
+			`"timing_ms":{"score":1.5},"worker":"w","config":"1a2b3c4d","attempts":1,"group":{"uid":"u","size":2,"scored":2,"failed":0,"mean":0.5,"std":null,"zero_std":true,"missing":0}}`: &wire.Result{
 			Type: "result", ID: "a", Seq: 1, Outcome: rewards.Scored, RewardScore: new(0.5), ExtraInfo: map[string]any{"acc": 0.5, "gone": nil, "ok": true, "text": "t"},
-			TimingMS: map[string]float64{"score": 1.5}, Worker: "w", Attempts: 1, Group: &wire.GroupStats{UID: "u", Size: 2, Scored: 2, Mean: new(0.5), ZeroStd: true},
+			TimingMS: map[string]float64{"score": 1.5}, Worker: "w", Config: "1a2b3c4d", Attempts: 1, Group: &wire.GroupStats{UID: "u", Size: 2, Scored: 2, Mean: new(0.5), ZeroStd: true},
 		},
 		`{"type":"result","id":"a","seq":2,"outcome":"failed","reward_score":null,"errors":[{"term":"ocr","class":"timeout","message":"m"}],"substitute":{"policy":"zero","value":0},"attempts":2}`: &wire.Result{
 			Type: "result", ID: "a", Seq: 2, Outcome: rewards.Failed, Errors: []rewards.TermError{{Term: "ocr", Class: rewards.Timeout, Message: "m"}},

@@ -33,7 +33,10 @@ type Result struct {
 	// where there were any decode, batch_wait and infer, which add up over the terms.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
 	Worker   string             `json:"worker,omitempty"`
-	Attempts int                `json:"attempts"`
+	// Config is a digest of the reward's configuration that the sample was scored with, its
+	// weights among it; "" where no worker has answered for it.
+	Config   string `json:"config,omitempty"`
+	Attempts int    `json:"attempts"`
 	// Group holds the statistics of the prompt group once it is complete.
 	Group *GroupStats `json:"group,omitempty"`
 
@@ -143,6 +146,10 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 	if r.Worker != "" {
 		w.out = append(w.out, `,"worker":`...)
 		w.text(r.Worker)
+	}
+	if r.Config != "" {
+		w.out = append(w.out, `,"config":`...)
+		w.text(r.Config)
 	}
 	w.out = append(w.out, `,"attempts":`...)
 	w.out = strconv.AppendInt(w.out, int64(r.Attempts), 10)
@@ -276,6 +283,8 @@ func fastResult(b []byte) (*Result, bool) {
 			r.TimingMS, err = readMap(&s, s.float64)
 		case "worker":
 			r.Worker, err = s.string()
+		case "config":
+			r.Config, err = s.string()
 		case "attempts":
 			seen |= attempts
 			var n int64

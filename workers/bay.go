@@ -17,6 +17,8 @@ type Profile struct {
 	Manager *rewards.Manager
 	// Queue is the name of the queue of its tickets.
 	Queue string
+	// Config is told with each result: a digest of the profile's configuration.
+	Config string
 	// Capacity is how many samples of the profile the worker can use at a time; 0: as many as
 	// the manager's components can, divided among the workers of the process.
 	Capacity int
@@ -29,13 +31,13 @@ type Profile struct {
 // there. One profile's samples take no place from another's.
 type bay struct {
 	// Immutable.
-	name, queue string
-	names       []string // of the same profile, name among them
-	manager     *rewards.Manager
-	places      *rewards.Places
-	changed     chan struct{} // capacity 1: a place may be free
-	reliant     bool          // a component asks an engine or a service
-	contended   atomic.Int64  // when an executor last had calls of other profiles too, Unix nanoseconds
+	name      string
+	names     []string                // of the same profile, name among them
+	now       atomic.Pointer[Profile] // what is served; replaced under the worker's mutex
+	places    *rewards.Places
+	changed   chan struct{} // capacity 1: a place may be free
+	reliant   bool          // a component asks an engine or a service
+	contended atomic.Int64  // when an executor last had calls of other profiles too, Unix nanoseconds
 
 	// Guarded by the worker's mutex.
 	asked     int                // of the Take that is open
@@ -59,7 +61,7 @@ func (w *Worker) sick(b *bay) bool {
 
 // info is what the worker tells of the profile. The caller holds the worker's mutex.
 func (w *Worker) profileInfo(b *bay) wire.ProfileInfo {
-	p := wire.ProfileInfo{Name: b.name, Queue: b.queue, Capacity: max(b.places.Capacity()-b.abandoned, 0), Narrow: b.places.Narrow()}
+	p := wire.ProfileInfo{Name: b.name, Queue: b.now.Load().Queue, Capacity: max(b.places.Capacity()-b.abandoned, 0), Narrow: b.places.Narrow()}
 	for gateway, n := range b.used {
 		if p.Used == nil {
 			p.Used = make(map[string]int, len(b.used))
@@ -92,12 +94,13 @@ func (w *Worker) pull(ctx, work context.Context, b *bay) {
 			continue
 		}
 		tctx, cancel := context.WithCancel(ctx)
-		w.opened(b, n, cancel)
-		leases, err := w.source.Take(tctx, b.queue, n)
-		w.opened(b, 0, nil)
+		of := b.now.Load()
+		w.opened(b, of, n, cancel)
+		leases, err := w.source.Take(tctx, of.Queue, n)
+		w.opened(b, of, 0, nil)
 		cancel()
 		for _, l := range leases {
-			w.begin(work, b, l)
+			w.begin(work, b, of, l)
 		}
 		if err != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "reward", b.name, "error", err)
@@ -169,11 +172,11 @@ func (b *bay) waitChange(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-func (w *Worker) opened(b *bay, n int, cancel context.CancelFunc) {
+func (w *Worker) opened(b *bay, of *Profile, n int, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.asked, b.refile = n, cancel
-	if cancel != nil && w.asksWrongly(b) { // a place was freed between the counting and the asking
+	if cancel != nil && (w.asksWrongly(b) || b.now.Load() != of) { // since the counting a place was freed, or the profile replaced
 		b.refile()
 		b.refile = nil
 	}
@@ -201,11 +204,14 @@ func (w *Worker) stir(b *bay) {
 const avoidPause = 50 * time.Millisecond
 
 // begin starts a lease on a place, or hands it back.
-func (w *Worker) begin(work context.Context, b *bay, l Lease) {
+func (w *Worker) begin(work context.Context, b *bay, of *Profile, l Lease) {
 	t := l.Ticket()
 	pause := avoidPause + rand.N(avoidPause) //nolint:gosec // a pause needs no secret randomness
 	w.mu.Lock()
+	now := b.now.Load()
 	switch {
+	case now.Queue != of.Queue: // it was asked for by another configuration
+		pause = 0
 	case slices.Contains(t.Avoid, w.cfg.ID):
 		if t.Aside { // a faster one is free: the worker rests, not the ticket
 			b.aside = time.Now().Add(pause)
@@ -216,7 +222,7 @@ func (w *Worker) begin(work context.Context, b *bay, l Lease) {
 	case !w.reserve(b, t.Bytes):
 		b.full = true
 	default:
-		j := &job{bay: b, lease: l, ticket: t, place: b.places.Begin(), renewed: time.Now()}
+		j := &job{bay: b, of: now, lease: l, ticket: t, place: b.places.Begin(), renewed: time.Now()}
 		b.used[t.Gateway]++
 		w.jobs[j] = false
 		if b.outage.state == wire.WorkerTrying {

@@ -55,6 +55,8 @@ func (f *ferry) Ticket() wire.Ticket {
 	return wire.Ticket{ID: "x", Attempt: 1, Deadline: time.Now().Add(time.Minute), Avoid: f.ticket.Avoid, Aside: f.ticket.Aside}
 }
 
+func (f *ferry) Move(string, string) error { return nil }
+
 func (f *ferry) Announce(info wire.WorkerInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

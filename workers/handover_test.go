@@ -93,6 +93,7 @@ func (s *script) note(end string) {
 }
 
 func (s *script) Announce(wire.WorkerInfo)     {}
+func (s *script) Move(string, string) error    { return nil }
 func (s *script) Close()                       {}
 func (s *script) Ticket() wire.Ticket          { return s.ticket }
 func (s *script) Context() context.Context     { return context.Background() }

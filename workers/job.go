@@ -17,6 +17,7 @@ import (
 // worker's mutex.
 type job struct {
 	bay     *bay
+	of      *Profile // by which it is scored
 	place   *rewards.Place
 	lease   Lease
 	ticket  wire.Ticket
@@ -161,7 +162,7 @@ func (w *Worker) claim(ctx context.Context, j *job) (p payload, err error) {
 
 // run scores the payload. The channel is closed when no goroutine uses it any more.
 func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-chan struct{}) {
-	manager := j.bay.manager
+	manager := j.of.Manager
 	if !slices.Contains(j.bay.names, j.ticket.Reward) {
 		closed := make(chan struct{})
 		close(closed)
@@ -272,7 +273,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	res := &wire.Result{
 		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
-		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Attempt: j.ticket.Key(), Pending: r.Pending,
+		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Config: j.of.Config, Attempt: j.ticket.Key(), Pending: r.Pending,
 		Partial: r.Partial, Waits: r.Waits,
 	}
 	if r.Outcome == rewards.Scored && r.Pending == nil {

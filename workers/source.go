@@ -16,6 +16,10 @@ type Source interface {
 	// What n a caller asks for is what it can start; leases that come beyond it are
 	// handed back with Return.
 	Take(ctx context.Context, queue string, n int) ([]Lease, error)
+	// Move has the worker take from the queue to what it took from the queue from. Take is
+	// called with the new name from then on; leases of the old queue live on. An error means
+	// that nothing has changed.
+	Move(from, to string) error
 	// Announce tells the gateways what this worker is doing. It must not block.
 	Announce(info wire.WorkerInfo)
 	// Close asks for nothing more and hands back what was asked for and not taken.

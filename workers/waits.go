@@ -39,7 +39,7 @@ func (w *Worker) watch(ctx context.Context, b *bay) {
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(timer.C)},
 		}
-		for _, d := range b.manager.Dependencies() { // before the look, which sees what happens after it
+		for _, d := range b.now.Load().Manager.Dependencies() { // before the look, which sees what happens after it
 			if d.Changed != nil {
 				cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(d.Changed)})
 			}
@@ -57,7 +57,7 @@ func (w *Worker) look(b *bay) (again time.Duration) {
 	if !b.reliant {
 		return lookEvery
 	}
-	d, always := b.manager.Waits()
+	d, always := b.now.Load().Manager.Waits()
 	now := time.Now()
 	mine := d.Due.Add(time.Duration(w.cfg.Index) * turn)
 	again = lookEvery

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -74,7 +75,7 @@ func New(o Options) (*Worker, error) {
 			w.missing = append(w.missing, wire.ProfileInfo{Name: name, Queue: p.Queue, State: wire.WorkerMissing, Waits: p.Missing})
 			continue
 		}
-		if i := slices.IndexFunc(w.bays, func(b *bay) bool { return b.queue == p.Queue }); i >= 0 {
+		if i := slices.IndexFunc(w.bays, func(b *bay) bool { return b.now.Load().Queue == p.Queue }); i >= 0 {
 			w.bays[i].names = append(w.bays[i].names, name)
 			continue
 		}
@@ -82,10 +83,12 @@ func New(o Options) (*Worker, error) {
 		if p.Capacity > 0 {
 			places = rewards.FixedPlaces(p.Manager, p.Capacity)
 		}
-		w.bays = append(w.bays, &bay{
-			name: name, names: []string{name}, queue: p.Queue, manager: p.Manager, places: places,
+		b := &bay{
+			name: name, names: []string{name}, places: places,
 			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: len(p.Manager.Dependencies()) > 0,
-		})
+		}
+		b.now.Store(&p)
+		w.bays = append(w.bays, b)
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -117,6 +120,34 @@ func (w *Worker) Start(ctx context.Context) {
 		close(w.pulled)
 	})
 	w.ending.Go(func() { w.beat(work) })
+}
+
+// Replace has the worker serve a profile by another manager of the same components
+// (rewards.Manager.With), and take its tickets from that one's queue. Samples that it has are
+// scored as they began. It may be called while the worker runs; an error means that nothing
+// has changed.
+func (w *Worker) Replace(name string, p Profile) error {
+	i := slices.IndexFunc(w.bays, func(b *bay) bool { return slices.Contains(b.names, name) })
+	if i < 0 {
+		return fmt.Errorf("workers: %s serves no profile %q", w.cfg.ID, name)
+	}
+	b := w.bays[i]
+	if from := b.now.Load().Queue; from != p.Queue {
+		if err := w.source.Move(from, p.Queue); err != nil {
+			return fmt.Errorf("workers: %s: %w", w.cfg.ID, err)
+		}
+	}
+	w.mu.Lock()
+	b.now.Store(&p)
+	b.places.Follow(p.Manager)
+	if b.refile != nil { // it asks again, at the new queue
+		b.refile()
+		b.refile = nil
+	}
+	b.tell()
+	w.mu.Unlock()
+	w.announce()
+	return nil
 }
 
 // Drain takes no more samples and returns when those it has are answered, or when

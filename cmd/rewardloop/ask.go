@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -17,7 +18,7 @@ import (
 const (
 	askTimeout = 2 * time.Minute // 5000 samples of a step are 2 MB
 	maxToken   = 64 << 10
-	maxRefusal = 4 << 10 // bytes of a refusal that are shown
+	maxRefusal = 64 << 10 // bytes of a refusal that are shown
 )
 
 // checkServer refuses what is no address of a server.
@@ -52,10 +53,15 @@ func tokenOf(file string) (string, error) {
 // ask gets a path of a server and has its answer read. The token goes to that server only:
 // a redirection is an error. So is any status but 200 and those that are named.
 func ask(ctx context.Context, server, path, token string, read func(body io.Reader) error, also ...int) error {
+	return request(ctx, http.MethodGet, server, path, token, read, also...)
+}
+
+// request is ask by another method.
+func request(ctx context.Context, method, server, path, token string, read func(body io.Reader) error, also ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	address := strings.TrimRight(server, "/") + path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, address, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -80,10 +86,21 @@ func ask(ctx context.Context, server, path, token string, read func(body io.Read
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK && !slices.Contains(also, res.StatusCode) {
 		why, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is shown
-		return fmt.Errorf("%s answered %s: %s", address, res.Status, strings.ToValidUTF8(strings.TrimSpace(string(why)), "?"))
+		return fmt.Errorf("%s answered %s: %s", address, res.Status, refusalOf(why))
 	}
 	if err := read(res.Body); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return nil
+}
+
+// refusalOf is what a server's refusal says: the text of its error, where it has that form.
+func refusalOf(body []byte) string {
+	var said struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		return said.Error
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(string(body)), "?")
 }

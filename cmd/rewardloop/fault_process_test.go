@@ -105,6 +105,23 @@ func processFaults() []fault {
 			},
 		},
 		{
+			name: "kill gateways",
+			what: "8 clients of three gateways with 4 KiB a sample, 250 a second; kill -9 of one gateway every 5 s, started again 2 s later; " +
+				"every process reads another weight every second",
+			gateways: 3, load: fleet.Load{Clients: 8, Samples: 20_000, Bytes: 4 << 10, PerSecond: 250, Limit: 5 * time.Minute},
+			cfg: fleet.Config{ScoreLeast: time.Millisecond, ScoreMost: 10 * time.Millisecond}, within: closed, because: "its connections close",
+			happens: func(s *stage) {
+				s.Mark()
+				for i := 0; !s.Over(); i++ {
+					g := s.gateways[i%3]
+					g.Kill9()
+					s.reloads(2)
+					g.Start()
+					s.reloads(3)
+				}
+			},
+		},
+		{
 			name: "come and go", what: "a worker joins, another leaves (SIGTERM)", within: closed, because: "it finishes what it has",
 			happens: func(s *stage) {
 				s.Mark()
@@ -113,6 +130,15 @@ func processFaults() []fault {
 				require.Zero(s.t, s.workers[0].Wait(), "%s", s.workers[0].Log())
 			},
 		},
+	}
+}
+
+// reloads has all processes read another configuration, once a second for some seconds.
+func (s *stage) reloads(seconds int) {
+	s.t.Helper()
+	for range seconds {
+		s.fleet.Reload()
+		s.pause(time.Second)
 	}
 }
 

@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,4 +46,54 @@ func TestAWorkerKilledInTheMiddleOf200SamplesCostsNone(t *testing.T) {
 	require.NotZero(t, report.Of(w1))
 	require.NotZero(t, report.Of(w2))
 	f.Lives(liveness.Death, g)
+}
+
+// The full form is in the table of make test-fault.
+func TestClientsOfThreeGatewaysGetOneResultEachWhileOneIsKilledAfterTheOther(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(t, fleet.Config{Binary: main.Binary(t), ScoreLeast: 10 * time.Millisecond, ScoreMost: 50 * time.Millisecond})
+	gateways := []*fleet.Process{f.Alone("a"), f.Alone("b"), f.Alone("c")}
+	run := f.Load(fleet.Load{Samples: 1200, Bytes: 4 << 10, PerSecond: 150, Clients: 8}, gateways...)
+	for i, g := range gateways {
+		run.Reached(200 * (i + 1))
+		g.Kill9()
+		run.Reached(200*(i+1) + 150) // the others do without it
+		g.Start()
+	}
+	report := run.Wait()
+	t.Log(report)
+	report.Check(t)
+}
+
+func TestSamplesGetOneResultEachWhileGatewayAndWorkersReadOtherWeights(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(t, fleet.Config{Binary: main.Binary(t), ScoreLeast: 10 * time.Millisecond, ScoreMost: 50 * time.Millisecond})
+	g := f.Gateway("g1", nil)
+	f.Worker("w1", nil)
+	f.Worker("w2", nil)
+	run := f.Load(fleet.Load{Samples: 600, Bytes: 4 << 10, PerSecond: 100}, g)
+	for i := range 5 {
+		run.Reached(100 * (i + 1))
+		f.Reload()
+	}
+	report := run.Wait()
+	t.Log(report)
+	report.Check(t)
+	require.Greater(t, report.Configs, 2, "results tell by which weights they were scored")
+}
+
+func TestAClientLeavesAGatewayThatIsSilentAndComesBackToItLater(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(t, fleet.Config{Binary: main.Binary(t)})
+	one, two := f.Alone("one"), f.Alone("two")
+	run := f.Load(fleet.Load{Samples: 300, Bytes: 4 << 10, PerSecond: 30, Clients: 1}, one, two)
+	run.Reached(20)
+	run.Mark()
+	one.Stop()
+	run.Reached(120) // nobody has let it go on
+	one.Cont()
+	two.Kill9()
+	report := run.Wait()
+	t.Log(report)
+	report.Check(t)
 }

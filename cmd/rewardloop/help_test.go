@@ -94,7 +94,7 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 					require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
 					continue
-				case "failures":
+				case "failures", "reload":
 					_, addr := serving(t, "-c", "testdata/cfg.yaml")
 					line = strings.Replace(line, "127.0.0.1:8080", addr, 1)
 				case "worker":

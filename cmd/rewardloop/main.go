@@ -59,6 +59,7 @@ func commands() []command {
 		{"plan", "say how many workers, GPUs or calls make the reward free", plan},
 		{"trace", "measure a recorded step, and draw it", trace},
 		{"failures", "list what has failed at a server, and why", listFailures},
+		{"reload", "have a server read its configuration anew, and say what holds now", reload},
 		{"doctor", "check what this machine has and what is missing", doctor},
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},

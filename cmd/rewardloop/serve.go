@@ -16,6 +16,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/server"
 )
 
 const serveText = `
@@ -28,6 +29,9 @@ several gateways share them; reward.num_workers=0 leaves the scoring to those.
 
 Overrides follow the flags in Hydra's form: key=value changes a key, +key=value adds
 one, ++key=value does either, ~key deletes.
+
+SIGHUP reads the configuration anew and applies what can change while samples are scored,
+as rewardloop reload does.
 
 SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second one
 stops at once. With --until-stdin-closes the end of its standard input does what SIGTERM
@@ -57,7 +61,8 @@ func serve(ctx context.Context, args []string, e env) int {
 		"fabric.nats": list(*nats), "fabric.name": *name, "fabric.nats_listen": *natsListen, "fabric.advertise": *advertise,
 		"server.listen": *listen, "server.token_file": *token,
 	})...)
-	cfg, err := config.Load(*file, overrides, e.getenv)
+	load := func() (*config.Config, error) { return config.Load(*file, overrides, e.getenv) }
+	cfg, err := load()
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}
@@ -74,7 +79,7 @@ func serve(ctx context.Context, args []string, e env) int {
 		ctx, cut = untilClosed(ctx, e.stdin, log)
 		defer cut()
 	}
-	return serveNode(ctx, e, cfg, log)
+	return serveNode(ctx, e, cfg, load, log)
 }
 
 // given are the overrides of the flags that were given, by the keys that they stand for.
@@ -97,11 +102,14 @@ func list(items string) string {
 }
 
 // serveNode runs a node until it is told to stop.
-func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger) int {
+func serveNode(ctx context.Context, e env, cfg *config.Config, load func() (*config.Config, error), log *slog.Logger) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
-	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), Examine: e.stdout})
+	hangups := make(chan os.Signal, 1) // several in a row are one reload
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	n, err := node.New(node.Options{Config: cfg, Load: load, Log: log, Version: release(), Examine: e.stdout})
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}
@@ -120,10 +128,8 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 		return complain(e, "serve", exitFailure, err)
 	}
 	log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(cfg, addr), "version", release(), "workers", cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
-	select {
-	case s := <-signals:
+	if s := untilTold(ctx, signals, hangups, log, n.Reload); s != nil {
 		log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
-	case <-ctx.Done():
 	}
 	dctx, drained := untilSignal(context.WithoutCancel(ctx), signals)
 	defer drained()
@@ -133,6 +139,25 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, log *slog.Logger)
 	}
 	log.InfoContext(ctx, "every sample was answered; stopping")
 	return exitOK
+}
+
+// untilTold waits for a signal to end, which it returns, or the end of ctx: nil. Meanwhile each
+// SIGHUP reads the configuration anew.
+func untilTold(
+	ctx context.Context, signals, hangups <-chan os.Signal, log *slog.Logger, reload func(context.Context) (server.Reloaded, error),
+) os.Signal {
+	for {
+		select {
+		case s := <-signals:
+			return s
+		case <-ctx.Done():
+			return nil
+		case <-hangups:
+			if _, err := reload(ctx); err != nil {
+				log.ErrorContext(ctx, "the configuration was not read anew; everything goes on as it was", "error", err)
+			}
+		}
+	}
 }
 
 // pageOf is where a browser finds the status page.

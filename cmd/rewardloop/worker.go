@@ -22,6 +22,9 @@ hand the score back. Workers join and leave at any time.
 Once it takes samples it prints one line of JSON to stdout: its name, its process and
 where --listen serves /healthz, /readyz and /metrics.
 
+SIGHUP reads the configuration anew and applies what can change while samples are scored
+(rewardloop reload --help).
+
 SIGTERM or Ctrl-C takes nothing more and finishes what it has; a second one gives it
 back to be scored elsewhere. With --until-stdin-closes it also ends, at once, when its
 standard input does: with whoever started it.`
@@ -46,7 +49,8 @@ func worker(ctx context.Context, args []string, e env) int {
 	overrides := append(fs.Args(), given(map[string]string{
 		"fabric.nats": list(*join), "fabric.name": *name, "fabric.rewards": list(*rewards),
 	})...)
-	cfg, err := config.Load(*file, overrides, e.getenv)
+	load := func() (*config.Config, error) { return config.Load(*file, overrides, e.getenv) }
+	cfg, err := load()
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)
 	}
@@ -58,12 +62,13 @@ func worker(ctx context.Context, args []string, e env) int {
 		return complain(e, "worker", exitUsage, err)
 	}
 	node.CollectLater(cfg, e.getenv)
-	return runWorker(ctx, e, workerRun{cfg: cfg, listen: *listen, tied: *tied, log: log})
+	return runWorker(ctx, e, workerRun{cfg: cfg, load: load, listen: *listen, tied: *tied, log: log})
 }
 
 // workerRun is what the worker command was asked for.
 type workerRun struct {
 	cfg    *config.Config
+	load   func() (*config.Config, error)
 	listen string
 	tied   bool // to standard input
 	log    *slog.Logger
@@ -74,12 +79,15 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	hangups := make(chan os.Signal, 1) // several in a row are one reload
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	if r.tied {
 		var cut context.CancelFunc
 		ctx, cut = untilClosed(ctx, e.stdin, r.log)
 		defer cut()
 	}
-	w, err := node.NewWorker(node.Options{Config: r.cfg, Log: r.log, Version: release()})
+	w, err := node.NewWorker(node.Options{Config: r.cfg, Load: r.load, Log: r.log, Version: release()})
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)
 	}
@@ -102,12 +110,11 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 	if err := json.NewEncoder(e.stdout).Encode(ready{Event: "ready", Worker: w.Name(), PID: os.Getpid(), Listen: address}); err != nil {
 		return complain(e, "worker", exitFailure, err)
 	}
-	select {
-	case s := <-signals:
-		r.log.InfoContext(ctx, "draining: nothing more is taken; once more gives back what is here", "signal", s.String())
-	case <-ctx.Done():
+	s := untilTold(ctx, signals, hangups, r.log, w.Reload)
+	if s == nil {
 		return exitOK // Stop gives back what it has
 	}
+	r.log.InfoContext(ctx, "draining: nothing more is taken; once more gives back what is here", "signal", s.String())
 	dctx, drained := untilSignal(ctx, signals)
 	defer drained()
 	if err := w.Drain(dctx); err != nil {

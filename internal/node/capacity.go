@@ -72,11 +72,11 @@ func (p *parts) logCapacities(ctx context.Context) {
 // queues are the names of the queues of tickets, by profile. Two processes share the queue of
 // a profile if both would give its samples the same score: if they have the same name and the
 // same configuration but for what machines differ in.
-func (p *parts) queues() map[string]string {
+func (p *parts) queues(cfg *config.Config) map[string]string {
 	out := make(map[string]string, len(p.managers))
 	for _, name := range slices.Concat(sortedKeys(p.managers), sortedKeys(p.lacking)) {
 		of := cmp.Or(name, config.DefaultProfile)
-		out[name] = wire.QueueName(of, digest(p.cfg.Profiles[of]))
+		out[name] = wire.QueueName(of, digest(cfg.Profiles[of]))
 	}
 	return out
 }

@@ -35,7 +35,7 @@ type Engines struct {
 // engine is one of the configuration.
 type engine struct {
 	cfg   *config.Engine
-	group *outbound.Group // nil: a model that runs here
+	group *outbound.Switch // nil: a model that runs here
 }
 
 var (
@@ -60,22 +60,39 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 			e.engines = append(e.engines, engine{cfg: cfg})
 			continue
 		}
-		group, err := transport.Group(outbound.GroupConfig{
-			Name: name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
-			RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
-			MaxBytes: engineAnswer, HealthPath: "/v1/models",
-		})
+		group, err := transport.Group(groupOf(cfg))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
 			continue
 		}
-		e.engines = append(e.engines, engine{cfg, group})
+		e.engines = append(e.engines, engine{cfg, outbound.NewSwitch(group)})
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	slices.SortStableFunc(e.engines, func(a, b engine) int { return cmp.Compare(rank(a), rank(b)) })
 	return e, nil
+}
+
+// groupOf is how an engine is asked.
+func groupOf(cfg *config.Engine) outbound.GroupConfig {
+	return outbound.GroupConfig{
+		Name: cfg.Name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
+		RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
+		MaxBytes: engineAnswer, HealthPath: "/v1/models",
+	}
+}
+
+// replace has an engine be asked by another configuration from the next question on.
+func (e *Engines) replace(cfg *config.Engine) error {
+	x, err := e.find(cfg.Name)
+	if err == nil {
+		err = e.transport.Replace(x.group, groupOf(cfg))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: engine %s: %w", cfg.Place, cfg.Name, err)
+	}
+	return nil
 }
 
 // engineAnswer bounds an answer: 4,096 tokens with 20 log probabilities each take 9 MB.

@@ -35,6 +35,8 @@ type Options struct {
 	Version string
 	// Scorers are registered beside those that ship.
 	Scorers []rewards.Spec
+	// Load reads the configuration anew, for Reload; nil: there is no reload.
+	Load func() (*config.Config, error)
 	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
 	// nowhere.
 	Examine io.Writer
@@ -113,6 +115,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if n.claims != nil {
 		o.Claims = n.claims
 	}
+	if n.load != nil {
+		o.Reload = n.Reload
+	}
 	n.server, err = server.New(o)
 	if err != nil || n.local == nil {
 		return err
@@ -168,7 +173,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		Gateway: n.name, MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
 		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
 		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, UnavailableAfter: l.UnavailableAfter, Weights: l.RunWeights, KeepResults: l.ResultsKept,
-		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(),
+		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(n.cfg),
 		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
 		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
 		Dispatch: dispatch.Config{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
@@ -198,15 +203,17 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.presence = n.fabric
 	n.Loop.Start(ctx)
 	return nil
 }
 
-// profiles describes the rewards that requests may ask for. The self-test's is none.
+// profiles describes the rewards that requests may ask for. The self-test's is none. The caller
+// holds reloading, or nothing serves yet.
 func (n *Node) profiles() []server.Profile {
 	var out []server.Profile
-	for _, name := range sortedKeys(n.cfg.Profiles) {
-		p := n.cfg.Profiles[name]
+	for _, name := range sortedKeys(n.running.Profiles) {
+		p := n.running.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
 		for _, t := range p.Terms {
 			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.Path, Weight: t.Weight, Required: t.Required})

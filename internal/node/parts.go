@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -38,16 +40,22 @@ type parts struct {
 	workers  []*workers.Worker
 	sources  []*fabric.Source
 	lookout  lookout
+	presence loop.Presence // nil: there is no gateway in this process
+	load     func() (*config.Config, error)
 	fleet    *fabric.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.
 	local    net.Listener
 	localKey string
+
+	reloading sync.Mutex
+	running   *config.Config             // cfg, with what was applied since; guarded by reloading
+	serving   map[string]workers.Profile // what the workers serve; from startWorkers on guarded by reloading
 }
 
 // newParts builds the rewards.
 func newParts(o Options) (*parts, error) {
-	p := &parts{cfg: o.Config, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry(), buffers: new(wire.Buffers)}
+	p := &parts{cfg: o.Config, running: o.Config, load: o.Load, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry(), buffers: new(wire.Buffers)}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -123,10 +131,10 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 		p.logCapacities(ctx)
 		p.lookOut(ctx)
 	}
-	metrics, served, queues := workers.NewMetrics(p.metrics), p.served(), p.queues()
+	metrics, served, queues := workers.NewMetrics(p.metrics), p.served(), p.queues(p.cfg)
 	profiles, names := map[string]workers.Profile{}, map[string]bool{}
 	for name, m := range served {
-		profiles[name] = workers.Profile{Manager: m, Queue: queues[name]}
+		profiles[name] = workers.Profile{Manager: m, Queue: queues[name], Config: digest(p.cfg.Profiles[cmp.Or(name, config.DefaultProfile)])}
 		names[queues[name]] = true
 	}
 	for name, why := range p.lacking {
@@ -134,6 +142,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 			"reward", name, "reason", why)
 		profiles[name] = workers.Profile{Queue: queues[name], Missing: why.Error()}
 	}
+	p.serving = profiles
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{
 			ID: "w" + strconv.Itoa(i), Index: i, Of: p.cfg.NumWorkers, MaxAbandoned: p.cfg.Loop.Workers.MaxAbandoned,

@@ -29,22 +29,37 @@ type Worker struct {
 // NewWorker builds the rewards that its workers serve. Nothing runs yet; Stop gives back
 // what it made.
 func NewWorker(o Options) (*Worker, error) {
-	cfg := *o.Config // whoever made it may use it again
-	if only := cfg.Fabric.Rewards; len(only) > 0 {
-		cfg.Profiles = map[string]*config.Profile{}
-		for _, name := range only {
-			cfg.Profiles[name] = o.Config.Profiles[name]
+	o.Config = forWorker(o.Config)
+	if load := o.Load; load != nil {
+		o.Load = func() (*config.Config, error) {
+			cfg, err := load()
+			if err != nil {
+				return nil, err
+			}
+			return forWorker(cfg), nil
 		}
 	}
-	cfg.Fabric.NATSListen = ""
-	cfg.NumWorkers = max(cfg.NumWorkers, 1)
-	o.Config, o.beside = &cfg, true
+	o.beside = true
 	p, err := newParts(o)
 	if err != nil {
 		return nil, err
 	}
-	p.name = processName(cfg.Fabric)
+	p.name = processName(o.Config.Fabric)
 	return &Worker{parts: p}, nil
+}
+
+// forWorker is what a worker takes of a configuration, in a copy.
+func forWorker(of *config.Config) *config.Config {
+	cfg := *of
+	if only := cfg.Fabric.Rewards; len(only) > 0 {
+		cfg.Profiles = map[string]*config.Profile{}
+		for _, name := range only {
+			cfg.Profiles[name] = of.Profiles[name]
+		}
+	}
+	cfg.Fabric.NATSListen = ""
+	cfg.NumWorkers = max(cfg.NumWorkers, 1)
+	return &cfg
 }
 
 // Name is the process among all that share the engine.

@@ -114,11 +114,20 @@ func (t *Transport) enlist(g *Group) {
 		return
 	}
 	key := g.cfg.fleetKey(t.fleet.Self())
+	g.key = key
 	t.keys[key]++
 	if n := t.keys[key]; n > 1 { // the same endpoints with another user
 		key += "#" + strconv.Itoa(n)
 	}
 	g.join(t.fleet, t.guest, key)
+}
+
+// quit ends a group's part in the fleet. Its calls that are under way go on. The caller holds mu.
+func (t *Transport) quit(g *Group) {
+	if leave := g.leave.Swap(nil); leave != nil {
+		(*leave)()
+		t.keys[g.key]--
+	}
 }
 
 // fleetKey is equal for groups of several processes that share their limits: the name,

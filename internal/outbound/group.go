@@ -33,6 +33,8 @@ type Group struct {
 
 	member atomic.Pointer[member] // Nil: the process is alone.
 	leave  atomic.Pointer[func()] // The fleet.
+	users  int                    // Those that Transport.Group has returned it to; guarded by Transport.mu.
+	key    string                 // Of Transport.keys; guarded by Transport.mu.
 	want   want
 
 	closed  atomic.Bool

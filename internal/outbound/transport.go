@@ -90,12 +90,14 @@ func (t *Transport) Group(cfg GroupConfig) (*Group, error) {
 		if err := g.cfg.differs(cfg); err != nil {
 			return nil, err
 		}
+		g.users++
 		return g, nil
 	}
 	g, err := newGroup(cfg, t)
 	if err != nil {
 		return nil, err
 	}
+	g.users = 1
 	t.groups[id] = g
 	t.enlist(g)
 	return g, nil

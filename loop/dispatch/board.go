@@ -54,6 +54,37 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 	return b
 }
 
+// Expect says which queues of tickets profiles are about to have: workers that take from them
+// already are not taken for those of another configuration.
+func (b *Board) Expect(queues map[string]string) {
+	for name, queue := range queues {
+		if p := b.byName[name]; p != nil {
+			p.coming = queue
+		}
+	}
+}
+
+// Rename gives profiles other queues of tickets, and returns those whose queue is another now.
+// Nothing is known of their workers until the next Survey.
+func (b *Board) Rename(queues map[string]string) map[*Profile]bool {
+	renamed := map[*Profile]bool{}
+	for name, queue := range queues {
+		if p := b.byName[name]; p != nil && p.queue != queue {
+			p.queue = queue
+			renamed[p] = true
+		}
+	}
+	for _, p := range b.profiles {
+		p.coming = ""
+	}
+	b.version++
+	b.workers, b.revs = nil, nil
+	for _, p := range b.profiles {
+		p.serving, p.other, p.counted = p.serving[:0], "", -1
+	}
+	return renamed
+}
+
 // Profile returns the profile of a name; nil: the gateway has none.
 func (b *Board) Profile(name string) *Profile { return b.byName[name] }
 
@@ -85,7 +116,7 @@ func (b *Board) Survey(workers []wire.WorkerInfo) (fresh bool) {
 			p := b.byName[info.Name]
 			switch {
 			case p == nil:
-			case p.queue != info.Queue:
+			case p.queue != info.Queue && (p.coming == "" || p.coming != info.Queue):
 				p.other = workers[i].ID
 			default:
 				p.serving = append(p.serving, announced{i, k})

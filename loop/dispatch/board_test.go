@@ -217,3 +217,25 @@ func TestCountersAloneChangeNoSeats(t *testing.T) {
 	after.Rev = 2
 	require.True(t, b.Survey([]wire.WorkerInfo{after}))
 }
+
+func TestAProfileWhoseQueueIsAnotherKnowsItsWorkersByTheNewOne(t *testing.T) {
+	t.Parallel()
+	b := board("a")
+	at := func(queue string) []wire.WorkerInfo {
+		return []wire.WorkerInfo{{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Name: "a", Queue: queue, Capacity: 2, Narrow: 2}}}}
+	}
+	b.Survey(at("a"))
+	require.Equal(t, 2, b.Profile("a").Capacity())
+	b.Expect(map[string]string{"a": "b", "unknown": "c"})
+	b.Survey(at("b"))
+	require.Equal(t, 2, b.Profile("a").Capacity(), "a worker that is ahead is no stranger")
+	require.Empty(t, b.Profile("a").Stranger())
+	require.Len(t, b.Rename(map[string]string{"a": "b"}), 1)
+	require.Zero(t, b.Profile("a").Capacity(), "nobody has been looked at")
+	b.Survey(at("b"))
+	require.Equal(t, "b", b.Profile("a").Queue())
+	require.Equal(t, 2, b.Profile("a").Capacity())
+	require.Empty(t, b.Rename(map[string]string{"a": "b"}), "it has that queue")
+	b.Survey(at("a"))
+	require.Equal(t, "w", b.Profile("a").Stranger())
+}

@@ -13,9 +13,10 @@ import (
 // Profile is one reward's queue and the capacity that there is for it. Profiles are
 // bulkheads: what one of them has queued, published or running takes nothing from another.
 type Profile struct {
-	name  string
-	queue string // of tickets
-	board *Board
+	name   string
+	queue  string // of tickets
+	coming string // the queue that it is about to have; "": it keeps its own
+	board  *Board
 
 	waiting queue
 	rests   map[string]*rest // samples that wait for a dependency, by its name

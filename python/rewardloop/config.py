@@ -7,8 +7,10 @@ import os
 import secrets
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from .errors import InputError
@@ -16,6 +18,24 @@ from .errors import InputError
 PROTOCOL = "rewardloop.v1"
 _PATH = "/v1/stream"
 _MAX_NAME_BYTES = 512
+
+
+#: Defaults of Config.silence. With several gateways a client is at the next one within 5 s.
+_SILENCE, _SILENCE_OF_SEVERAL = 45.0, 3.0
+
+
+def _checked(url: str) -> str:
+    """One URL with its path; InputError if it is none."""
+    try:
+        u = urlsplit(url)
+        port = u.port
+    except ValueError as err:
+        raise InputError(f"{err}", field="url") from None
+    if u.username is not None or u.password is not None:
+        raise InputError("it holds credentials; give the token by token_file", field="url")
+    if u.scheme not in ("ws", "wss") or not u.hostname or port == 0:
+        raise InputError(f"{url!r}, want ws://host:port or wss://host:port", field="url")
+    return urlunsplit(u._replace(path=_PATH)) if u.path in ("", "/") else url
 
 
 def own_name() -> str:
@@ -27,8 +47,11 @@ def own_name() -> str:
 class Config:
     """The settings of a connection. url and run are required."""
 
-    #: ws://host:port or wss://host:port; the path /v1/stream is added if there is none.
-    url: str
+    #: ws://host:port or wss://host:port; the path /v1/stream is added if there is none. Several, as a list or with
+    #: commas between, are gateways of which each can take the place of another: the client is at one of them, at
+    #: first the first that welcomes it. When that one is gone, silent or draining, what has no result is sent to
+    #: the next.
+    url: str | Sequence[str]
     #: The training run.
     run: str
     #: The bearer token, or the file that holds it, which is read at every dial. Neither is ever printed.
@@ -45,10 +68,14 @@ class Config:
     #: Connections: the first for everything small, the others for messages over 1 MiB, which would
     #: make it wait. They are dialled when the first such message comes.
     lanes: int = 2
-    #: Seconds for a connection to be made, hello and welcome included.
+    #: Seconds for a connection to be made, hello and welcome included, and the wait for the successor of a server
+    #: that is being stopped.
     connect_timeout: float = 10.0
     #: Seconds for which a lost connection is tried again before everything unanswered fails.
     reconnect_for: float = 300.0
+    #: Seconds for which a gateway may send nothing, not even the answer to a ping, before the connection counts as
+    #: lost. 0: 45, and with several URLs 3; give more where a ping waits longer than that behind samples.
+    silence: float = 0.0
     #: Samples without a result that the client holds at once.
     max_pending: int = 16384
     #: For wss URLs: a context, or the CA to trust and a certificate to show (PEM files).
@@ -58,7 +85,12 @@ class Config:
     tls_key: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        self._check_url()
+        given: Any = self.url
+        if not isinstance(given, str):
+            if not isinstance(given, Sequence) or not given or not all(isinstance(u, str) for u in given):
+                raise InputError(f"want a string or a list of strings, not {type(given).__name__}", field="url")
+            given = ",".join(given)
+        object.__setattr__(self, "url", ",".join(_checked(u.strip()) for u in given.split(",")))
         for name in ("run", "profile", "client", "on_sample_failure"):
             value = getattr(self, name)
             if not isinstance(value, str) or len(value.encode(errors="replace")) > _MAX_NAME_BYTES:
@@ -71,30 +103,17 @@ class Config:
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise InputError(f"{value!r}, want an integer from {low} to {high}", field=name)
-        for name in ("connect_timeout", "reconnect_for"):
+        for name in ("connect_timeout", "reconnect_for", "silence"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not (0 <= value and math.isfinite(value)):
                 raise InputError(f"{value!r}, want seconds", field=name)
         if not self.connect_timeout:
             raise InputError("0 s leaves no time to connect", field="connect_timeout")
+        if not self.silence:
+            object.__setattr__(self, "silence", _SILENCE_OF_SEVERAL if len(self.urls) > 1 else _SILENCE)
         self._check_policy()
         if not self.secure and (self.tls or self.tls_ca or self.tls_cert):
             raise InputError("TLS settings with a ws:// URL; say wss://", field="url")
-
-    def _check_url(self) -> None:
-        if not isinstance(self.url, str):
-            raise InputError(f"want a string, not {type(self.url).__name__}", field="url")
-        try:
-            u = urlsplit(self.url)
-            port = u.port
-        except ValueError as err:
-            raise InputError(f"{err}", field="url") from None
-        if u.username is not None or u.password is not None:
-            raise InputError("it holds credentials; give the token by token_file", field="url")
-        if u.scheme not in ("ws", "wss") or not u.hostname or port == 0:
-            raise InputError(f"{self.url!r}, want ws://host:port or wss://host:port", field="url")
-        if u.path in ("", "/"):
-            object.__setattr__(self, "url", urlunsplit(u._replace(path=_PATH)))
 
     def _check_policy(self) -> None:
         p = self.on_sample_failure
@@ -108,9 +127,15 @@ class Config:
         raise InputError(f"{p!r}, want none, group_mean, zero or value:<x>", field="on_sample_failure")
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """The gateways."""
+        assert isinstance(self.url, str)  # noqa: S101 - since __post_init__
+        return tuple(self.url.split(","))
+
+    @property
     def secure(self) -> bool:
-        """Whether the URL is for TLS."""
-        return self.url.startswith("wss:")
+        """Whether any URL is for TLS."""
+        return any(url.startswith("wss:") for url in self.urls)
 
     def bearer(self) -> str:
         """The token, empty without one."""

@@ -18,8 +18,6 @@ from .config import PROTOCOL, Config
 from .errors import ConnectError, HelloRefusedError
 from .jsontext import parse, text
 
-#: Pings go out this often; the loop closes a connection that has been silent three times as long.
-PING_EVERY = 15.0
 #: Largest text message of a server.
 _MAX_TEXT_BYTES = 16 << 20
 #: What may wait in memory for the socket before the sender waits.
@@ -56,9 +54,13 @@ class _Connect(connect):
 
 
 class _Attempt:
-    """How far an attempt has come, for the words of its failure."""
+    """Where to, and how far it has come, for the words of its failure."""
 
-    def __init__(self) -> None:
+    def __init__(self, cfg: Config, url: str, within: float) -> None:
+        self.cfg = cfg
+        self.url = url
+        self.within = within
+        self.secure = url.startswith("wss:")
         self.connection: Connection | None = None
         self.greeting = False
 
@@ -67,25 +69,25 @@ class _Attempt:
         return self.connection
 
 
-async def dial(cfg: Config, context: ssl.SSLContext | None, hello: Mapping[str, Any]) -> tuple[Connection, dict[str, Any]]:
-    """Returns a connection and its welcome, or raises ConnectError within cfg.connect_timeout."""
-    attempt = _Attempt()
+async def dial(
+    cfg: Config, url: str, within: float, context: ssl.SSLContext | None, hello: Mapping[str, Any]
+) -> tuple[Connection, dict[str, Any]]:
+    """Returns a connection to one of the gateways and its welcome, or raises ConnectError within so many seconds."""
+    attempt = _Attempt(cfg, url, within)
     try:
-        return await asyncio.wait_for(_dial(cfg, context, hello, attempt), cfg.connect_timeout)
+        return await asyncio.wait_for(_dial(attempt, context, hello), within)
     except (asyncio.TimeoutError, TimeoutError) as err:
-        raise _late(cfg, attempt) from err
+        raise _late(attempt) from err
     except (OSError, ssl.SSLError, WebSocketException, EOFError) as err:
         if isinstance(err, ConnectError):
             raise
-        raise _explain(cfg, err) from err
+        raise _explain(attempt, err) from err
 
 
-async def _dial(
-    cfg: Config, context: ssl.SSLContext | None, hello: Mapping[str, Any], attempt: _Attempt
-) -> tuple[Connection, dict[str, Any]]:
-    token = cfg.bearer()
+async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Mapping[str, Any]) -> tuple[Connection, dict[str, Any]]:
+    token = attempt.cfg.bearer()
     await _Connect(
-        cfg.url,
+        attempt.url,
         subprotocols=[PROTOCOL],  # type: ignore[list-item]  # a NewType of str
         additional_headers={"Authorization": f"Bearer {token}"} if token else None,
         user_agent_header="rewardloop-python",
@@ -95,37 +97,37 @@ async def _dial(
         max_queue=256,
         write_limit=_WRITE_BUFFER,
         open_timeout=None,
-        ping_interval=PING_EVERY,
+        ping_interval=attempt.cfg.silence / 3,
         ping_timeout=None,  # the loop's watchdog counts every byte, and works while a write is stuck
         close_timeout=CLOSE_TIMEOUT,
         create_connection=attempt.make,  # type: ignore[arg-type]  # any callable does
         logger=_LOG,
-        ssl=context,
+        ssl=context if attempt.secure else None,
     )
     ws = attempt.connection
     assert ws is not None  # noqa: S101 - it has just been made
     attempt.greeting = True
     try:
         if ws.subprotocol != PROTOCOL:
-            raise ConnectError(cfg.url, f"the server does not speak {PROTOCOL}", "is this the address of a reward loop?")
+            raise ConnectError(attempt.url, f"the server does not speak {PROTOCOL}", "is this the address of a reward loop?")
         await ws.send(text({"type": "hello", **hello}))
-        return ws, await _welcome(cfg, ws)
+        return ws, await _welcome(attempt, ws)
     except BaseException:
         ws.transport.abort()
         raise
 
 
-async def _welcome(cfg: Config, ws: Connection) -> dict[str, Any]:
+async def _welcome(attempt: _Attempt, ws: Connection) -> dict[str, Any]:
     message = await ws.recv()
     try:
         m = parse(message) if isinstance(message, str) else {}
         kind = m["type"]
         if kind == "error":
             code = str(m["code"])
-            raise HelloRefusedError(cfg.url, code, str(m["message"]), _HELLO_HINTS.get(code, ""))
+            raise HelloRefusedError(attempt.url, code, str(m["message"]), _HELLO_HINTS.get(code, ""))
         if kind == "welcome":
             if m.get("protocol") != PROTOCOL:
-                raise ConnectError(cfg.url, f"the server speaks {m.get('protocol')!r}, this is {PROTOCOL}")
+                raise ConnectError(attempt.url, f"the server speaks {m.get('protocol')!r}, this is {PROTOCOL}")
             for name in ("samples", "bytes"):
                 int(m["credit"][name])
             int(m["limits"]["message_bytes"]), int(m["limits"]["header_bytes"]), int(m["epoch"])
@@ -134,7 +136,7 @@ async def _welcome(cfg: Config, ws: Connection) -> dict[str, Any]:
                 return m
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    raise ConnectError(cfg.url, "the server's first message is no welcome", "is this the address of a reward loop?")
+    raise ConnectError(attempt.url, "the server's first message is no welcome", "is this the address of a reward loop?")
 
 
 _HELLO_HINTS = {
@@ -144,56 +146,56 @@ _HELLO_HINTS = {
 }
 
 
-def _late(cfg: Config, attempt: _Attempt) -> ConnectError:
-    within = f"within {cfg.connect_timeout:g} s"
+def _late(attempt: _Attempt) -> ConnectError:
+    within = f"within {attempt.within:.3g} s"
     if attempt.greeting:
-        return ConnectError(cfg.url, f"no welcome {within}", "is this the address of a reward loop?")
+        return ConnectError(attempt.url, f"no welcome {within}", "is this the address of a reward loop?")
     if attempt.connection is not None and attempt.connection.reached:
-        other = "" if cfg.secure else " If it speaks TLS, say wss://."
+        other = "" if attempt.secure else " If it speaks TLS, say wss://."
         return ConnectError(
-            cfg.url, f"connected, but no answer {within}", "what listens there may be no reward loop, or hangs." + other
+            attempt.url, f"connected, but no answer {within}", "what listens there may be no reward loop, or hangs." + other
         )
-    what = "no connection, or no TLS handshake," if cfg.secure else "no connection"
-    plain = " If it speaks no TLS, say ws://." if cfg.secure else ""
-    return ConnectError(cfg.url, f"{what} {within}", "check the address; a firewall may drop the packets." + plain)
+    what = "no connection, or no TLS handshake," if attempt.secure else "no connection"
+    plain = " If it speaks no TLS, say ws://." if attempt.secure else ""
+    return ConnectError(attempt.url, f"{what} {within}", "check the address; a firewall may drop the packets." + plain)
 
 
-def _explain(cfg: Config, err: Exception) -> ConnectError:
+def _explain(attempt: _Attempt, err: Exception) -> ConnectError:
     """Says what an error of dialling means and what to do about it."""
     for cause in _chain(err):
         if isinstance(cause, ssl.SSLError):
-            return _tls(cfg, cause)
+            return _tls(attempt, cause)
     if isinstance(err, InvalidStatus):
-        return _status(cfg, err)
+        return _status(attempt, err)
     if isinstance(err, InvalidMessage):
         words = " ".join(str(c) for c in _chain(err))
-        if not cfg.secure and "HTTP/1.0 400" in words:  # what a TLS server in Go answers
-            return ConnectError(cfg.url, "the server refused plain HTTP", "it may speak TLS: say wss://")
-        more = "It may want a client certificate: tls_cert=, tls_key=." if cfg.secure else "If it speaks TLS, say wss://."
+        if not attempt.secure and "HTTP/1.0 400" in words:  # what a TLS server in Go answers
+            return ConnectError(attempt.url, "the server refused plain HTTP", "it may speak TLS: say wss://")
+        more = "It may want a client certificate: tls_cert=, tls_key=." if attempt.secure else "If it speaks TLS, say wss://."
         hint = f"is this the address and the port of a reward loop? {more}"
-        return ConnectError(cfg.url, f"no HTTP answer ({words})", hint)
+        return ConnectError(attempt.url, f"no HTTP answer ({words})", hint)
     if isinstance(err, InvalidHandshake):
-        return ConnectError(cfg.url, f"the websocket handshake failed ({err})", "is this the address of a reward loop?")
+        return ConnectError(attempt.url, f"the websocket handshake failed ({err})", "is this the address of a reward loop?")
     if isinstance(err, ConnectionClosed):
-        return ConnectError(cfg.url, f"the server closed the connection without a welcome ({err})", "its log says why")
+        return ConnectError(attempt.url, f"the server closed the connection without a welcome ({err})", "its log says why")
     if isinstance(err, socket.gaierror):
-        return ConnectError(cfg.url, f"the host name is not known ({err.strerror})", "check the address")
+        return ConnectError(attempt.url, f"the host name is not known ({err.strerror})", "check the address")
     refused = f"[Errno {errno.ECONNREFUSED}]"
     if isinstance(err, ConnectionRefusedError) or refused in str(err):
-        return ConnectError(cfg.url, "nothing listens there", "is `rewardloop serve` running, and is it this port?")
-    return ConnectError(cfg.url, f"no connection ({err})", "check the address, and that `rewardloop serve` is running there")
+        return ConnectError(attempt.url, "nothing listens there", "is `rewardloop serve` running, and is it this port?")
+    return ConnectError(attempt.url, f"no connection ({err})", "check the address, and that `rewardloop serve` is running there")
 
 
-def _status(cfg: Config, err: InvalidStatus) -> ConnectError:
+def _status(attempt: _Attempt, err: InvalidStatus) -> ConnectError:
     code = err.response.status_code
     said = f"the server answered {code}"
     if code == 401:
-        given = cfg.token is not None or cfg.token_file is not None
+        given = attempt.cfg.token is not None or attempt.cfg.token_file is not None
         hint = "it does not know this token; is it another server's?" if given else "it wants a token: give token_file="
-        return ConnectError(cfg.url, said, hint)
+        return ConnectError(attempt.url, said, hint)
     if 300 <= code < 400:
         where = err.response.headers.get("Location", "elsewhere")
-        return ConnectError(cfg.url, f"{said} and points to {where!r}", "redirects are not followed; give the final address")
+        return ConnectError(attempt.url, f"{said} and points to {where!r}", "redirects are not followed; give the final address")
     hints = {
         400: f"it may speak another version than {PROTOCOL}, or be no reward loop",
         403: "it refuses this client: token, certificate or origin",
@@ -201,22 +203,26 @@ def _status(cfg: Config, err: InvalidStatus) -> ConnectError:
         502: "a proxy before the reward loop does not reach it",
         503: "it is being stopped, or takes no more connections now; try again later",
     }
-    return ConnectError(cfg.url, said, hints.get(code, "is this the address of a reward loop?"))
+    made = ConnectError(attempt.url, said, hints.get(code, "is this the address of a reward loop?"))
+    made.stopping = code == 503 and "Retry-After" in err.response.headers
+    return made
 
 
-def _tls(cfg: Config, err: ssl.SSLError) -> ConnectError:
+def _tls(attempt: _Attempt, err: ssl.SSLError) -> ConnectError:
     reason = err.reason or str(err)
     if isinstance(err, ssl.SSLCertVerificationError):
         return ConnectError(
-            cfg.url,
+            attempt.url,
             f"the server's certificate is not trusted ({err.verify_message})",
             "name its CA file with tls_ca=, or use the host name the certificate is for",
         )
     if "ALERT" in reason:
         return ConnectError(
-            cfg.url, f"the server broke off the TLS handshake ({reason})", "it may want a client certificate: tls_cert=, tls_key="
+            attempt.url,
+            f"the server broke off the TLS handshake ({reason})",
+            "it may want a client certificate: tls_cert=, tls_key=",
         )
-    return ConnectError(cfg.url, f"TLS failed ({reason})", "if the server speaks no TLS, say ws://")
+    return ConnectError(attempt.url, f"TLS failed ({reason})", "if the server speaks no TLS, say ws://")
 
 
 def _chain(err: BaseException) -> Iterator[BaseException]:

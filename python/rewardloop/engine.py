@@ -9,6 +9,10 @@ restarted), all of it. Each sample's done is called once. close() gives up what 
 A server that is being stopped says that it is draining: nothing more is sent to it, what it has of ours
 is waited for, and then it is left for the next one. A sample that was refused for that reason goes there.
 
+With several URLs the first lane decides at which gateway the client is, and the others follow it. When that
+gateway is gone, silent or draining, the next one is dialled, and sent what has no result, as something new: it knows
+nothing of the former one's sessions and epochs. A gateway that served and whose connection ends is dialled first.
+
 Everything here belongs to one event loop and is touched by no other thread. Who owns a sample: the
 queue while it waits, then the link it was sent on, then nobody: it is out of ``calls``.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
 import random
 import ssl
@@ -28,7 +33,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 
 from .config import Config
-from .dial import CLOSE_TIMEOUT, PING_EVERY, dial
+from .dial import CLOSE_TIMEOUT, dial
 from .errors import (
     ClosedError,
     ConnectError,
@@ -57,7 +62,11 @@ CONFIRM_EVERY = 64
 #: What a server may take beyond a sample's deadline before the client calls it expired itself.
 DEADLINE_GRACE = 5.0
 _TICK = 1.0
-_SILENCE = 3 * PING_EVERY
+#: Seconds that one of several gateways may take for its welcome, when it is dialled for the first time in a row.
+_FIRST_TRY = 2.0
+#: Seconds for which a sample waits until a draining server has answered what it has, where there is another gateway:
+#: with the tick and the dial less than 5.
+_PATIENCE = 2.0
 _MAX_PROBLEMS = 16
 _CANCEL_BYTES = 48 << 10
 #: Messages written in a row before the reader gets a turn.
@@ -71,6 +80,11 @@ def check_fork(made_in: int) -> None:
             f"this client was made in process {made_in}, this is {os.getpid()}: its threads and its socket did not "
             "come along; make another one after the fork"
         )
+
+
+def _pause(n: int) -> float:
+    """Seconds to wait before dial n + 1: 50 ms doubling to 2 s, with jitter."""
+    return min(0.05 * 2 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
 
 
 class Engine:
@@ -88,6 +102,8 @@ class Engine:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._context: ssl.SSLContext | None = None
+        self._home = ""  # the URL of the gateway that the first lane has come to last
+        self._at = 0  # the place among the URLs of the one that is dialled first
         self._lanes = [Lane(i) for i in range(cfg.lanes)]
         self._numbers = itertools.count()
         self._small: deque[Call] = deque()
@@ -115,7 +131,7 @@ class Engine:
         """Connects, or raises ConnectError within connect_timeout."""
         self._context = self._cfg.context()
         lane = self._lanes[0]
-        self._begin(lane, await self._connect(lane))
+        self._begin(lane, await self._first(lane))
 
     def encode(self, sample: Sample) -> Frame:
         """Makes the frame for the latest server's limits. Any thread may call it."""
@@ -270,22 +286,66 @@ class Engine:
         if first:
             self._on_end(self.err)
 
-    async def _connect(self, lane: Lane) -> Link:
+    async def _first(self, lane: Lane) -> Link:
+        """The first connection. Where nobody takes the client it fails at once; once a server has said that it is being
+        stopped, its successor is waited for."""
+        end = self._loop.time() + self._cfg.connect_timeout
+        said: ConnectError | None = None
+        for n in itertools.count():
+            try:
+                return await self._reach(lane, n, end)
+            except ConnectError as err:
+                said = err if err.stopping else said
+                if said is None:
+                    raise
+                wait = _pause(n)
+                if self._loop.time() + wait >= end:
+                    none = f"{said.reason}, and no other server came within {self._cfg.connect_timeout:g} s"
+                    raise ConnectError(said.url, none, said.hint) from err
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _reach(self, lane: Lane, n: int, end: float = math.inf) -> Link:
+        """Dials the gateways, each once, until one welcomes the client; a lane that is not the first goes where that is."""
+        urls, within = self._cfg.urls, self._cfg.connect_timeout
+        if len(urls) > 1:
+            within = min(within, _FIRST_TRY * 2 ** min(n, 6))
+        errors: list[ConnectError] = []
+        for url in (self._home,) if lane.number else urls[self._at :] + urls[: self._at]:
+            left = min(within, end - self._loop.time())
+            if errors and left <= 0:
+                break
+            try:
+                return await self._connect(lane, url, left)
+            except ConnectError as err:
+                errors.append(err)
+        if len(errors) == 1:
+            raise errors[0]
+        err = ConnectError(errors[0].url, errors[0].reason, "; ".join([errors[0].hint, *map(str, errors[1:])]))
+        err.stopping = any(e.stopping for e in errors)
+        raise err from errors[-1]
+
+    async def _connect(self, lane: Lane, url: str, within: float) -> Link:
         hello: dict[str, Any] = {"run": self._cfg.run, "client": self._cfg.client}
         if lane.number:
             hello["lane"] = lane.number
         if self._cfg.profile:
             hello["reward"] = self._cfg.profile
-        if self.epoch and not lane.session:  # other lanes join the first one's epoch
-            hello["epoch"] = self.epoch
         if self._cfg.on_sample_failure:
             hello["on_sample_failure"] = self._cfg.on_sample_failure
-        if lane.session:
+        if lane.session and lane.url == url:
             hello["resume"] = {"session": lane.session, "got": lane.seq}
-        ws, welcome = await dial(self._cfg, self._context, hello)
+        elif self.epoch and (lane.number or not self._home):  # other lanes join the first one's epoch
+            hello["epoch"] = self.epoch
+        ws, welcome = await dial(self._cfg, url, within, self._context, hello)
+        if lane.number == 0:
+            self._home, self._at = url, self._cfg.urls.index(url)
+        elif url != self._home:
+            ws.transport.abort()
+            raise ConnectError(url, "the client has gone to another gateway meanwhile")
         if not welcome["resumed"]:
             lane.seq = lane.unconfirmed = 0
-        lane.session = welcome["session"]
+        lane.session, lane.url = welcome["session"], url
         self.epoch = int(welcome["epoch"])
         self._message_bytes = int(welcome["limits"]["message_bytes"])
         self._header_bytes = int(welcome["limits"]["header_bytes"])
@@ -294,6 +354,9 @@ class Engine:
         link = Link(lane, ws, welcome["credit"], resumed=bool(welcome["resumed"]))
         if lane.number == 0:
             self._steps.greet(link, bool(welcome["resumed"]))
+            for other in self._lanes[1:]:  # one that drains answers what it has
+                if other.link is not None and other.url != url and not other.link.draining:
+                    other.link.ws.transport.abort()
         return link
 
     async def _run(self, lane: Lane, link: Link | None) -> None:
@@ -305,6 +368,8 @@ class Engine:
                 await self._serve(link)
                 if link.useful or not link.draining:
                     lane.tries = 0
+                if lane.number == 0 and not link.stays:
+                    self._at = (self._at + 1) % len(self._cfg.urls)
                 link = None
         except asyncio.CancelledError:
             if lane.number == 0 and not self._closing:  # the event loop is being shut down
@@ -335,11 +400,10 @@ class Engine:
             raise LostError(f"the server is draining, and no other came in its place in {self._cfg.reconnect_for:g} s")
         while True:
             if lane.tries:
-                pause = min(0.05 * 2 ** min(lane.tries - 1, 6), 2.0)
-                await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - jitter
+                await asyncio.sleep(_pause(lane.tries - 1))
             lane.tries += 1
             try:
-                return await self._connect(lane)
+                return await self._reach(lane, lane.tries - 1)
             except (ConnectError, InputError) as err:
                 if self._loop.time() >= lane.give_up:
                     raise LostError(f"connection lost, and not had again in {self._cfg.reconnect_for:g} s: {err}") from err
@@ -392,7 +456,8 @@ class Engine:
         now = self._loop.time()
         late = now - link.ticked > 3 * _TICK  # the event loop was blocked: what came meanwhile is read first
         link.ticked = now
-        if now - link.ws.heard > _SILENCE and not late:
+        if now - link.ws.heard > self._cfg.silence and not late:
+            link.silent = True
             link.ws.transport.abort()
             return
         link.over = False  # what would end the waiting may have come before the refusal
@@ -457,13 +522,18 @@ class Engine:
         return call
 
     def _idle(self, link: Link) -> bool:
-        """Whether nothing keeps the client at a draining server: what it has of ours it has answered. Questions
-        can be answered only there, but not if a sample waits."""
-        if not link.draining or link.open:
+        """Whether nothing keeps the client at a draining server: what it has of ours it has answered, or a sample has
+        waited long enough that another gateway can take. Questions can be answered only there, but not if a sample
+        waits."""
+        if not link.draining:
             return False
-        if link.resumed and self._loop.time() - link.since < LATE_RESULTS:
+        now, waits = self._loop.time(), self._pick(link) is not None
+        late = waits and len(self._cfg.urls) > 1 and now - link.drained > _PATIENCE
+        if link.open and not late:
+            return False
+        if link.resumed and now - link.since < LATE_RESULTS:
             return False  # looked at again at the next tick
-        return link.lane.number > 0 or not self._steps.asking or self._pick(link) is not None
+        return link.lane.number > 0 or not self._steps.asking or waits
 
     def _pick(self, link: Link) -> deque[Call] | None:
         """The queue whose first is this link's next: lane 0 takes large ones only while no other lane lives."""

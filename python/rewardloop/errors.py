@@ -40,6 +40,9 @@ class QueueFullError(RewardloopError):
 class ConnectError(RewardloopError, ConnectionError):
     """A connection could not be made. ``hint`` says what to do about it."""
 
+    #: The server says that it is being stopped, or that it takes no more clients now: another will come.
+    stopping = False
+
     def __init__(self, url: str, reason: str, hint: str = "") -> None:
         super().__init__(f"{url}: {reason}" + (f"; {hint}" if hint else ""))
         self.url = url
@@ -53,6 +56,7 @@ class HelloRefusedError(ConnectError):
     def __init__(self, url: str, code: str, message: str, hint: str = "") -> None:
         super().__init__(url, f"the server refused the hello: {code}: {message}", hint)
         self.code = code
+        self.stopping = code == "draining"
 
 
 class LostError(RewardloopError, ConnectionError):

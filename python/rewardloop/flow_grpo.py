@@ -8,7 +8,8 @@ videos), or uint8 arrays NHWC. In flow_grpo/rewards.py, where the table is::
     score_functions["ocr"] = ocr_score_remote
     score_functions["pretty"] = scorer_remote("pretty")   # a profile of the reward loop
 
-REWARDLOOP_URL names the loop, REWARDLOOP_TOKEN_FILE the token's file, REWARDLOOP_RUN the run.
+REWARDLOOP_URL names the loop, or several gateways with commas between, REWARDLOOP_TOKEN_FILE the token's
+file, REWARDLOOP_RUN the run.
 """
 
 from __future__ import annotations

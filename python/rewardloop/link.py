@@ -42,6 +42,7 @@ class Lane:
     def __init__(self, number: int) -> None:
         self.number = number
         self.session = ""  # of the latest welcome
+        self.url = ""  # where that came from
         self.seq = 0  # every result of the session up to it is here
         self.unconfirmed = 0
         self.link: Link | None = None
@@ -81,6 +82,8 @@ class Link:
         self.wanted = 0  # samples that the server knows to wait
         self.yielded = 0  # bytes handed back
         self.draining = False  # the server takes no more samples
+        self.drained = 0.0  # since when, on the event loop's clock
+        self.silent = False  # it was ended for that
         self.useful = False  # it took some, or could have for a while
         self.resumed = resumed  # the server knew the session
         self.since = ws.loop.time()
@@ -114,8 +117,18 @@ class Link:
         """Notes that the server takes no more samples."""
         if not self.draining:
             self.draining = True
-            self.useful = self.useful or self.ws.loop.time() - self.since > _PROVEN
+            self.drained = self.ws.loop.time()
+            self.useful = self.useful or self._proven
         self.wake.set()
+
+    @property
+    def _proven(self) -> bool:
+        return self.ws.loop.time() - self.since > _PROVEN
+
+    @property
+    def stays(self) -> bool:
+        """Whether its gateway is dialled again before the others: it served, so it may have been the network."""
+        return not self.draining and not self.silent and (self.useful or self._proven)
 
     def say(self, message: dict[str, Any]) -> None:
         """Queues a control message; it goes before the next sample."""

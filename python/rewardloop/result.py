@@ -98,6 +98,8 @@ class Result:
     group: GroupStats | None = None
     #: Process rewards: a finite number for each step of the response, in their order; empty: there are none.
     step_scores: tuple[float, ...] = ()
+    #: A digest of the reward's configuration that the sample was scored with, its weights among it.
+    config: str = ""
 
     @property
     def scored(self) -> bool:
@@ -151,6 +153,7 @@ def from_wire(m: Mapping[str, Any]) -> Result:
         seq=int(m["seq"]),
         group=_group(m.get("group")),
         step_scores=_steps(m.get("step_scores", []), outcome),
+        config=str(m.get("config", "")),
     )
 
 

@@ -7,7 +7,6 @@ import random
 import unittest
 import urllib.request
 from collections import Counter
-from unittest import mock
 
 import numpy as np
 
@@ -353,11 +352,10 @@ class ResumeTest(Case):
         with serve() as server:
             async with Proxy() as proxy:
                 proxy.upstream = server.url
-                async with rewardloop.connect(proxy.url, run="r") as loop:
+                async with rewardloop.connect(proxy.url, run="r", silence=3) as loop:
                     proxy.frozen = True
                     waiting = loop.submit(Sample(media=noise(8)))
-                    with mock.patch("rewardloop.engine._SILENCE", 0.5):
-                        await eventually(lambda: proxy.accepted == 2, "it is dialled again")
+                    await eventually(lambda: proxy.accepted == 2, "it is dialled again")
                     self.assertTrue((await self.soon(waiting)).scored)
                     self.assertEqual(proxy.accepted, 2)
 

@@ -109,6 +109,12 @@ class SettingsAreChecked(unittest.TestCase):
             self.assertNotIn("secret", repr(made))
             self.assertEqual("secret", made.connection()["token"])
 
+    def test_several_gateways_are_a_list_or_have_commas_between(self) -> None:
+        for url in (["ws://a:1", "ws://b:1"], "ws://a:1,ws://b:1"):
+            made = Settings.read({"url": url})
+            hash(made)
+            self.assertEqual("ws://a:1,ws://b:1", made.connection()["url"])
+
     def test_faults_are_named(self) -> None:
         for values, says in (
             ({}, "REWARDLOOP_URL"),

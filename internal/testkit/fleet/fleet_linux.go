@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +74,7 @@ type Fleet struct {
 	ways       map[string]*netlab.Proxy // by the name of what is behind them
 	nats       string                   // URLs, separated by commas
 	lives      int                      // calls of Lives
+	weight     int                      // of the reward's one component, which its score does not show
 }
 
 // New writes the configuration; nothing runs yet.
@@ -84,9 +86,7 @@ func New(t testing.TB, cfg Config) *Fleet {
 	f.scorer = newScorer(t, cfg.ScoreLeast, cfg.ScoreMost)
 	f.scorerAddr = "127.0.0.1:" + strconv.Itoa(freePort(t, "127.0.0.1"))
 	f.write("token", "fleet-token-"+strconv.FormatUint(rand.Uint64(), 36)) //nolint:gosec // opens this test's server only
-	f.write("alone.yaml", f.yaml(aloneWorkers, false))
-	f.write("gateway.yaml", f.yaml(0, true))
-	f.write("worker.yaml", f.yaml(1, true))
+	f.configure()
 	t.Cleanup(func() {
 		if t.Failed() {
 			quote(t, f.processes)
@@ -101,6 +101,26 @@ func New(t testing.TB, cfg Config) *Fleet {
 // aloneWorkers are those of Alone.
 const aloneWorkers = 2
 
+func (f *Fleet) configure() {
+	f.t.Helper()
+	f.write("alone.yaml", f.yaml(aloneWorkers, false))
+	f.write("gateway.yaml", f.yaml(0, true))
+	f.write("worker.yaml", f.yaml(1, true))
+}
+
+// Reload writes other weights into the configuration and has every process that runs read it
+// anew. Scores stay what they are.
+func (f *Fleet) Reload() {
+	f.t.Helper()
+	f.weight++
+	f.configure()
+	for _, p := range f.processes {
+		if p.ready != nil && strings.HasSuffix(p.bin, filepath.Base(f.cfg.Binary)) && p.runs() {
+			p.Signal(syscall.SIGHUP)
+		}
+	}
+}
+
 func (f *Fleet) yaml(workers int, network bool) string {
 	fabric := ""
 	if network {
@@ -112,14 +132,16 @@ func (f *Fleet) yaml(workers int, network bool) string {
 reward:
   num_workers: %d
   concurrency: %d
+  aggregation: weighted_mean
   reward_functions:
     checksum:
+      weight: %d
       path: http://%s
       protocol: json
       request: {id: "{id}", file: "{image_b64}"}
       score_path: score
       concurrency: 256
-`, workers, f.cfg.Slots*max(workers, 1), f.scorerAddr)
+`, workers, f.cfg.Slots*max(workers, 1), max(f.weight, 1), f.scorerAddr)
 }
 
 func (f *Fleet) write(name, text string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ type Load struct {
 	PerSecond float64
 	// Limit is how long the whole may take. Defaults to 2 min.
 	Limit time.Duration
+	// Clients is how many clients there are, each with the addresses of all gateways: the first
+	// of client 1 is that of gateway 2, and so on. 0: one for each gateway, behind a proxy.
+	Clients int
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -83,25 +87,39 @@ func (f *Fleet) Load(load Load, gateways ...*Process) *Run {
 	}
 	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(f.t.Context()), load.Limit)
 	f.t.Cleanup(r.close)
-	for i, g := range gateways {
-		p, tap := netlab.NewProxy(f.t, "", g.Addr), newTap()
-		p.Tap(tap.read)
-		p.Latency(netlab.Up, f.cfg.Delay)
-		p.Latency(netlab.Down, f.cfg.Delay)
-		c, err := client.Dial(r.ctx, client.Config{
-			URL: "ws://" + p.Addr(), Run: load.Run, Client: "c" + strconv.Itoa(i), TokenFile: f.file("token"),
-		})
-		require.NoError(f.t, err, "gateway %s", g.Name)
-		r.Proxies, r.taps, r.clients = append(r.Proxies, p), append(r.taps, tap), append(r.clients, c)
-		all := c.Results(r.ctx)
-		r.wg.Go(func() { // ends with the client
-			for res := range all {
-				r.take(res)
-			}
-		})
+	for i := range load.Clients {
+		urls := make([]string, len(gateways))
+		for k := range gateways {
+			urls[k] = "ws://" + gateways[(i+k)%len(gateways)].Addr
+		}
+		r.dial(i, strings.Join(urls, ","))
+	}
+	if load.Clients == 0 {
+		for i, g := range gateways {
+			p, tap := netlab.NewProxy(f.t, "", g.Addr), newTap()
+			p.Tap(tap.read)
+			p.Latency(netlab.Up, f.cfg.Delay)
+			p.Latency(netlab.Down, f.cfg.Delay)
+			r.Proxies, r.taps = append(r.Proxies, p), append(r.taps, tap)
+			r.dial(i, "ws://"+p.Addr())
+		}
 	}
 	r.wg.Go(r.send) // ends with the last sample or the time limit
 	return r
+}
+
+// dial adds a client.
+func (r *Run) dial(i int, url string) {
+	r.t.Helper()
+	c, err := client.Dial(r.ctx, client.Config{URL: url, Run: r.load.Run, Client: "c" + strconv.Itoa(i), TokenFile: r.f.file("token")})
+	require.NoError(r.t, err)
+	r.clients = append(r.clients, c)
+	all := c.Results(r.ctx)
+	r.wg.Go(func() { // ends with the client
+		for res := range all {
+			r.take(res)
+		}
+	})
 }
 
 func (r *Run) close() {
@@ -160,6 +178,13 @@ func (r *Run) take(res *wire.Result) {
 func (r *Run) Reached(n int) {
 	r.t.Helper()
 	require.True(r.t, r.reach(n), "not %d of %d results within %v", n, r.load.Samples, r.load.Limit)
+}
+
+// Over reports whether every sample has its result, or the time is up.
+func (r *Run) Over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answers >= r.load.Samples || r.ctx.Err() != nil
 }
 
 func (r *Run) reach(n int) bool {

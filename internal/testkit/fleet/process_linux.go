@@ -115,6 +115,16 @@ func (p *Process) Signal(s syscall.Signal) {
 	require.NoError(p.f.t, p.cmd.Process.Signal(s), "%s", p.Name)
 }
 
+// runs reports whether the process has not ended.
+func (p *Process) runs() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return p.exited != nil
+	}
+}
+
 // Wait returns the exit code when the process has ended; −1 if a signal ended it.
 func (p *Process) Wait() int {
 	p.f.t.Helper()

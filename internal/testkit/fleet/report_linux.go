@@ -37,6 +37,7 @@ type Report struct {
 	InFlight int // how many those were
 
 	ByWorker map[string]int // results by worker
+	Configs  int            // configurations that samples were scored with
 	Faults   []string       // some of what went wrong
 }
 
@@ -58,9 +59,15 @@ func (r *Run) report() *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &Report{Samples: r.load.Samples, ByWorker: map[string]int{}, Wall: time.Since(r.begun), InFlight: len(r.waiting)}
+	configs := map[string]bool{}
 	for i := range r.load.Samples {
-		r.judge(p, r.id(i))
+		id := r.id(i)
+		r.judge(p, id)
+		for _, a := range r.got[id] {
+			configs[a.res.Config] = true
+		}
 	}
+	p.Configs = len(configs)
 	for _, err := range r.refused {
 		p.fault("%v", err)
 	}

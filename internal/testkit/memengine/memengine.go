@@ -281,6 +281,9 @@ func (s *Source) Announce(info wire.WorkerInfo) {
 	s.e.info[info.ID] = info
 }
 
+// Move implements workers.Source.
+func (s *Source) Move(string, string) error { return nil }
+
 // Close implements workers.Source.
 func (s *Source) Close() {
 	s.e.mu.Lock()

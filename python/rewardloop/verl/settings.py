@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,8 +18,9 @@ SECTION = "reward.rewardloop"
 class Settings:
     """The settings under ``reward.rewardloop``. Hashable and picklable; holds no secret."""
 
-    #: ws://host:port of the reward loop; else the environment's REWARDLOOP_URL.
-    url: str = ""
+    #: ws://host:port of the reward loop, or of several gateways, as a list or with commas between; else the
+    #: environment's REWARDLOOP_URL.
+    url: str | Sequence[str] = ""
     #: The training run; all processes of a trainer share it.
     run: str = "verl"
     #: File with the bearer token; else REWARDLOOP_TOKEN_FILE, else REWARDLOOP_TOKEN. Trainers print their
@@ -46,6 +47,8 @@ class Settings:
             object.__setattr__(self, "url", os.environ.get("REWARDLOOP_URL", ""))
         if not self.url:
             raise InputError(f"missing; say +{SECTION}.url=ws://host:port, or set REWARDLOOP_URL", field=f"{SECTION}.url")
+        if not isinstance(self.url, str):  # a list of the trainer's configuration
+            object.__setattr__(self, "url", ",".join(map(str, self.url)))
         object.__setattr__(self, "send_tensors", tuple(str(n) for n in self.send_tensors))
         ids: Any = self.stop_ids
         object.__setattr__(self, "stop_ids", tuple(int(i) for i in ([ids] if isinstance(ids, int) else ids)))

@@ -1,0 +1,167 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Changes are what a configuration says that another one, by which a process runs, does not.
+type Changes struct {
+	// Rewards and Engines are the names of those of which a process that runs can apply
+	// everything that is another.
+	Rewards, Engines []string
+	// Applied are the keys that these are about, Restart those of everything else, in order.
+	Applied, Restart []string
+}
+
+// Compare says what next says that c does not.
+func (c *Config) Compare(next *Config) Changes {
+	var ch Changes
+	for _, name := range union(c.Profiles, next.Profiles) {
+		was, is := c.Profiles[name], next.Profiles[name]
+		if was == nil || is == nil {
+			ch.Restart = append(ch.Restart, cmp.Or(is, was).section())
+			continue
+		}
+		applied, restart := was.compare(is)
+		if len(restart) > 0 { // half of what is written would be another reward still
+			ch.Restart = append(ch.Restart, restart...)
+			continue
+		}
+		if len(applied) > 0 {
+			ch.Rewards = append(ch.Rewards, name)
+			ch.Applied = append(ch.Applied, applied...)
+		}
+	}
+	for _, name := range union(c.Engines, next.Engines) {
+		was, is := c.Engines[name], next.Engines[name]
+		if was == nil || is == nil {
+			ch.Restart = append(ch.Restart, engineKey(name))
+			continue
+		}
+		if applied, fixed := was.compare(is); !fixed {
+			ch.Restart = append(ch.Restart, engineKey(name))
+		} else if len(applied) > 0 {
+			ch.Engines = append(ch.Engines, name)
+			ch.Applied = append(ch.Applied, applied...)
+		}
+	}
+	if c.NumWorkers != next.NumWorkers {
+		ch.Restart = append(ch.Restart, "reward.num_workers")
+	}
+	if !slices.Equal(c.HiddenEnv, next.HiddenEnv) {
+		ch.Restart = append(ch.Restart, "the names of variables that hold secrets")
+	}
+	ch.Restart = append(ch.Restart, differing("", c.sections(), next.sections())...)
+	return ch
+}
+
+// union are the names in either map, in order.
+func union[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// compare are the keys of p whose values are others in next: those that can be applied while
+// samples of the profile are scored, and the others.
+func (p *Profile) compare(next *Profile) (applied, restart []string) {
+	was, is := p.fixed(), next.fixed()
+	if !reflect.DeepEqual(was, is) {
+		for i := range max(len(was.Terms), len(is.Terms)) {
+			switch {
+			case i >= len(was.Terms):
+				restart = append(restart, next.key(is.Terms[i]))
+			case i >= len(is.Terms) || !reflect.DeepEqual(was.Terms[i], is.Terms[i]):
+				restart = append(restart, p.key(was.Terms[i]))
+			}
+		}
+		if len(restart) == 0 {
+			restart = []string{p.section()}
+		}
+		return nil, restart
+	}
+	if p.Concurrency != next.Concurrency {
+		applied = append(applied, p.section()+".concurrency")
+	}
+	for i, t := range p.Terms {
+		n := next.Terms[i]
+		for _, x := range []struct {
+			key   string
+			other bool
+		}{{"weight", t.Weight != n.Weight}, {"timeout", t.Timeout != n.Timeout}, {"retries", t.Retries != n.Retries}} {
+			if x.other {
+				applied = append(applied, p.key(t)+"."+x.key)
+			}
+		}
+	}
+	return applied, nil
+}
+
+// fixed is a copy without what a process that runs can change, and without where things stand.
+func (p *Profile) fixed() *Profile {
+	f := *p
+	f.Concurrency, f.Place = 0, Place{}
+	f.Terms, f.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
+	for i := range f.Terms {
+		t := &f.Terms[i]
+		t.Weight, t.Timeout, t.Retries, t.Place = 0, 0, 0, Place{}
+	}
+	for i := range f.Verify {
+		f.Verify[i].Place = Place{}
+	}
+	return &f
+}
+
+// compare are the keys of e whose values are others in next; fixed says that the rest is as
+// it was.
+func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
+	a, b := *e, *next
+	for _, x := range []struct {
+		key   string
+		other bool
+	}{
+		{"base_urls", !slices.Equal(a.URLs, b.URLs)}, {"key_file", a.KeyFile != b.KeyFile},
+		{"concurrency", a.Concurrency != b.Concurrency},
+		{"requests_per_minute", a.RequestsPerMinute != b.RequestsPerMinute}, {"tokens_per_minute", a.TokensPerMinute != b.TokensPerMinute},
+		{"timeout", a.Timeout != b.Timeout}, {"attempts", a.Attempts != b.Attempts},
+	} {
+		if x.other {
+			applied = append(applied, engineKey(e.Name)+"."+x.key)
+		}
+	}
+	for _, x := range []*Engine{&a, &b} {
+		x.URLs, x.KeyFile, x.Concurrency, x.RequestsPerMinute, x.TokensPerMinute = nil, "", 0, 0, 0
+		x.Timeout, x.Attempts, x.Place = 0, 0, Place{}
+	}
+	return applied, reflect.DeepEqual(a, b)
+}
+
+// engineKey is where an engine stands in a file.
+func engineKey(name string) string {
+	if of, ok := strings.CutPrefix(name, rewardModelEngine); ok {
+		if of = strings.TrimPrefix(of, "."); of != "" {
+			return "rewards." + of + ".reward_model.rollout"
+		}
+		return "reward.reward_model.rollout"
+	}
+	return "engines." + name
+}
+
+// differing are the keys of settings that two tables show otherwise.
+func differing(in string, was, is []section) (keys []string) {
+	for i, s := range was {
+		name := in + s.name
+		for k, set := range s.settings {
+			if set.show() != is[i].settings[k].show() {
+				keys = append(keys, fmt.Sprintf("%s.%s", name, set.key))
+			}
+		}
+		keys = append(keys, differing(name+".", s.sections, is[i].sections)...)
+	}
+	return keys
+}

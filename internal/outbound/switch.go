@@ -1,0 +1,76 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Switch is a group that can be replaced by another while it is asked. Calls that are under
+// way go on as they began.
+type Switch struct{ now atomic.Pointer[Group] }
+
+var (
+	_ Doer                        = (*Switch)(nil)
+	_ rewards.Reliant             = (*Switch)(nil)
+	_ rewards.ConcurrencyReasoner = (*Switch)(nil)
+)
+
+// NewSwitch makes one of a group.
+func NewSwitch(g *Group) *Switch {
+	s := &Switch{}
+	s.now.Store(g)
+	return s
+}
+
+// Do implements Doer.
+func (s *Switch) Do(ctx context.Context, c *Call) (*Answer, error) { return s.now.Load().Do(ctx, c) }
+
+// Dependency implements rewards.Reliant.
+func (s *Switch) Dependency() rewards.Dependency { return s.now.Load().Dependency() }
+
+// Concurrency implements rewards.Concurrent.
+func (s *Switch) Concurrency() int { return s.now.Load().Concurrency() }
+
+// ConcurrencyReason implements rewards.ConcurrencyReasoner.
+func (s *Switch) ConcurrencyReason() string { return s.now.Load().ConcurrencyReason() }
+
+// Spent is that of Group.
+func (s *Switch) Spent(tokens, booked int) { s.now.Load().Spent(tokens, booked) }
+
+// Replace has later calls go to a group of another configuration, which is made as Transport.Group
+// makes it. Limits and breakers of the new one begin anew; it fails, and changes nothing, where
+// something else asks the servers of the old one too, because these share its limits.
+func (t *Transport) Replace(s *Switch, cfg GroupConfig) error {
+	cfg = cfg.WithDefaults()
+	if err := errors.Join(cfg.Validate(), t.checkLiterals(cfg)); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := s.now.Load()
+	switch {
+	case t.closed:
+		return errors.New("outbound: the transport is closed")
+	case old.users > 1:
+		return fmt.Errorf("outbound: group %s: another entry of the configuration asks the same servers and shares their limits", cfg.Name)
+	}
+	id := cfg.identity()
+	if g := t.groups[id]; g != nil && g != old {
+		return fmt.Errorf("outbound: group %s: group %s has these servers and this key file already", cfg.Name, g.cfg.Name)
+	}
+	g, err := newGroup(cfg, t)
+	if err != nil {
+		return err
+	}
+	delete(t.groups, old.id)
+	t.quit(old)
+	t.groups[id] = g
+	g.users = 1
+	t.enlist(g)
+	s.now.Store(g)
+	return nil
+}
