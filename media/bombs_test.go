@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/bombs"
+	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -34,12 +34,12 @@ type bombCase struct {
 func bombCases() map[string]bombCase {
 	all := bombs.All(2048)
 	return map[string]bombCase{
-		"webp_groups":      {all["webp_groups"], ""},
-		"png16_interlaced": {all["png16_interlaced"], ""},
-		"jpeg_scans":       {all["jpeg_scans"], ""},
-		"jpeg_scans_large": {all["jpeg_scans_large"], "64 scans of 4096×4096 pixels"},
-		"png_65535":        {all["png_65535"], "65535×65535"},
-		"zlib_tail":        {all["zlib_tail"], "too much pixel data"},
+		"webp_groups":      {all["webp_groups"](), ""},
+		"png16_interlaced": {all["png16_interlaced"](), ""},
+		"jpeg_scans":       {all["jpeg_scans"](), ""},
+		"jpeg_scans_large": {all["jpeg_scans_large"](), "64 scans of 4096×4096 pixels"},
+		"png_65535":        {all["png_65535"](), "65535×65535"},
+		"zlib_tail":        {all["zlib_tail"](), "too much pixel data"},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/bombs"
+	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/internal/testkit/resident"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -56,8 +56,8 @@ pool: {decode: {budget_bytes: %d}}
 			}
 		})
 	}
-	for name, file := range bombs.All(4096) {
-		before := scored.Load()
+	for name, made := range bombs.All(4096) {
+		file, before := made(), scored.Load()
 		var all sync.WaitGroup
 		for i := range atATime {
 			all.Go(func() {

@@ -11,17 +11,17 @@ import (
 	"slices"
 )
 
-// All are the bombs that the server has to bear, by name; side is that of the largest PNG. 4096, the
+// All make the bombs that the server has to bear, by name; side is that of the largest PNG. 4096, the
 // most that the defaults allow, takes a second to make and another to decode.
-func All(side int) map[string][]byte {
-	return map[string][]byte{
-		"webp_groups":      WebPGroups(),
-		"png16_interlaced": PNGInterlaced(side),
+func All(side int) map[string]func() []byte {
+	return map[string]func() []byte{
+		"webp_groups":      WebPGroups,
+		"png16_interlaced": func() []byte { return PNGInterlaced(side) },
 		// With 4,096, the largest that may have 64 scans.
-		"jpeg_scans":       JPEGScans(side/2, 64),
-		"jpeg_scans_large": JPEGScans(4096, 64),
-		"png_65535":        PNGHeader(65535, 65535),
-		"zlib_tail":        PNGTail(64, 16*side*side),
+		"jpeg_scans":       func() []byte { return JPEGScans(side/2, 64) },
+		"jpeg_scans_large": func() []byte { return JPEGScans(4096, 64) },
+		"png_65535":        func() []byte { return PNGHeader(65535, 65535) },
+		"zlib_tail":        func() []byte { return PNGTail(64, 16*side*side) },
 	}
 }
 
