@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package main_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
 	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/internal/testkit/resident"
 	"github.com/rewardloop/rewardloop/media"
@@ -23,17 +24,19 @@ import (
 // them a run of small pictures.
 func TestPicturesThatAreBombsTakeNoMoreThanTheBudget(t *testing.T) {
 	const budget, atATime = 400 << 20, 16
-	cfg := put(t, t.TempDir(), "cfg.yaml", fmt.Appendf(nil, `reward:
+	pid, addr := main.Serving(t, fmt.Sprintf(`reward:
   concurrency: 64
   reward_functions:
     size: {path: "builtin://jpeg_incompressibility", required: true, concurrency: %d}
 pool: {decode: {budget_bytes: %d}}
 `, atATime, budget))
-	p, addr := serving(t, "-c", cfg)
-	neighbour, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "neighbour"})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = neighbour.Close() })
-	attacker := dial(t, addr)
+	dial := func(run string) *client.Client {
+		c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: run})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() }) // whatever it says
+		return c
+	}
+	neighbour, attacker := dial("neighbour"), dial("attacker")
 
 	var scored atomic.Int64
 	stop := make(chan struct{})
@@ -46,7 +49,7 @@ pool: {decode: {budget_bytes: %d}}
 					return
 				default:
 				}
-				file, want := drawing(t, lane)
+				file, want := main.Drawing(t, lane)
 				res, err := scoreOf(t, neighbour, fmt.Sprint("n", lane, "-", i), file)
 				if !assert.NoError(t, err) || !assert.Equal(t, rewards.Scored, res.Outcome, "%+v", res.Errors) {
 					return
@@ -77,7 +80,7 @@ pool: {decode: {budget_bytes: %d}}
 			})
 		}
 		all.Wait()
-		peak, err := resident.Peak(p.Process.Pid)
+		peak, err := resident.Peak(pid)
 		require.NoError(t, err)
 		t.Logf("%s: %d MiB; %d samples of the neighbour", name, peak>>20, scored.Load()-before)
 		assert.LessOrEqual(t, peak, int64(budget+resident.Beyond), name)

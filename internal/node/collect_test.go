@@ -27,7 +27,7 @@ func TestGarbageIsCollectedLaterUnlessTheEnvironmentSaysWhen(t *testing.T) { //n
 		assert.EqualValues(t, math.MaxInt64, debug.SetMemoryLimit(-1), name)
 	}
 	node.CollectLater(&cfg, func(string) (string, bool) { return "", false })
-	assert.Equal(t, 400, debug.SetGCPercent(100))
+	assert.Equal(t, 200, debug.SetGCPercent(100))
 	assert.LessOrEqual(t, debug.SetMemoryLimit(-1), node.StatedBytes(&cfg)+64<<20)
 }
 
