@@ -63,7 +63,16 @@ func (b *budget) acquire(ctx context.Context, n int64) (*booking, error) {
 	select {
 	case <-c.ready:
 		return b.granted(c)
-	case <-ctx.Done():
+	default:
+	}
+	err := rewards.Aside(ctx, func() {
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+		}
+	})
+	if err == nil && ctx.Err() == nil {
+		return b.granted(c)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

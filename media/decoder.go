@@ -205,8 +205,11 @@ func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
 	return nil
 }
 
-// ctxReader ends a decoding whose caller has left. No read goes beyond a stop, so that a decoder
-// looks at the context there.
+// readBytes bounds one read: of a PNG that is up to 1 MB of pixels.
+const readBytes = 1 << 10
+
+// ctxReader ends a decoding whose caller has left, and lets others compute between two reads. No
+// read goes beyond a stop, so that a decoder looks at the context there.
 type ctxReader struct {
 	ctx   context.Context //nolint:containedctx // io.Reader has no place for one, and the reader lives for one call
 	data  []byte
@@ -215,7 +218,7 @@ type ctxReader struct {
 }
 
 func (c *ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
+	if err := rewards.Yield(c.ctx); err != nil {
 		return 0, err // decodeInto replaces it
 	}
 	if c.at == len(c.data) {
@@ -228,7 +231,7 @@ func (c *ctxReader) Read(p []byte) (int, error) {
 	if len(c.stops) > 0 {
 		end = c.stops[0]
 	}
-	n := copy(p, c.data[c.at:end])
+	n := copy(p[:min(len(p), readBytes)], c.data[c.at:end])
 	c.at += n
 	return n, nil
 }
