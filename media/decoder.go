@@ -205,8 +205,8 @@ func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
 	return nil
 }
 
-// readBytes bounds one read: of a PNG that is up to 1 MB of pixels.
-const readBytes = 1 << 10
+// readBytes bounds one read: of a PNG that is up to 256 KB of pixels, which take 2 ms.
+const readBytes = 256
 
 // ctxReader ends a decoding whose caller has left, and lets others compute between two reads. No
 // read goes beyond a stop, so that a decoder looks at the context there.

@@ -21,7 +21,8 @@
 //     bits the high byte. Orientations of EXIF are not applied, as PIL's open does
 //     not: trainers hand over pixels the way they lie. The decoder reads through its
 //     caller's context, so a cancelled sample stops decoding at the next read: after
-//     1 KB of the file, or where the next scan of a JPEG begins.
+//     256 bytes of the file, or where the next scan of a JPEG begins. There it also lets
+//     another run compute (rewards.Yield).
 //  5. What decoding took beside the pixels is given back, and all of it if decoding failed or
 //     panicked. A panic of a decoder is a bad picture, not a dead worker. What was given back
 //     still counts until the garbage collector has freed it (garbage.go): where it leaves no
