@@ -11,7 +11,7 @@ import (
 
 // garbageRoom is how many bytes of garbage there may be beyond the budget, so that a small budget
 // does not have the collector run for each picture.
-const garbageRoom = 32 << 20
+const garbageRoom = 16 << 20
 
 // garbage is bytes that nobody uses any more, by when they came. What dies while the collector
 // runs may be freed by the next run only.
