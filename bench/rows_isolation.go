@@ -49,18 +49,20 @@ func isolation() Suite {
 			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, a stub that takes 20 ms, answers without a score; "+
 			"and a function that raises on one worker only. With hangs, closed_port, silent, answers_500 and closed_port_3mb the failing run has %s samples in flight or waiting (as "+
 			"many fewer as -t is shorter than 20s): a function that never returns (timeout: 1), a judge at a port where nobody listens, at one that accepts and never answers, at a "+
-			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. Beside them a fresh client sends 200 pictures of its own (alone_s: before "+
+			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. In the experiments named bomb_ (embedded only) each of the failing samples is a picture "+
+			"that is small as a file and large as work, %d in flight: 2,600 groups of Huffman trees in a lossless WebP, 4096² pixels of 16 bits and interlaced, 64 scans in 2048² pixels, 65535² in "+
+			"the header, 256 MB behind the image. Beside those that get nothing done a fresh client sends 200 pictures of its own (alone_s: before "+
 			"all), and when the failing run has taken back its samples and gone, samples that wait for 2 s take all places of an async function (lost: as below; with hangs "+
 			"those of its own function, too); failing_queued, failing_running and failing_waiting (those that say they are waiting for the engine) are where /v1/pending saw "+
 			"the failing samples at the end. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
 			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256; agent256_recipe the same "+
 			"class in custom_reward_function.",
-			isolationProcesses, healthyInFlight, failingInFlight, report.Number(stuckSamples)),
+			isolationProcesses, healthyInFlight, failingInFlight, report.Number(stuckSamples), failingInFlight),
 	}
 	for _, l := range layouts() {
 		for _, f := range failures() {
-			if f.badWorker && l.processes == 0 {
+			if f.badWorker && l.processes == 0 || f.bomb != "" && l.processes > 0 {
 				continue
 			}
 			s.Experiments = append(s.Experiments, besideExperiment(l, f))
@@ -104,6 +106,8 @@ type failure struct {
 	stuck bool
 	// pixels: each sample has stuckPixels of them.
 	pixels bool
+	// bomb: each sample is this picture of package bombs.
+	bomb string
 }
 
 // engineFault is what is wrong with an engine.
@@ -126,7 +130,7 @@ const (
 const guardMessage = "allocated 1 GiB and was not stopped"
 
 func failures() []failure {
-	return []failure{
+	return append([]failure{
 		{name: "raises", function: "raises", rated: true},
 		{name: "nan", function: "nan", rated: true},
 		{name: "judge", rated: true},
@@ -139,7 +143,7 @@ func failures() []failure {
 		{name: string(silent), engine: silent, stuck: true},
 		{name: string(answers500), engine: answers500, stuck: true},
 		{name: string(closedPort) + "_3mb", engine: closedPort, stuck: true, pixels: true},
-	}
+	}, bombed()...)
 }
 
 // The flags of samples.
@@ -165,8 +169,11 @@ func (f failure) load(lasting time.Duration) isolationLoad {
 		l.inFlight = max(failingInFlight, int(stuckSamples*min(1, lasting.Seconds()/stuckLasts.Seconds())))
 		l.takeBack, l.patience = true, overtime/2
 	}
-	if f.pixels {
+	switch {
+	case f.pixels:
 		l = l.with(rawPicture())
+	case f.bomb != "":
+		l = l.with(bombPicture(f.bomb))
 	}
 	if f.badWorker {
 		l.patience = overtime / 2
@@ -181,7 +188,10 @@ func (f failure) setting(engine string) rewardSetting {
 		attempts = 3 // the default
 	}
 	entry := fmt.Sprintf("{path: functions.py, name: %s, required: true%s}", f.function, f.keys)
-	if f.function == "" {
+	switch {
+	case f.bomb != "":
+		entry = `{path: "builtin://jpeg_compressibility", required: true}`
+	case f.function == "":
 		entry = `{path: "builtin://judge", required: true, engine: stub, template: "{prompt}", answer_retries: 0}`
 	}
 	s := rewardSetting{
@@ -238,6 +248,9 @@ func besideExperiment(l layout, f failure) Experiment {
 		}
 		e.Rows[0].Beside = append(e.Rows[0].Beside, "failing_in_flight", "failing_queued", "failing_running", "failing_waiting")
 		e.Rows = append(e.Rows, freshRow(lineStuck, "alone_s", "fresh_unscored"), lostRow(lineStuck, "lost_async", "lost_own", "busy"))
+	}
+	if f.bomb != "" {
+		e.Rows[0].Issue = lineBomb
 	}
 	if f.engine != "" {
 		e.Rows = append(e.Rows, Row{

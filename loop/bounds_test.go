@@ -290,3 +290,22 @@ func TestDetailsCountAgainstWhatIsRemembered(t *testing.T) {
 		require.Less(t, p.session.Unconfirmed(), 5, "results of 40 KB each in a memory of 100 KB")
 	})
 }
+
+func TestAnAnswerThatNobodyConfirmsKeepsNoneOfThoseThatWereConfirmed(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p, q := s.connect(t, wire.Hello{Run: "run", Client: "p"}), s.connect(t, wire.Hello{Run: "run", Client: "q"})
+		defer p.drop()
+		defer q.drop()
+		p.send(t, rig.Sample("never confirmed", 3))
+		p.result(t, "never confirmed")
+		for _, id := range ids("q", 20) {
+			q.send(t, rig.Sample(id, 3))
+			q.m.Confirm(q.session, q.result(t, id).Seq)
+		}
+		known, held := s.Manager.Remembered("run")
+		require.Equal(t, 1, known)
+		require.Equal(t, 1, held)
+	})
+}

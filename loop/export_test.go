@@ -280,3 +280,11 @@ func OpenGroup(rewards ...float64) (mean, std float64) {
 	columns, _ := known.Columns(stats.Key{})
 	return *g.meanNow(), *columns[1].MeanGroupStd
 }
+
+// Remembered is how many results a run remembers, and how many it holds.
+func (m *Manager) Remembered(run string) (known, held int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	done := m.core.runs[run].done
+	return len(done.byKey), done.order.Len()
+}

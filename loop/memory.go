@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -15,6 +16,8 @@ type stored struct {
 	sum  wire.Checksum
 	size int64
 	at   time.Time
+
+	place *list.Element // in memory.order
 }
 
 // newStored is a result to remember since at.
@@ -27,7 +30,7 @@ func newStored(key sampleKey, sum wire.Checksum, res *wire.Result, at time.Time)
 // number, bytes and age; the oldest go first. Guarded by the manager's mutex.
 type memory struct {
 	byKey map[sampleKey]*stored
-	fifo  []*stored // oldest first; forgotten ones are nil
+	order list.List // of *stored, the oldest in front
 	bytes int64
 	log   *journal
 }
@@ -35,8 +38,12 @@ type memory struct {
 func newMemory(log *journal) *memory { return &memory{byKey: map[sampleKey]*stored{}, log: log} }
 
 func (m *memory) add(s *stored) {
+	if again := m.byKey[s.key]; again != nil {
+		m.order.Remove(again.place)
+		m.bytes -= again.size
+	}
 	m.byKey[s.key] = s
-	m.fifo = append(m.fifo, s)
+	s.place = m.order.PushBack(s)
 	m.bytes += s.size
 }
 
@@ -49,9 +56,11 @@ func (m *memory) confirmed(key sampleKey, a *stream.Answer) {
 	}
 }
 
-// forget drops a remembered result.
+// forget drops a remembered result. One that its client has goes at once, even where an older one
+// stays because nobody confirms it.
 func (m *memory) forget(s *stored) {
 	s.Forget()
+	m.order.Remove(s.place)
 	delete(m.byKey, s.key)
 	m.bytes -= s.size
 	m.log.forgot(s.key)
@@ -59,19 +68,13 @@ func (m *memory) forget(s *stored) {
 
 // trim enforces the bounds and returns how many unconfirmed results it dropped.
 func (m *memory) trim(cfg *Config, now time.Time) (dropped int) {
-	for len(m.fifo) > 0 {
-		s := m.fifo[0]
-		remembered := m.byKey[s.key] == s
-		over := len(m.byKey) > cfg.KeepResults || m.bytes > cfg.KeepBytes || now.Sub(s.at) > cfg.KeepFor
-		if remembered && !over {
+	for first := m.order.Front(); first != nil; first = m.order.Front() {
+		s, _ := first.Value.(*stored)
+		if len(m.byKey) <= cfg.KeepResults && m.bytes <= cfg.KeepBytes && now.Sub(s.at) <= cfg.KeepFor {
 			break
 		}
-		if remembered {
-			m.forget(s)
-			dropped++
-		}
-		m.fifo[0] = nil
-		m.fifo = m.fifo[1:]
+		m.forget(s)
+		dropped++
 	}
 	return dropped
 }

@@ -29,6 +29,7 @@ type budget struct {
 	drawer *rewards.Reader     // guarded by mu; who has overdrawn
 	parked list.List           // guarded by mu; of *booking that nobody reads, the oldest in front
 	idle   int64               // guarded by mu; the bytes of those
+	waste  garbage             // guarded by mu
 }
 
 // claim is a wait for bytes.
@@ -62,7 +63,16 @@ func (b *budget) acquire(ctx context.Context, n int64) (*booking, error) {
 	select {
 	case <-c.ready:
 		return b.granted(c)
-	case <-ctx.Done():
+	default:
+	}
+	err := rewards.Aside(ctx, func() {
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+		}
+	})
+	if err == nil && ctx.Err() == nil {
+		return b.granted(c)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,14 +151,22 @@ func (b *budget) room(n int64) bool {
 		oldest, _ := b.parked.Front().Value.(*booking)
 		oldest.drop()
 	}
+	if b.free+garbageRoom < n+b.waste.bytes() {
+		b.collect()
+		return false
+	}
 	b.free -= n
 	return true
 }
 
-// overdraw takes the bytes that a claim lacks, or refuses it, unless others must be waited
-// for. The caller holds mu.
+// overdraw takes the bytes that a claim lacks, or refuses it, unless others or the collector
+// must be waited for. The caller holds mu.
 func (b *budget) overdraw(c *claim) (settled bool) {
 	if b.drawer != nil && b.drawer != c.reader {
+		return false
+	}
+	if b.waste.bytes() > garbageRoom {
+		b.collect()
 		return false
 	}
 	if b.free-c.n < -b.total {
@@ -183,8 +201,21 @@ func (k *booking) shrink(n int64) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	k.of.free += k.n - n
+	k.of.waste.add(k.n - n)
 	k.n = n
 	k.of.grant()
+}
+
+// reuse says that n bytes of the booking are garbage and are to be allocated again. Where there
+// is no room for both, it waits for the collector.
+func (k *booking) reuse(n int64) {
+	k.of.mu.Lock()
+	k.of.waste.add(n)
+	full := k.of.free+garbageRoom < k.of.waste.bytes()
+	k.of.mu.Unlock()
+	if full {
+		k.of.collectNow()
+	}
 }
 
 // Park implements rewards.Keeper.
@@ -217,6 +248,7 @@ func (k *booking) Release() {
 func (k *booking) drop() {
 	k.unpark()
 	k.of.free += k.n
+	k.of.waste.add(k.n)
 	k.n = 0
 }
 

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ type Config struct {
 	MaxFrames int
 	// BudgetBytes is what all decodings that run at the same time may allocate
 	// together with all pixels that are read, and so the most that one decoding may.
-	// Defaults to 512 MiB: one progressive JPEG of 4096×4096 is counted as 442 MiB
+	// Defaults to 512 MiB: one progressive JPEG of 4096×4096 is counted as 357 MiB
 	// while it is decoded, and as 48 then.
 	BudgetBytes int64
 }
@@ -128,12 +127,15 @@ func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ..
 			return nil, at(i, len(frames), bad("%d×%d where frame 0 has %d×%d", h.width, h.height, headers[0].width, headers[0].height))
 		}
 		headers[i] = h
-		scratch = max(scratch, h.scratch())
+		scratch = max(scratch, h.scratch)
 	}
 	size := headers[0].pixels() * 3
 	p := &rewards.Pixels{Width: headers[0].width, Height: headers[0].height, Count: len(frames)}
-	err := d.within(ctx, p, size*int64(len(frames)), scratch, func() error {
+	err := d.within(ctx, p, size*int64(len(frames)), scratch, func(b *booking) error {
 		for i, data := range frames {
+			if i > 0 {
+				b.reuse(headers[i-1].scratch)
+			}
 			dst := p.RGB[size*int64(i) : size*int64(i+1)]
 			if err := decodeInto(ctx, dst, headers[i], data); err != nil {
 				return at(i, len(frames), err)
@@ -149,7 +151,7 @@ func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ..
 
 // within has f fill the pixels, of size bytes, and gives it so many more of the budget
 // meanwhile. What the pixels take stays booked.
-func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch int64, f func() error) error {
+func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch int64, f func(*booking) error) error {
 	if n := size + scratch; n > d.cfg.BudgetBytes {
 		return bad("decoding takes up to %d bytes; the whole budget is %d", n, d.cfg.BudgetBytes)
 	}
@@ -164,7 +166,7 @@ func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch i
 		}
 	}()
 	p.RGB = make([]byte, size)
-	if err := f(); err != nil {
+	if err := f(booked); err != nil {
 		return err
 	}
 	booked.shrink(size)
@@ -176,7 +178,7 @@ func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch i
 // the three formats are called by name: what other packages registered with
 // package image stays out of reach.
 func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
-	r := &ctxReader{ctx: ctx, r: bytes.NewReader(data)}
+	r := &ctxReader{ctx: ctx, data: data, stops: h.scans}
 	var img image.Image
 	var err error
 	switch h.format {
@@ -203,17 +205,35 @@ func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
 	return nil
 }
 
-// ctxReader ends a decoding whose caller has left.
+// readBytes bounds one read: of a PNG that is up to 256 KB of pixels, which take 2 ms.
+const readBytes = 256
+
+// ctxReader ends a decoding whose caller has left, and lets others compute between two reads. No
+// read goes beyond a stop, so that a decoder looks at the context there.
 type ctxReader struct {
-	ctx context.Context //nolint:containedctx // io.Reader has no place for one, and the reader lives for one call
-	r   io.Reader
+	ctx   context.Context //nolint:containedctx // io.Reader has no place for one, and the reader lives for one call
+	data  []byte
+	at    int
+	stops []int // ascending
 }
 
 func (c *ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
+	if err := rewards.Yield(c.ctx); err != nil {
 		return 0, err // decodeInto replaces it
 	}
-	return c.r.Read(p) // decoders compare with io.EOF
+	if c.at == len(c.data) {
+		return 0, io.EOF // decoders compare with io.EOF
+	}
+	for len(c.stops) > 0 && c.stops[0] <= c.at {
+		c.stops = c.stops[1:]
+	}
+	end := len(c.data)
+	if len(c.stops) > 0 {
+		end = c.stops[0]
+	}
+	n := copy(p[:min(len(p), readBytes)], c.data[c.at:end])
+	c.at += n
+	return n, nil
 }
 
 // bad is an error of class BadInput.

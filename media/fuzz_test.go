@@ -3,6 +3,7 @@ package media_test
 import (
 	"testing"
 
+	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -12,6 +13,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(read(f, name), uint8(0), uint16(0), uint16(0))
 	}
 	f.Add(bomb(65535, 65535), uint8(1), uint16(0), uint16(0))
+	f.Add(bombs.JPEGScans(64, 64), uint8(2), uint16(0), uint16(0))
 	f.Add(make([]byte, 24), uint8(4), uint16(2), uint16(4))
 	encodings := []rewards.Encoding{rewards.Frames, rewards.PNG, rewards.JPEG, rewards.WebP, rewards.Raw}
 	layouts := []rewards.Layout{rewards.HWC, rewards.CHW, rewards.THWC, rewards.TCHW, rewards.CTHW}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/color"
 	"image/jpeg"
 	"image/png"
 
@@ -21,44 +20,96 @@ import (
 // scans costs minutes.
 const maxScans = 64
 
+// fullScans is how many scans a picture of Config.MaxPixels may have, and so how many pixels all
+// scans of a smaller one may visit together. 64 scans of 4096×4096 pixels, in a file of 35 KB,
+// take more than 3 s.
+const fullScans = 16
+
+// tableBytes is what a decoder allocates beside what depends on the picture: tables and buffers
+// of its input.
+const tableBytes = 256 << 10
+
 // header is what a picture says of itself before it is decoded.
 type header struct {
 	format        rewards.Encoding
 	width, height int
-	// perPixel is an upper bound of what the decoder itself allocates, in bytes
-	// per pixel.
-	perPixel int64
+	// scratch is an upper bound of what the decoder allocates beside the result, in bytes.
+	scratch int64
+	// scans are the places in the file where the scans of a JPEG begin.
+	scans []int
 }
 
 func (h header) pixels() int64 { return int64(h.width) * int64(h.height) }
 
-// scratch is what decoding allocates beside the result: the decoder's own
-// picture, rounded up to whole blocks of 32, and 4 MiB for tables.
-func (h header) scratch() int64 {
-	return (int64(h.width)+31)*(int64(h.height)+31)*h.perPixel + 4<<20
-}
+// padded is the number of pixels with both sides rounded up to whole blocks of 32.
+func (h header) padded() int64 { return (int64(h.width) + 31) * (int64(h.height) + 31) }
 
-// inspect checks the header of an encoded picture. It reads the file, but
-// allocates nothing of the size the header claims.
+// inspect checks an encoded picture and finds what decoding it takes. It reads the file, but
+// allocates nothing of the size the header claims, and 1 MiB at most.
 func (d *Decoder) inspect(ctx context.Context, want rewards.Encoding, data []byte) (header, error) {
 	if err := ctx.Err(); err != nil {
 		return header{}, fmt.Errorf("before decoding: %w", err)
 	}
-	format := Sniff(data)
+	h := header{format: Sniff(data)}
 	switch {
-	case format == "":
+	case h.format == "":
 		return header{}, bad("these %d bytes are not a PNG, JPEG or WebP picture", len(data))
-	case want != "" && format != want:
-		return header{}, bad("the bytes are a %s picture, the sample says %s", format, want)
+	case want != "" && h.format != want:
+		return header{}, bad("the bytes are a %s picture, the sample says %s", h.format, want)
 	}
-	cfg, perPixel, err := readHeader(format, data)
+	if err := d.measure(&h, data); err != nil {
+		if errors.Is(err, rewards.BadInput) {
+			return header{}, err
+		}
+		return header{}, bad("the header of this %s: %w", h.format, err)
+	}
+	return h, nil
+}
+
+// measure reads the size of a picture and finds what decoding it takes.
+func (d *Decoder) measure(h *header, data []byte) (err error) {
+	var cfg image.Config
+	var scan jpegScan
+	switch h.format {
+	case rewards.PNG:
+		cfg, err = png.DecodeConfig(bytes.NewReader(data))
+	case rewards.JPEG:
+		if scan, err = scanJPEG(data); err == nil {
+			cfg, err = jpeg.DecodeConfig(bytes.NewReader(data))
+		}
+	default:
+		if err = checkChunks(data); err == nil {
+			cfg, err = webp.DecodeConfig(bytes.NewReader(data))
+		}
+	}
 	if err != nil {
-		return header{}, bad("the header of this %s: %w", format, err)
+		return err // inspect wraps it
 	}
 	if err := d.checkSize(cfg.Width, cfg.Height); err != nil {
-		return header{}, err
+		return err
 	}
-	return header{format, cfg.Width, cfg.Height, perPixel}, nil
+	h.width, h.height = cfg.Width, cfg.Height
+	switch h.format {
+	case rewards.PNG:
+		h.scratch = h.padded()*pngPixel(data) + tableBytes
+	case rewards.JPEG:
+		most := int64(fullScans) * int64(d.cfg.MaxPixels)
+		if n := int64(len(scan.starts)); n*h.pixels() > most {
+			return bad("%d scans of %d×%d pixels: all scans together may visit %d pixels", n, h.width, h.height, most)
+		}
+		h.scans = scan.starts
+		h.scratch = h.padded()*scan.pixel() + tableBytes
+	default:
+		trees, err := webpTrees(data, h.width, h.height)
+		if err != nil {
+			return err
+		}
+		// A lossless picture has 4 bytes a pixel, twice while a palette is expanded; alpha of a lossy
+		// one is such a picture, too. The tiles of the transforms have less than 1 together. The
+		// partitions of a lossy picture are copied.
+		h.scratch = h.padded()*12 + trees + int64(len(data)) + tableBytes
+	}
+	return nil
 }
 
 // checkSize refuses a size without pixels or with too many.
@@ -87,58 +138,58 @@ func Sniff(data []byte) rewards.Encoding {
 	return ""
 }
 
-func readHeader(format rewards.Encoding, data []byte) (cfg image.Config, perPixel int64, err error) {
-	switch format {
-	case rewards.PNG:
-		cfg, err = png.DecodeConfig(bytes.NewReader(data))
-		// An interlaced picture is decoded pass by pass into a second copy.
-		return cfg, 2 * bytesPerPixel(cfg.ColorModel), err
-	case rewards.JPEG:
-		progressive, err := scanJPEG(data)
-		if err != nil {
-			return cfg, 0, err
-		}
-		perPixel = 8 // up to four planes, and a copy of them where they are RGB or CMYK
-		if progressive {
-			perPixel += 4 * 4 // and an int32 for each coefficient
-		}
-		cfg, err = jpeg.DecodeConfig(bytes.NewReader(data))
-		return cfg, perPixel, err // inspect wraps it
-	default:
-		if err := checkChunks(data); err != nil {
-			return cfg, 0, err
-		}
-		cfg, err = webp.DecodeConfig(bytes.NewReader(data))
-		// A lossless picture has 4, twice while a palette is expanded; alpha of a
-		// lossy one is such a picture too.
-		return cfg, 12, err // inspect wraps it
+// pngPixel is what package png allocates for a pixel, in bytes. An interlaced picture is decoded
+// pass by pass into a second copy. The fields are those of the first chunk, which DecodeConfig
+// has checked.
+func pngPixel(data []byte) int64 {
+	const gray, palette = 0, 3
+	depth, kind, interlaced := data[24], data[25], data[28] != 0
+	n := int64(4)
+	switch {
+	case kind == palette, kind == gray && !bytes.Contains(data, []byte("tRNS")): // with it gray gets colors
+		n = 1
 	}
+	if depth == 16 {
+		n = max(2*n, 2)
+	}
+	if interlaced {
+		n *= 2
+	}
+	return n
 }
 
-func bytesPerPixel(m color.Model) int64 {
-	switch m {
-	case color.GrayModel:
-		return 1
-	case color.Gray16Model:
-		return 2
-	case color.RGBA64Model, color.NRGBA64Model:
-		return 8
-	}
-	return 4
+// jpegScan is what the markers of a JPEG say.
+type jpegScan struct {
+	starts      []int // of the scans
+	progressive bool
+	components  int
 }
 
-// scanJPEG walks the markers of a JPEG, says whether it is progressive, and
-// refuses one with more than maxScans scans. It may count a marker that a
-// decoder would not see, never the other way round: inside of entropy-coded data
-// a 0xFF is always followed by 0x00 or a restart marker.
-func scanJPEG(data []byte) (progressive bool, err error) {
+// pixel is an upper bound of what package jpeg allocates for a pixel, in bytes: a plane for each
+// component, a copy of them where they are RGB or CMYK, and an int32 for each coefficient of
+// a progressive picture.
+func (j jpegScan) pixel() int64 {
+	n := int64(j.components)
+	if j.progressive {
+		n += 4 * n
+	}
+	if j.components > 1 {
+		n += 4
+	}
+	return n
+}
+
+// scanJPEG walks the markers of a JPEG and refuses one with more than maxScans scans. It may
+// count a marker that a decoder would not see, never the other way round: inside of
+// entropy-coded data a 0xFF is always followed by 0x00 or a restart marker.
+func scanJPEG(data []byte) (found jpegScan, err error) {
 	const (
+		sof0 = 0xc0
 		sof2 = 0xc2
 		rst0 = 0xd0
 		eoi  = 0xd9
 		sos  = 0xda
 	)
-	scans := 0
 	for i := 2; i+1 < len(data); {
 		next := bytes.IndexByte(data[i:len(data)-1], 0xff)
 		if next < 0 {
@@ -154,20 +205,22 @@ func scanJPEG(data []byte) (progressive bool, err error) {
 		if marker == 0 || marker == 1 || marker >= rst0 && marker <= eoi {
 			continue // no length follows
 		}
-		switch marker {
-		case sof2:
-			progressive = true
-		case sos:
-			if scans++; scans > maxScans {
-				return false, fmt.Errorf("more than %d scans", maxScans)
+		switch {
+		case marker >= sof0 && marker <= sof2 && i+7 < len(data):
+			found.progressive = found.progressive || marker == sof2
+			found.components = max(found.components, int(data[i+7]))
+		case marker == sos:
+			if len(found.starts) == maxScans {
+				return jpegScan{}, fmt.Errorf("more than %d scans", maxScans)
 			}
+			found.starts = append(found.starts, i-2)
 		}
 		if i+2 > len(data) {
 			break
 		}
 		i += int(binary.BigEndian.Uint16(data[i:]))
 	}
-	return progressive, nil
+	return found, nil
 }
 
 var errChunk = errors.New("a chunk claims more bytes than there are")
@@ -187,3 +240,41 @@ func checkChunks(data []byte) error {
 	}
 	return nil
 }
+
+// webpTrees is an upper bound of what the Huffman trees of a WebP picture take: those of a lossless
+// one, or of the alpha of a lossy one.
+func webpTrees(data []byte, width, height int) (int64, error) {
+	const compressed = 1 // of alpha
+	var total int64
+	for rest := data[12:]; len(rest) >= 8; {
+		n := int64(binary.LittleEndian.Uint32(rest[4:]))
+		chunk := rest[8 : 8+n]
+		switch string(rest[:4]) {
+		case "VP8 ":
+			return total, nil
+		case "VP8L":
+			if len(chunk) < vp8lHeader || chunk[0] != 0x2f {
+				return 0, errVP8L
+			}
+			size := binary.LittleEndian.Uint32(chunk[1:])
+			if w, h := int(size&0x3fff)+1, int(size>>14&0x3fff)+1; w != width || h != height {
+				return 0, fmt.Errorf("the lossless picture is %d×%d, the file says %d×%d", w, h, width, height)
+			}
+			return treeBytes(chunk[vp8lHeader:], width, height)
+		case "ALPH":
+			if total > 0 || n == 0 || chunk[0]&3 != compressed {
+				break
+			}
+			trees, err := treeBytes(chunk[1:], width, height)
+			if err != nil {
+				return 0, fmt.Errorf("alpha: %w", err)
+			}
+			total = trees
+		}
+		rest = rest[min(int64(len(rest)), 8+n+n&1):]
+	}
+	return total, nil
+}
+
+// vp8lHeader is the length of the header of a lossless picture: a number, its size, a version.
+const vp8lHeader = 5

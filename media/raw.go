@@ -27,7 +27,7 @@ func (d *Decoder) raw(ctx context.Context, m *rewards.Media) (*rewards.Pixels, e
 		return p, nil
 	}
 	size := int64(s.frames) * int64(s.height) * int64(s.width) * 3
-	err = d.within(ctx, p, size, 0, func() error {
+	err = d.within(ctx, p, size, 0, func(*booking) error {
 		n := s.height * s.width * 3
 		for t := range s.frames {
 			if err := ctx.Err(); err != nil {

@@ -134,11 +134,9 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	if m.decoder == nil {
 		return nil, nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
 	}
-	var st *decodeState
-	select {
-	case st = <-m.decoded:
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("waiting for the pixels: %w", ctx.Err())
+	st, err := m.lock(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("waiting for the pixels: %w", err)
 	}
 	defer func() { m.decoded <- st }()
 	if st.keeper != nil {
@@ -161,6 +159,29 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 		reader.borrows(-1)
 		m.giveBack()
 	}), nil
+}
+
+// lock takes the state. Who decodes may wait for an executor meanwhile, and so nobody waits here
+// with one.
+func (m *Media) lock(ctx context.Context) (st *decodeState, err error) {
+	select {
+	case st = <-m.decoded:
+		return st, nil
+	default:
+	}
+	err = Aside(ctx, func() {
+		select {
+		case st = <-m.decoded:
+		case <-ctx.Done():
+		}
+	})
+	if err != nil && st != nil {
+		m.decoded <- st
+	}
+	if err != nil || st == nil {
+		return nil, ctx.Err()
+	}
+	return st, nil
 }
 
 // giveBack ends one reading of the pixels.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
+	"github.com/rewardloop/rewardloop/internal/node"
 )
 
 const doctorText = `
@@ -183,13 +184,13 @@ func (x *exam) memory() check {
 		return c
 	}
 	// Where nothing bounds the process it is the machine that does.
-	have, may := cmp.Or(limit, total), x.cfg.Loop.MaxBytes+x.cfg.Pool.Decode.BudgetBytes
+	have, may := cmp.Or(limit, total), node.StatedBytes(x.cfg)
 	if limit > 0 && total > 0 {
 		have = min(limit, total)
 	}
 	if have < may {
 		c.State = stateWarn
-		c.Advice = fmt.Sprintf("loop.max_bytes and pool.decode.budget_bytes allow %s together: lower them", gib(may))
+		c.Advice = fmt.Sprintf("loop.max_bytes, loop.step_bytes, loop.results_bytes and pool.decode.budget_bytes allow %s together: lower them", gib(may))
 	}
 	return c
 }

@@ -14,7 +14,7 @@ func BenchmarkTake(b *testing.B) {
 	defer cancel()
 	b.ReportAllocs()
 	for b.Loop() {
-		done, err := cpu.Take(ctx)
+		_, done, err := cpu.Take(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -24,28 +25,69 @@ func With(ctx context.Context, g *fair.Gate) context.Context {
 	return context.WithValue(ctx, key{}, g)
 }
 
-// Take waits for a CPU. The caller calls done when it has computed. It must not wait for
-// anything meanwhile but memory to decode a picture into. The error has its blame.
-func Take(ctx context.Context) (done func(), err error) {
-	g, _ := ctx.Value(key{}).(*fair.Gate)
-	if g == nil {
-		g = all()
+// slice is how long a computation has its CPU before it lets another tenant have it.
+const slice = 2 * time.Millisecond
+
+// held is a CPU that a computation has.
+type held struct {
+	gate   *fair.Gate
+	tenant fair.Tenant
+	turn   fair.Turn // the zero value while it has none
+	since  time.Time
+}
+
+var _ rewards.Turn = (*held)(nil)
+
+func (h *held) take(ctx context.Context) (err error) {
+	h.turn, err = h.gate.Acquire(ctx, h.tenant)
+	h.since = time.Now()
+	return err
+}
+
+func (h *held) release() {
+	h.turn.Release()
+	h.turn = fair.Turn{}
+}
+
+// Pause implements rewards.Turn.
+func (h *held) Pause() (resume func(ctx context.Context) error) {
+	h.release()
+	return h.take
+}
+
+// Yield implements rewards.Turn.
+func (h *held) Yield(ctx context.Context) error {
+	if time.Since(h.since) < slice {
+		return nil
 	}
-	turn, err := g.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
-	if err != nil {
-		return nil, rewards.Ended(ctx, false, rewards.BlameReward, err)
+	if h.since = time.Now(); !h.turn.Overtaken() {
+		return nil
 	}
-	return turn.Release, nil
+	return h.Pause()(ctx)
+}
+
+// Take waits for a CPU. The caller computes with the context that is returned, and calls done when
+// it has. It must not wait for anything meanwhile but what waits with rewards.Aside: pixels and the
+// memory to decode them into. The error has its blame.
+func Take(ctx context.Context) (work context.Context, done func(), err error) {
+	h := &held{tenant: fair.Tenant(rewards.TenantOf(ctx))}
+	if h.gate, _ = ctx.Value(key{}).(*fair.Gate); h.gate == nil {
+		h.gate = all()
+	}
+	if err := h.take(ctx); err != nil {
+		return ctx, nil, rewards.Ended(ctx, false, rewards.BlameReward, err)
+	}
+	return rewards.WithTurn(ctx, h), h.release, nil
 }
 
 // Start is Take for a scorer that only computes: the time of its component starts with the
 // CPU, and it computes with the context that is returned.
 func Start(ctx context.Context) (work context.Context, done func(), err error) {
-	release, err := Take(ctx)
+	work, release, err := Take(ctx)
 	if err != nil {
 		return ctx, nil, err
 	}
-	work, cancel := rewards.Start(ctx)
+	work, cancel := rewards.Start(work)
 	return work, func() {
 		cancel()
 		release()

@@ -88,7 +88,7 @@ func TestWhoLeavesWhileItWaitsIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	g := fair.NewGate(1)
 	ctx := cpu.With(t.Context(), g)
-	done, err := cpu.Take(ctx)
+	_, done, err := cpu.Take(ctx)
 	require.NoError(t, err)
 	defer done()
 	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
@@ -99,4 +99,60 @@ func TestWhoLeavesWhileItWaitsIsNobodysFault(t *testing.T) {
 	assert.Equal(t, rewards.BlameNobody, blame)
 	assert.False(t, permanent)
 	assert.Zero(t, g.Waiting())
+}
+
+func TestALongComputationLetsOthersComputeBetweenItsSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := cpu.With(t.Context(), fair.NewGate(2))
+		flood, leave := context.WithCancel(rewards.WithTenant(ctx, rewards.Tenant{Run: "flood"}))
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				work, done, err := cpu.Take(flood)
+				if err != nil {
+					return // it has left
+				}
+				defer done()
+				for rewards.Yield(work) == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		small := rewards.WithTenant(ctx, rewards.Tenant{Run: "small"})
+		for range 20 {
+			start := time.Now()
+			_, done, err := cpu.Take(small)
+			require.NoError(t, err)
+			assert.LessOrEqual(t, time.Since(start), 10*time.Millisecond)
+			time.Sleep(time.Millisecond)
+			done()
+			time.Sleep(time.Millisecond)
+		}
+		leave()
+		all.Wait()
+	})
+}
+
+func TestWhoWaitsAsideLeavesTheCPUToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := cpu.With(t.Context(), fair.NewGate(1))
+		work, done, err := cpu.Take(ctx)
+		require.NoError(t, err)
+		defer done()
+		require.NoError(t, rewards.Aside(work, func() {
+			_, other, err := cpu.Take(ctx)
+			assert.NoError(t, err)
+			other()
+		}))
+		brief, cancel := context.WithTimeout(work, time.Second)
+		defer cancel()
+		var other func()
+		require.ErrorIs(t, rewards.Aside(brief, func() { _, other, err = cpu.Take(ctx) }), context.DeadlineExceeded)
+		require.NoError(t, err)
+		other()
+		assert.NoError(t, rewards.Aside(ctx, func() {}), "without a CPU")
+	})
 }

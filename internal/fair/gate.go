@@ -89,6 +89,14 @@ func (t Turn) Release() {
 	close(next.Value)
 }
 
+// Overtaken reports whether a call of another tenant waits that is to have the next executor.
+func (t Turn) Overtaken() bool {
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	next := t.gate.queue.First(t.gate.executors, time.Now())
+	return next != nil && next.account != t.call.account
+}
+
 // Waiting is how many calls wait.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()

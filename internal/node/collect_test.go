@@ -2,13 +2,10 @@ package node_test
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
@@ -30,16 +27,27 @@ func TestGarbageIsCollectedLaterUnlessTheEnvironmentSaysWhen(t *testing.T) { //n
 		assert.EqualValues(t, math.MaxInt64, debug.SetMemoryLimit(-1), name)
 	}
 	node.CollectLater(&cfg, func(string) (string, bool) { return "", false })
-	assert.Equal(t, 400, debug.SetGCPercent(100))
-	assert.LessOrEqual(t, debug.SetMemoryLimit(-1), int64(9<<28))
+	assert.Equal(t, 200, debug.SetGCPercent(100))
+	assert.LessOrEqual(t, debug.SetMemoryLimit(-1), node.StatedBytes(&cfg)+64<<20)
 }
 
-func TestAContainersMemoryIsReadFromItsFile(t *testing.T) {
+func TestTheHeapMayTakeWhatTheBudgetsStateAndTheContainerLeaves(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "memory.max")
-	assert.Zero(t, node.ContainerBytes(file), "there is none")
-	for text, want := range map[string]int64{"max\n": 0, "2147483648\n": 2 << 30, "": 0} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		assert.Equal(t, want, node.ContainerBytes(file), text)
+	const mib = int64(1) << 20
+	var cfg config.Config
+	cfg.Loop.MaxBytes, cfg.Loop.StepBytes, cfg.Loop.ResultsBytes, cfg.Pool.Decode.BudgetBytes = 400*mib, 100*mib, 25*mib, 300*mib
+	assert.Equal(t, 1000*mib, node.StatedBytes(&cfg))
+	cfg.Pool.Python.Processes = 3
+	cfg.Profiles = map[string]*config.Profile{"a": {Terms: []config.TermConfig{{MemoryBytes: 100 * mib}, {}}}}
+	for container, want := range map[int64]int64{
+		0:          1064 * mib, // none
+		8000 * mib: 1064 * mib,
+		1000 * mib: 600 * mib, // a tenth free, three processes of 100 MiB
+		4000 * mib: 1064 * mib,
+		400 * mib:  200 * mib,
+	} {
+		assert.InDelta(t, want, node.CollectLimit(&cfg, container), 1000, "%d MiB", container>>20)
 	}
+	cfg.Profiles = nil
+	assert.InDelta(t, 750*mib, node.CollectLimit(&cfg, 1000*mib), 1000, "children whose memory nobody has written")
 }

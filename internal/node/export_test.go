@@ -1,4 +1,4 @@
 package node
 
-// ContainerBytes reads the file that says what a container may have.
-var ContainerBytes = containerBytes
+// CollectLimit is what the heap may take in a container of so many bytes.
+var CollectLimit = collectLimit

@@ -29,6 +29,15 @@ type Limits struct {
 // Kept bounds the steps that are remembered of a run, those with samples in flight aside.
 const Kept = 64
 
+// The rows of steps that nobody has asked for, by a word about the step or by fetching: they
+// are kept for who fetches late, and not for longer.
+const (
+	// unaskedAge is how long, once they have their results and a later step has begun.
+	unaskedAge = time.Minute
+	// unaskedShare is the part of Limits.Bytes that those of one run may take.
+	unaskedShare = 8
+)
+
 // Book holds the steps of all runs. Guarded by the gateway's mutex.
 type Book struct {
 	limits Limits
@@ -41,6 +50,9 @@ type shelf struct {
 	steps map[Key]*Step
 	log   []*Step       // in order of first word or sample
 	news  chan struct{} // closed when a step has got further; nil: nobody waits
+
+	bytes   int64 // of all rows and declared ids
+	unasked int64 // of those the rows of steps that nobody has asked for
 }
 
 // progress tells whoever waits for rewards that there may be more.
@@ -72,6 +84,26 @@ func (b *Book) shelf(run string) *shelf {
 
 // Bytes is what the rows and the declared ids of all steps come to, about.
 func (b *Book) Bytes() int64 { return b.bytes }
+
+// count adds n bytes to those of a step's rows and declared ids. The run is in the book.
+func (b *Book) count(st *Step, n int64) {
+	s := b.runs[st.key.Run]
+	b.bytes += n
+	s.bytes += n
+	if !st.asked {
+		s.unasked += n
+	}
+}
+
+// ask notes that somebody wants the rewards of a step as a whole.
+func (b *Book) ask(st *Step) {
+	if !st.asked {
+		st.asked = true
+		if st.assembly != nil {
+			b.runs[st.key.Run].unasked -= st.assembly.bytes
+		}
+	}
+}
 
 // Step is the step of that name; nil: it is not known.
 func (b *Book) Step(k Key) *Step {
@@ -163,6 +195,7 @@ func (b *Book) Declare(now time.Time, run string, from Client, msg *wire.Step) (
 	if st.closed {
 		return ev, fmt.Errorf("%w: step %d (%s) ended at its deadline", rewards.Expired, st.key.Step, st.key.Split)
 	}
+	b.ask(st)
 	if err := b.name(st, msg.IDs, &ev); err != nil {
 		return ev, err
 	}
@@ -206,10 +239,10 @@ func (b *Book) name(st *Step, ids []string, ev *Events) error {
 	if len(st.names)+len(fresh) > maxNames {
 		return fmt.Errorf("%w: more than %d ids for step %d (%s)", rewards.TooLarge, maxNames, st.key.Step, st.key.Split)
 	}
-	b.bytes += size
+	b.count(st, size)
 	b.trim(ev)
 	if b.bytes > b.limits.Bytes {
-		b.bytes -= size
+		b.count(st, -size)
 		return fmt.Errorf("%w: the ids of step %d (%s) do not fit beside those of other steps into loop.step_bytes = %d: declare it without ids, or raise that",
 			rewards.TooLarge, st.key.Step, st.key.Split, b.limits.Bytes)
 	}
@@ -227,6 +260,7 @@ func nameBytes(id string) int64 { return int64(len(id)) + 64 }
 func (b *Book) EndStep(now time.Time, run string, msg *wire.EndOfStep) Events {
 	var ev Events
 	st := b.open(now, KeyOf(run, msg.Split, msg.Step), &ev)
+	b.ask(st)
 	st.ended = true
 	if st.inflight > 0 {
 		ev.set(st, st.closes)
@@ -276,8 +310,9 @@ func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes
 		if a.finish(now, r) {
 			b.progress(st.key.Run)
 		}
-		b.bytes += a.bytes - before
+		b.count(st, a.bytes-before)
 		b.trim(&ev)
+		b.trimUnasked(st.key.Run, &ev)
 	}
 	b.noteOver(st, &ev)
 	return ev

@@ -278,3 +278,81 @@ func TestABookAddsUpAfterEveryDrawnHistory(t *testing.T) {
 		require.Zero(t, d.Bytes(), "history %d", seed)
 	}
 }
+
+func TestRowsThatNobodyAskedForGoAMinuteAfterTheirStep(t *testing.T) {
+	t.Parallel()
+	d := open(t, step.Limits{Age: time.Hour})
+	for n := range int64(5) {
+		if n == 3 {
+			require.NoError(t, d.declare(n, 2))
+		}
+		d.ends(d.comes(n, 0), rewards.Scored)
+		d.ends(d.comes(n, 1), rewards.Scored)
+	}
+	assert.True(t, d.fetch(wire.Take{Step: 1, Chunk: step.All}).Ready)
+	kept := func() (list []int64) {
+		for st := range d.Steps("run") {
+			if st.Forgotten() == "" {
+				list = append(list, st.Key().Step)
+			}
+		}
+		return list
+	}
+	d.heed(d.Age(d.now.Add(time.Minute), "run"))
+	require.Equal(t, []int64{0, 1, 2, 3, 4}, kept())
+	d.heed(d.Age(d.now.Add(time.Minute+1), "run"))
+	require.Equal(t, []int64{1, 3, 4}, kept(), "one was fetched, one was declared, and samples of the latest may still come")
+	_, err := d.Fetch(d.now, "run", wire.Take{Step: 2})
+	require.ErrorIs(t, err, rewards.Expired)
+	require.ErrorContains(t, err, "nobody has declared or fetched the step within 1m0s")
+	d.heed(d.Age(d.now.Add(time.Hour+1), "run"))
+	assert.Zero(t, d.Bytes())
+}
+
+func TestRowsThatNobodyAskedForTakeAnEighthOfTheirLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	d := open(t, step.Limits{Bytes: limit, Age: time.Hour})
+	for n := range int64(3) {
+		for i := range 500 {
+			d.ends(d.comes(n, i), rewards.Scored)
+			require.LessOrEqual(t, d.Bytes(), int64(limit/8))
+		}
+	}
+	st := d.Step(step.KeyOf("run", "", 2))
+	assert.Equal(t, 500, st.Summary().Outcomes[rewards.Scored], "the results count all the same")
+	assert.Contains(t, st.Forgotten(), "an eighth of loop.step_bytes")
+	require.NoError(t, d.declare(3, 500))
+	for i := range 500 {
+		d.ends(d.comes(3, i), rewards.Scored)
+	}
+	assert.Greater(t, d.Bytes(), int64(limit/8))
+	assert.Len(t, d.fetch(wire.Take{Step: 3}).IDs, 500)
+}
+
+func TestTheRunThatHasMostRowsLosesThem(t *testing.T) {
+	t.Parallel()
+	d := open(t, step.Limits{Bytes: 64 << 10, Age: time.Hour})
+	come := func(run string, n int64, samples int) *step.Step {
+		ev, err := d.Declare(d.now, run, step.Client{}, &wire.Step{Step: n, Expected: int64(samples)})
+		require.NoError(t, err)
+		d.heed(ev)
+		for i := range samples {
+			id := fmt.Sprint(run, n, i)
+			st, row, ev := d.Arrived(d.now, step.KeyOf(run, "", n), step.Arrival{ID: id, Received: d.now, Arrived: d.now, Flight: somewhere{d.now}})
+			d.heed(ev)
+			d.ends(sample{id, st, row}, rewards.Scored)
+		}
+		return d.Step(step.KeyOf(run, "", n))
+	}
+	small := come("small", 0, 4) // the oldest of all
+	d.now = d.now.Add(time.Second)
+	for n := range int64(20) {
+		come("large", n, 10)
+		d.now = d.now.Add(time.Second)
+	}
+	assert.Empty(t, small.Forgotten())
+	assert.LessOrEqual(t, d.Bytes(), int64(64<<10))
+	assert.Empty(t, d.Step(step.KeyOf("large", "", 19)).Forgotten())
+	assert.Contains(t, d.Step(step.KeyOf("large", "", 0)).Forgotten(), "is full")
+}

@@ -23,6 +23,7 @@ const All = -1
 // were forgotten.
 func (b *Book) Fetch(now time.Time, run string, t wire.Take) (*wire.Rewards, error) {
 	if st := b.Step(KeyOf(run, t.Split, t.Step)); st != nil {
+		b.ask(st)
 		return st.handOut(now, t)
 	}
 	return nil, nil

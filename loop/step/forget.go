@@ -5,18 +5,20 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // This file is about what is kept of steps for their trainers, and for how long.
 
-// trim forgets the rows of the steps that nobody has touched for longest until the rest is
-// within Limits.Bytes; steps with samples in flight go last.
+// trim forgets rows until the rest is within Limits.Bytes: those of the run that has most, of
+// the step that nobody has touched for longest; steps with samples in flight go last.
 func (b *Book) trim(ev *Events) {
 	for b.bytes > b.limits.Bytes {
 		var victim *Step
 		for _, run := range slices.Sorted(maps.Keys(b.runs)) {
 			for _, st := range b.runs[run].log {
-				if st.assembly == nil || victim != nil && !before(st, victim) {
+				if st.assembly == nil || victim != nil && !b.before(st, victim) {
 					continue
 				}
 				victim = st
@@ -29,21 +31,50 @@ func (b *Book) trim(ev *Events) {
 	}
 }
 
-// before reports whether a's rows are to be forgotten before b's.
-func before(a, b *Step) bool {
-	if (a.inflight == 0) != (b.inflight == 0) {
-		return a.inflight == 0
+// before reports whether x's rows are to be forgotten before y's.
+func (b *Book) before(x, y *Step) bool {
+	if (x.inflight == 0) != (y.inflight == 0) {
+		return x.inflight == 0
 	}
-	return a.assembly.touched.Before(b.assembly.touched)
+	if more, less := b.runs[x.key.Run].bytes, b.runs[y.key.Run].bytes; more != less {
+		return more > less
+	}
+	return x.assembly.touched.Before(y.assembly.touched)
+}
+
+// trimUnasked keeps the rows of a run that nobody has asked for within their share.
+func (b *Book) trimUnasked(run string, ev *Events) {
+	for s := b.runs[run]; s.unasked > b.limits.Bytes/unaskedShare; {
+		var victim *Step
+		for _, st := range s.log {
+			if st.assembly != nil && !st.asked && (victim == nil || b.before(st, victim)) {
+				victim = st
+			}
+		}
+		if victim == nil {
+			return
+		}
+		b.forget(victim, fmt.Sprintf("nobody has declared or fetched the step, and such rows may take an eighth of loop.step_bytes = %d", b.limits.Bytes), ev)
+	}
 }
 
 // Age forgets the rows of a run's steps that are over and that nobody has touched for
-// Limits.Age.
+// Limits.Age, or for a minute where nobody has asked for them and a later step of the split has
+// begun: the samples of the latest may come minutes apart.
 func (b *Book) Age(now time.Time, run string) Events {
 	var ev Events
-	for _, st := range b.log(run) {
-		if st.assembly != nil && st.inflight == 0 && now.Sub(st.assembly.touched) > b.limits.Age {
+	followed := map[rewards.Split]bool{}
+	for st := range b.Newest(run) {
+		latest := !followed[st.key.Split]
+		followed[st.key.Split] = true
+		if st.assembly == nil || st.inflight > 0 {
+			continue
+		}
+		switch idle := now.Sub(st.assembly.touched); {
+		case idle > b.limits.Age:
 			b.forget(st, fmt.Sprintf("nobody has touched them for loop.step_age = %v", b.limits.Age), &ev)
+		case idle > unaskedAge && !st.asked && !latest:
+			b.forget(st, fmt.Sprintf("nobody has declared or fetched the step within %v of its last result", unaskedAge), &ev)
 		}
 	}
 	return ev
@@ -73,13 +104,13 @@ func (b *Book) forget(st *Step, why string, ev *Events) {
 		ev.clear(st)
 	}
 	for id := range st.names {
-		b.bytes -= nameBytes(id)
+		b.count(st, -nameBytes(id))
 	}
 	st.names = nil
 	if st.assembly == nil {
 		return
 	}
-	b.bytes -= st.assembly.bytes
+	b.count(st, -st.assembly.bytes)
 	for _, r := range st.assembly.rows {
 		r.flight, r.group = nil, nil
 	}

@@ -82,7 +82,7 @@ func (b *Book) assemble(st *Step, a Arrival) *Row {
 	}
 	before := st.assembly.bytes
 	r := st.assembly.add(a)
-	b.bytes += st.assembly.bytes - before
+	b.count(st, st.assembly.bytes-before)
 	return r
 }
 
@@ -175,5 +175,5 @@ func (b *Book) findAbsent(now time.Time, st *Step) {
 	slices.SortFunc(st.absent, byRow)
 	size := int64(len(st.absent)) * rowBytes
 	a.bytes += size
-	b.bytes += size
+	b.count(st, size)
 }

@@ -40,6 +40,7 @@ type Step struct {
 	expected int       // declared; 0: unknown
 	declared map[Client]int
 	ended    bool // a client said that it sends no more
+	asked    bool // somebody has said something of the step, or has fetched
 	arrived  int
 	inflight int
 	examined int // samples that people look at

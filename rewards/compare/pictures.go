@@ -19,7 +19,7 @@ func (s *showing) pictures(ctx context.Context, sample *rewards.Sample) ([]chat.
 	if err != nil {
 		return nil, err // it names the sample
 	}
-	done, err := cpu.Take(ctx)
+	ctx, done, err := cpu.Take(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}

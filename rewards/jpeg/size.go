@@ -30,15 +30,15 @@ func Size(rgb []byte, width, height, quality int) (int, error) {
 	return size(context.Background(), rgb, width, height, quality)
 }
 
-// size is Size that gives up between two rows of MCUs when ctx ends, so that a
-// cancelled sample does not keep a core for the rest of a 100-megapixel picture.
+// size is Size that gives up between two rows of MCUs when ctx ends, and lets others compute there,
+// so that nobody waits for the rest of a 100-megapixel picture.
 func size(ctx context.Context, rgb []byte, width, height, quality int) (int, error) {
 	if err := check(rgb, width, height, quality); err != nil {
 		return 0, err
 	}
 	c := newCounter(quality)
 	for y := 0; y < height; y += mcuSide {
-		if err := ctx.Err(); err != nil {
+		if err := rewards.Yield(ctx); err != nil {
 			return 0, fmt.Errorf("jpeg: stopped at row %d of %d: %w", y, height, err)
 		}
 		for x := 0; x < width; x += mcuSide {

@@ -78,7 +78,7 @@ func look(ctx context.Context, p chat.Pictures, s *rewards.Sample) (*view, error
 
 // with has a CPU do something with the pixels.
 func (v *view) with(ctx context.Context, do func(px *rewards.Pixels) error) error {
-	done, err := cpu.Take(ctx)
+	ctx, done, err := cpu.Take(ctx)
 	if err != nil {
 		return err
 	}

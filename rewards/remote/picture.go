@@ -91,7 +91,7 @@ func (p pictures) one(ctx context.Context, m *rewards.Media, frame int) ([]byte,
 
 // decoded has a CPU do something with the pixels of a picture.
 func decoded(ctx context.Context, m *rewards.Media, do func(px *rewards.Pixels) error) error {
-	done, err := cpu.Take(ctx)
+	ctx, done, err := cpu.Take(ctx)
 	if err != nil {
 		return fmt.Errorf("pixels: %w", err)
 	}

@@ -1,0 +1,45 @@
+package resident
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Beyond is what a process may have beside what its budgets state: its program, stacks and
+// connections, and garbage.
+const Beyond = 150 << 20
+
+// Peak is the most resident memory that each of a process and the children below it has had, added
+// up, in bytes. Children that have ended do not count.
+func Peak(pid int) (int64, error) {
+	folder := filepath.Join("/proc", strconv.Itoa(pid))
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	_, rest, found := strings.Cut(string(status), "\nVmHWM:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); !found || err != nil {
+		return 0, fmt.Errorf("process %d: no VmHWM in its status", pid)
+	}
+	sum := kib << 10
+	lists, err := filepath.Glob(filepath.Join(folder, "task", "*", "children"))
+	if err != nil {
+		return 0, err
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // a thread may have ended
+		for _, name := range strings.Fields(string(children)) {
+			child, err := strconv.Atoi(name)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", list, err)
+			}
+			below, _ := Peak(child) // it may have ended
+			sum += below
+		}
+	}
+	return sum, nil
+}
