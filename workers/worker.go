@@ -79,7 +79,7 @@ func New(o Options) (*Worker, error) {
 		}
 		w.bays = append(w.bays, &bay{
 			name: name, names: []string{name}, queue: p.Queue, manager: p.Manager, places: places,
-			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: len(p.Manager.Dependencies()) > 0,
+			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: p.Manager.Relies(),
 		})
 	}
 	if w.log == nil {

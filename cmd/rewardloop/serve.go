@@ -57,7 +57,7 @@ func serve(ctx context.Context, args []string, e env) int {
 		"fabric.nats": list(*nats), "fabric.name": *name, "fabric.nats_listen": *natsListen, "fabric.advertise": *advertise,
 		"server.listen": *listen, "server.token_file": *token,
 	})...)
-	cfg, err := config.Load(*file, overrides, e.getenv)
+	cfg, err := load(ctx, e, *file, overrides, false)
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}

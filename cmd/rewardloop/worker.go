@@ -46,7 +46,7 @@ func worker(ctx context.Context, args []string, e env) int {
 	overrides := append(fs.Args(), given(map[string]string{
 		"fabric.nats": list(*join), "fabric.name": *name, "fabric.rewards": list(*rewards),
 	})...)
-	cfg, err := config.Load(*file, overrides, e.getenv)
+	cfg, err := load(ctx, e, *file, overrides, true)
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)
 	}

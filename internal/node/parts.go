@@ -36,6 +36,7 @@ type parts struct {
 	workers  []*workers.Worker
 	sources  []*fabric.Source
 	lookout  lookout
+	calls    bool          // functions of users are called with known samples at start
 	fleet    *fabric.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.

@@ -43,7 +43,7 @@ func NewWorker(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.name = processName(cfg.Fabric)
+	p.name, p.calls = processName(cfg.Fabric), true
 	return &Worker{parts: p}, nil
 }
 

@@ -1,0 +1,70 @@
+package rewards
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// This file is about functions of users, which show only when they are called whether they
+// can work: they are called with known samples before the first real one comes.
+
+// KnownTime is how long a call with a known sample may take before people are told. The
+// call itself goes on until the component's timeout: it may load a model.
+const KnownTime = 10 * time.Second
+
+// Tried is what came of the call with one known sample.
+type Tried struct {
+	// Component is the key of the component; Manager.TryKnown sets it, and Optional.
+	Component string
+	// Optional says that some samples have a score without the component.
+	Optional bool
+	// Kind is that of the sample: image, video or text.
+	Kind string
+	// Err says why there was no score; nil: there was one.
+	Err error
+	// Lacks is the module that the function needs and this machine does not have; empty:
+	// none.
+	Lacks string
+	Took  time.Duration
+}
+
+// Knower is implemented by a Scorer that runs a function of the user's.
+type Knower interface {
+	// TryKnown calls it with a known sample of each kind that it takes and returns what came
+	// of each. A call may take as long as timeout; nobody waits for it for longer than
+	// KnownTime. A scorer whose user wants no such calls returns none.
+	TryKnown(ctx context.Context, timeout time.Duration) []Tried
+}
+
+// TryKnown has the scorers that are Knowers try their known samples, all at once, and returns
+// what came of them in the order of the components. Nothing is counted or kept of the calls.
+func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
+	found := make([][]Tried, len(m.cfg.Terms))
+	var trying sync.WaitGroup
+	for i := range m.cfg.Terms {
+		t := &m.cfg.Terms[i]
+		k, ok := t.implementation().(Knower)
+		if !ok {
+			continue
+		}
+		trying.Go(func() { // ends within KnownTime for each kind
+			if err := Guard(func() error { found[i] = k.TryKnown(ctx, t.Timeout); return nil }); err != nil {
+				found[i] = []Tried{{Err: err}}
+			}
+			for j := range found[i] {
+				found[i][j].Component, found[i][j].Optional = t.Key, !t.always()
+			}
+		})
+	}
+	trying.Wait()
+	for _, f := range found {
+		all = append(all, f...)
+	}
+	return all
+}
+
+// always reports whether no sample of the profile has a score without the component.
+func (t *Term) always() bool {
+	return (t.Required || t.OnFailure.Policy == PolicyFail) && len(t.When) == 0
+}
