@@ -161,7 +161,10 @@ def keep():
     def end(*_):
         if host == 0:
             os._exit(1)
-        os.kill(host, signal.SIGKILL)
+        try:
+            os.kill(host, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has just ended
 
     prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become the keeper's children
     signal.signal(signal.SIGTERM, end)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,20 +62,22 @@ func ask(ctx context.Context, cfg Config, opts Options) (reply, error) {
 		Protocol: protocol, Inspect: true, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 		Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)},
 	})
-	if err != nil {
+	var late net.Error
+	overdue := errors.As(err, &late) && late.Timeout()
+	if overdue {
 		proc.kill()
 	}
-	cancelled()
 	end := proc.wait()
+	cancelled()
 	w.stop()
-	var late net.Error
+	words := strings.ReplaceAll(proc.lastWords(), "\n", " | ") // a fault is one line
 	switch {
 	case ctx.Err() != nil:
 		return r, fmt.Errorf("%w: its import was given up: %w", rewards.Timeout, ctx.Err())
-	case errors.As(err, &late) && late.Timeout():
-		return r, fmt.Errorf("%w: it was not imported within %v%s", rewards.Timeout, limit, proc.lastWords())
+	case overdue:
+		return r, fmt.Errorf("%w: it was not imported within %v%s", rewards.Timeout, limit, words)
 	case err != nil:
-		return r, fmt.Errorf("its process ended while it was imported (%s)%s", end.how, proc.lastWords())
+		return r, fmt.Errorf("its process ended while it was imported (%s)%s", end.how, words)
 	case r.Op == "refused" && r.At != "":
 		return r, fmt.Errorf("%s (%s)", r.Brief, r.At)
 	case r.Op == "refused":
