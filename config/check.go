@@ -182,11 +182,11 @@ func argumentFault(name string, t TermConfig, sig *rewards.Signature) string {
 	return fmt.Sprintf("did you mean %s? If %s takes an argument of this name by its **kwargs, write it among its parameters", near, function)
 }
 
-// numbered reports whether two words differ in their last letter only, or in that one of them
-// has one more: such names stand side by side.
+// numbered reports whether two words differ in their last letter only, or one begins with the
+// other: such names stand side by side.
 func numbered(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
+	if strings.HasPrefix(a, b) || strings.HasPrefix(b, a) {
+		return true
 	}
-	return len(a) > 0 && (b[:len(b)-1] == a || len(a) == len(b) && a[:len(a)-1] == b[:len(b)-1])
+	return len(a) == len(b) && a[:len(a)-1] == b[:len(b)-1]
 }
