@@ -9,8 +9,7 @@ import (
 // This file is about functions of users, which show only when they are called whether they
 // can work: they are called with known samples before the first real one comes.
 
-// KnownTime is how long a call with a known sample may take before people are told. The
-// call itself goes on until the component's timeout: it may load a model.
+// KnownTime bounds a call with a known sample, if the component's timeout does not.
 const KnownTime = 10 * time.Second
 
 // Tried is what came of the call with one known sample.
@@ -31,9 +30,9 @@ type Tried struct {
 
 // Knower is implemented by a Scorer that runs a function of the user's.
 type Knower interface {
-	// TryKnown calls it with a known sample of each kind that it takes and returns what came
-	// of each. A call may take as long as timeout; nobody waits for it for longer than
-	// KnownTime. A scorer whose user wants no such calls returns none.
+	// TryKnown calls it with a known sample of each kind that it takes, each for timeout at
+	// most, and returns what came of each. A scorer whose user wants no such calls returns
+	// none.
 	TryKnown(ctx context.Context, timeout time.Duration) []Tried
 }
 
@@ -49,7 +48,7 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 			continue
 		}
 		trying.Go(func() { // ends within KnownTime for each kind
-			if err := Guard(func() error { found[i] = k.TryKnown(ctx, t.Timeout); return nil }); err != nil {
+			if err := Guard(func() error { found[i] = k.TryKnown(ctx, min(t.Timeout, KnownTime)); return nil }); err != nil {
 				found[i] = []Tried{{Err: err}}
 			}
 			for j := range found[i] {
