@@ -2,6 +2,7 @@ package rewards
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -155,17 +155,32 @@ type OptionError struct {
 // Error implements error.
 func (e *OptionError) Error() string { return "options." + e.Name + ": " + e.Message }
 
-// optionError names the option that encoding/json says is wrong.
+// optionError names the option whose value encoding/json says is wrong.
 func optionError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return &OptionError{Name: wrong.Field, Message: fmt.Sprintf("want %s, got %s", jsonKind(wrong.Type), wrong.Value)}
 	}
-	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if name, bad := strconv.Unquote(quoted); bad == nil {
-			return &OptionError{Name: name, Unknown: true, Message: "there is no such option"}
-		}
-	}
 	return fmt.Errorf("options: %w", err)
+}
+
+// unknownOption is the first name of a JSON object, in the order of the alphabet, that the
+// struct behind v has no field for; nil: there is none, or either is something else.
+func unknownOption(raw json.RawMessage, v any) error {
+	t := reflect.TypeOf(v)
+	var given map[string]json.RawMessage
+	if _, own := v.(json.Unmarshaler); own || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || json.Unmarshal(raw, &given) != nil {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t.Elem()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		maps.DeleteFunc(given, func(word string, _ json.RawMessage) bool {
+			return f.IsExported() && name != "-" && strings.EqualFold(word, cmp.Or(name, f.Name)) // encoding/json takes either case
+		})
+	}
+	if unknown := slices.Sorted(maps.Keys(given)); len(unknown) > 0 {
+		return &OptionError{Name: unknown[0], Unknown: true, Message: "there is no such option"}
+	}
+	return nil
 }
 
 // jsonKind is what stands in JSON for values of a type.
@@ -194,8 +209,11 @@ func DecodeOptions(raw json.RawMessage, v any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
 	}
+	if err := unknownOption(raw, v); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
+	d.DisallowUnknownFields() // below the options as well
 	if err := d.Decode(v); err != nil {
 		return optionError(err)
 	}
