@@ -16,7 +16,7 @@ const KnownTime = 10 * time.Second
 type Tried struct {
 	// Component is the key of the component; Manager.TryKnown sets it, and Optional.
 	Component string
-	// Optional says that some samples have a score without the component.
+	// Optional says that samples have a score without the component.
 	Optional bool
 	// Kind is that of the sample: image, video or text.
 	Kind string
@@ -37,7 +37,7 @@ type Knower interface {
 }
 
 // TryKnown has the scorers that are Knowers try their known samples, all at once, and returns
-// what came of them in the order of the components. Nothing is counted or kept of the calls.
+// what came of them in the order of the components. No results come of the calls.
 func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 	found := make([][]Tried, len(m.cfg.Terms))
 	var trying sync.WaitGroup
@@ -52,7 +52,7 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 				found[i] = []Tried{{Err: err}}
 			}
 			for j := range found[i] {
-				found[i][j].Component, found[i][j].Optional = t.Key, !t.always()
+				found[i][j].Component, found[i][j].Optional = t.Key, m.optional(t)
 			}
 		})
 	}
@@ -61,6 +61,22 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 		all = append(all, f...)
 	}
 	return all
+}
+
+// optional reports whether samples have a score without the component: from others.
+func (m *Manager) optional(t *Term) bool { return !t.always() && len(m.cfg.Terms) > 1 }
+
+// Needs reports whether a component asks a dependency, and whether one does without which
+// samples have no score.
+func (m *Manager) Needs(dependency string) (asked, needed bool) {
+	asked = m.cfg.Prepare != nil && DependencyOf(m.cfg.Prepare).Name == dependency
+	needed = asked
+	for i := range m.cfg.Terms {
+		if t := &m.cfg.Terms[i]; DependencyOf(t.implementation()).Name == dependency {
+			asked, needed = true, needed || !m.optional(t)
+		}
+	}
+	return asked, needed
 }
 
 // always reports whether no sample of the profile has a score without the component.

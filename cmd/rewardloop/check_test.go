@@ -179,3 +179,23 @@ server: {listen: "127.0.0.1:0"}
 	require.NotContains(t, checks, "function default/quiet")
 	require.Equal(t, stateOK, checks["function default/good"].State)
 }
+
+func TestTheDoctorSaysWhichServersAreOptional(t *testing.T) {
+	t.Parallel()
+	file := put(t, t.TempDir(), "cfg.yaml", []byte(`reward:
+  reward_functions:
+    some: {path: builtin://judge, engine: extra, template: "{response}?", on_failure: zero}
+    all: {path: builtin://judge, engine: needed, template: "{response}?", required: true}
+engines:
+  extra: {base_urls: ["http://127.0.0.1:9/v1"], model: m}
+  needed: {base_urls: ["http://127.0.0.1:11/v1"], model: m}
+server: {listen: "127.0.0.1:0"}
+`))
+	got, checks := examined(t, "-c", file, withoutModels(t))
+	require.Equal(t, exitFailure, got.code, got.stdout)
+	for name, required := range map[string]bool{"server extra": false, "server needed": true} {
+		require.Equal(t, stateMissing, checks[name].State, name)
+		require.Equal(t, required, checks[name].Required, name)
+		require.Equal(t, !required, strings.HasPrefix(checks[name].Detail, "optional: "), checks[name].Detail)
+	}
+}

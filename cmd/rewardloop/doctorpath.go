@@ -132,7 +132,7 @@ func (x *exam) rewards(ctx context.Context) []check {
 			out = append(out, failed("reward "+name, err))
 		}
 	}
-	return append(out, servers(ctx, s)...)
+	return append(out, servers(ctx, s, managers)...)
 }
 
 // functions says what came of the calls of a reward's functions with known samples.
@@ -166,12 +166,15 @@ func article(word string) string {
 }
 
 // servers looks at the engines and services that the configuration names.
-func servers(ctx context.Context, s *node.Scorers) (out []check) {
+func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.Manager) (out []check) {
 	for _, f := range s.Engines.Look(ctx, false) {
-		c := check{Name: "server " + f.Group, Required: true, State: stateOK, Detail: f.Endpoint + " answers"}
+		c := check{Name: "server " + f.Group, Required: !node.Optional(managers, f.Group), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()
 			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"
+		}
+		if !c.Required {
+			c.Detail = "optional: " + c.Detail
 		}
 		out = append(out, c)
 	}

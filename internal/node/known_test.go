@@ -56,8 +56,8 @@ func waited(t *testing.T, f *client.Future) *wire.Result {
 // Nobody has to send a sample to learn that a function lacks a module.
 func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	t.Parallel()
-	book, addr := logged(t, "def compute_score(solution_str):\n    import nothing_of_that_name\n    return 1\n")
-	const cause = "waiting for the Python module nothing_of_that_name, which mine.py:compute_score needs"
+	book, addr := logged(t, "import sys\nsys.modules['numpy'] = None  # as where it is not installed\ndef compute_score(solution_image):\n    return 1\n")
+	const cause = "waiting for the Python module numpy, which mine.py:compute_score needs"
 	var ready struct {
 		Rewards []struct{ Reward, State, Why string }
 	}
@@ -69,7 +69,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	}, 10*time.Second, 50*time.Millisecond, "%+v", ready)
 	require.Equal(t, cause, ready.Rewards[0].Why)
 	require.Contains(t, book.String(), "a reward function does not score a known sample")
-	require.Contains(t, book.String(), `means="install the module nothing_of_that_name`)
+	require.Contains(t, book.String(), `means="install the module numpy`)
 	require.Contains(t, book.String(), cause)
 
 	submitted(t, addr, "a")
@@ -85,7 +85,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	defer resp.Body.Close()
 	page, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	require.Contains(t, string(page), "the Python module nothing_of_that_name")
+	require.Contains(t, string(page), "the Python module numpy")
 }
 
 // What a function makes of the known sample is no verdict about real ones.

@@ -42,7 +42,7 @@ func (p *parts) lookAtServers(ctx context.Context) {
 	for _, f := range p.scorers.Engines.Look(ctx, false) {
 		if f.Err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "an engine or a service that the configuration names does not answer as it should",
-				"dependency", f.Group, "endpoint", f.Endpoint, "error", f.Err)
+				"dependency", f.Group, "endpoint", f.Endpoint, "optional", Optional(p.managers, f.Group), "error", f.Err)
 		}
 	}
 	again := time.NewTicker(lookEvery)
@@ -80,6 +80,19 @@ func (p *parts) callFunctions(ctx context.Context) {
 		})
 	}
 	calls.Wait()
+}
+
+// Optional reports whether samples of every reward that asks a dependency have a score without
+// it. One that none of them asks is not optional: functions in Python may, by the reward router.
+func Optional(managers map[string]*rewards.Manager, dependency string) (optional bool) {
+	for _, m := range managers {
+		asked, needed := m.Needs(dependency)
+		if needed {
+			return false
+		}
+		optional = optional || asked
+	}
+	return optional
 }
 
 // Means says what follows from a known sample that has no score, and what to do.
