@@ -119,7 +119,8 @@ func inspect(ctx context.Context, c *Config, p *Profile, t TermConfig, spec rewa
 	}
 	called := t
 	called.Options = withDefaults(t.Options, pythonKeywords(c, p))
-	sig, err := spec.Inspect(ctx, called.scorerOptions())
+	groups := slices.ContainsFunc(p.Terms, func(o TermConfig) bool { return o.PostProcess == t.Key })
+	sig, err := spec.Inspect(ctx, called.scorerOptions(), groups)
 	switch {
 	case errors.Is(err, rewards.Timeout):
 		return argumentFaults(t, nil), &Note{t.Place, t.pathKey(p), "the names of its options are not checked: " + err.Error()}

@@ -171,7 +171,7 @@ func TestNamesThatResembleAKeyAreToldFromMisspeltOnes(t *testing.T) {
 	var reg rewards.Registry
 	reg.Register(rewards.Spec{
 		Name: config.PythonScorer, Build: func(json.RawMessage) (rewards.Scorer, error) { return closable{new(int), 1}, nil },
-		Inspect: func(context.Context, json.RawMessage) (rewards.Signature, error) {
+		Inspect: func(context.Context, json.RawMessage, bool) (rewards.Signature, error) {
 			return rewards.Signature{Names: []string{"solution_str", "threshold_a", "tiemout"}, Any: true}, nil
 		},
 	})

@@ -35,10 +35,10 @@ type Spec struct {
 	// one of the two.
 	BuildGroup func(raw json.RawMessage) (GroupScorer, error)
 	// Inspect finds out, without building the scorer, what the user's function takes that
-	// the options name; nil: the options name none. It takes some 10 s at most. An error of
-	// class Timeout says that this was not long enough, any other one why nobody can call
-	// the function.
-	Inspect func(ctx context.Context, raw json.RawMessage) (Signature, error)
+	// the options name; nil: the options name none. Groups says that another component works
+	// on finished groups with it. It takes some 10 s at most. An error of class Timeout says
+	// that this was not long enough, any other one why nobody can call the function.
+	Inspect func(ctx context.Context, raw json.RawMessage, groups bool) (Signature, error)
 }
 
 // Signature is what a function of a user's may be called with.

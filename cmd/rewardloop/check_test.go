@@ -27,6 +27,11 @@ class Made:
 
     def compute_score(self, solution_str, bonus=1):
         return 1
+
+
+class Grouped(Made):
+    def post_process_scores(self, scores):
+        return scores
 `
 
 // Each fault has its line and what to write instead, and none hides another.
@@ -51,6 +56,11 @@ func TestConfigCheckReportsEveryFaultOfFunctionsAndOptionsAtOnce(t *testing.T) {
     math: {path: builtin://gsm8k, required: perhaps}
     made: {path: mine.py, name: Made, bonnus: 1}
     fine: {path: mine.py, name: Made, bonus: 1}
+    lonely: {path: mine.py, name: Grouped}
+    grouped: {path: mine.py, name: Grouped}
+    group: {post_process: grouped}
+    flat: {path: mine.py, name: strict}
+    flattened: {post_process: flat}
 rewards:
   one: {custom_reward_function: {path: mine.py, name: strict, reward_kwargs: {lenght_penalty: 2}}}
 `))
@@ -69,7 +79,9 @@ rewards:
 		{":11:60: reward.reward_functions.reader.min_conf: ", "want a number, got string"},
 		{":12:45: reward.reward_functions.math.required: ", "want true or false"},
 		{":13:39: reward.reward_functions.made.bonnus: ", "did you mean bonus?"},
-		{":16:79: rewards.one.custom_reward_function.reward_kwargs.lenght_penalty: ", "did you mean length_penalty?"},
+		{":15:20: reward.reward_functions.lonely.path: ", "no term calls it"},
+		{":18:18: reward.reward_functions.flat.path: ", "strict is no class with a method post_process_scores"},
+		{":21:79: rewards.one.custom_reward_function.reward_kwargs.lenght_penalty: ", "did you mean length_penalty?"},
 	}
 	got := call(t, "", "config", "check", "-c", file, "pool.python.interpreter="+interpreter)
 	require.Equal(t, exitUsage, got.code, got.stdout)

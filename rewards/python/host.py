@@ -273,6 +273,18 @@ def attribute(module, path, name):
     raise Refused(f"{path} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
+def no_method(name):
+    return f"post_process: {name} is no class with a method post_process_scores"
+
+
+def uncalled(name):
+    return (
+        f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
+        "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
+        "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
+    )
+
+
 class Signature:
     """What a function may be called with. The first parameter of a method that has no object yet is left out."""
 
@@ -335,13 +347,9 @@ class Function:
     def check_group(self, name, asked):
         """Refuses a post_process_scores that nobody would call, and the wish for one that is not there."""
         if asked and not callable(self.post_process):
-            raise Refused(f"post_process: {name} is no class with a method post_process_scores")
+            raise Refused(no_method(name))
         if not asked and self.post_process is not None:
-            raise Refused(
-                f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
-                "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
-                "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
-            )
+            raise Refused(uncalled(name))
 
     def check(self):
         """Refuses a signature that no sample can satisfy."""
@@ -403,16 +411,22 @@ def inspected(spec):
     """What the function takes, or the compute_score of a class, which is not made: its constructor may load a model."""
     path, name = spec["path"], spec["name"]
     target, unbound = attribute(load_module(path), path, name), False
+    groups, faults = bool(spec.get("post_process")), []
     if inspect.isclass(target):
+        if not groups and hasattr(target, "post_process_scores"):
+            faults.append(uncalled(name))
         method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
         if method is None:  # the constructor may make one
-            return {"op": "inspected", "names": [], "needed": [], "everything": True, "at": place(target)}
+            return {"op": "inspected", "everything": True, "faults": faults}
         unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
         target = getattr(target, method)
+    elif groups:
+        faults.append(no_method(name))
     if not callable(target):
         raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
     takes = Signature(target, unbound)
-    return {"op": "inspected", **takes.told(), "at": place(target), "faults": list(takes.faults(spec.get("kwargs") or {}))}
+    faults.extend(takes.faults(spec.get("kwargs") or {}))
+    return {"op": "inspected", **takes.told(), "at": place(target), "faults": faults}
 
 
 def place(target):

@@ -21,7 +21,7 @@ const inspectTime = 10 * time.Second
 // inspect finds out what a function takes, in a process that imports its file and ends. A
 // class is not made. An error of class Timeout says that the import took too long, any other
 // one why the function cannot be called.
-func (f *Functions) inspect(ctx context.Context, raw json.RawMessage) (sig rewards.Signature, err error) {
+func (f *Functions) inspect(ctx context.Context, raw json.RawMessage, groups bool) (sig rewards.Signature, err error) {
 	var opts Options
 	if err := rewards.DecodeOptions(raw, &opts); err != nil {
 		return sig, err
@@ -35,7 +35,7 @@ func (f *Functions) inspect(ctx context.Context, raw json.RawMessage) (sig rewar
 	asking.Go(func() {
 		runtime.LockOSThread() // until the goroutine ends: the process ends with the thread
 		yield()
-		r, err = ask(ctx, cfg, opts)
+		r, err = ask(ctx, cfg, opts, groups)
 	})
 	asking.Wait()
 	if err != nil {
@@ -46,7 +46,7 @@ func (f *Functions) inspect(ctx context.Context, raw json.RawMessage) (sig rewar
 
 // ask starts a process that inspects a function, and reads its answer. The caller's thread
 // must outlive the process.
-func ask(ctx context.Context, cfg Config, opts Options) (reply, error) {
+func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, error) {
 	memory := opts.Memory
 	if memory == 0 {
 		memory = cfg.MemoryBytes
@@ -60,7 +60,7 @@ func ask(ctx context.Context, cfg Config, opts Options) (reply, error) {
 	limit := min(inspectTime, cfg.StartTimeout)
 	r, err := question(proc, limit, load{
 		Protocol: protocol, Inspect: true, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
-		Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)},
+		Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, PostProcess: groups,
 	})
 	var late net.Error
 	overdue := errors.As(err, &late) && late.Timeout()
