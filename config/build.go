@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/models"
@@ -84,15 +85,10 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 	for _, t := range terms {
 		spec, _ := reg.Spec(t.Scorer)
 		concurrency := t.concurrent(takesOption(spec, "concurrency"))
-		scorer, group, err := buildTerm(c, p, t, reg, built)
+		scorer, group, wrong := buildOrFaults(c, p, t, reg, built)
 		built[t.Key] = scorer
-		if err != nil {
-			message := err.Error()
-			if errors.Is(err, rewards.ErrUnknownScorer) {
-				message += nearest(t.Scorer, reg.Names())
-			}
-			lacking := errors.Is(err, models.ErrMissing) || errors.Is(err, infer.ErrMissing) || errors.Is(err, fs.ErrNotExist)
-			faults = append(faults, Fault{Place: t.Place, Key: p.key(t), Message: message, Lacking: lacking})
+		faults = append(faults, wrong...)
+		if scorer == nil && group == nil {
 			continue
 		}
 		cfg.Terms = append(cfg.Terms, rewards.Term{
@@ -127,6 +123,68 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		}
 	}
 	return nil, faults
+}
+
+// buildOrFaults makes the scorer of a component, or says everything that is wrong with it. What
+// was made in spite of faults must be closed.
+func buildOrFaults(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (scorer rewards.Scorer, group rewards.GroupScorer, faults FaultsError) {
+	for {
+		var err error
+		if scorer, group, err = buildTerm(c, p, t, reg, built); err == nil {
+			return scorer, group, faults
+		}
+		if f, without, ok := optionFault(t, reg, err); ok {
+			faults, t.Options = append(faults, f), without
+			continue
+		}
+		// What is wrong without an option may only be so because that is misspelt.
+		if len(faults) == 0 {
+			message := err.Error()
+			if errors.Is(err, rewards.ErrUnknownScorer) {
+				message += nearest(t.Scorer, reg.Names())
+			}
+			lacking := errors.Is(err, models.ErrMissing) || errors.Is(err, infer.ErrMissing) || errors.Is(err, fs.ErrNotExist)
+			faults = FaultsError{{Place: t.Place, Key: p.key(t), Message: message, Lacking: lacking}}
+		}
+		return nil, nil, faults
+	}
+}
+
+// optionFault is the fault of the one option that err blames, and the options without it.
+func optionFault(t TermConfig, reg *rewards.Registry, err error) (f Fault, without json.RawMessage, ok bool) {
+	wrong, ok := errors.AsType[*rewards.OptionError](err)
+	if !ok {
+		return f, nil, false
+	}
+	name, _, _ := strings.Cut(wrong.Name, ".")
+	at, given := t.optionsAt[name]
+	var all map[string]json.RawMessage
+	if !given || !has(t.Options, name) || json.Unmarshal(t.Options, &all) != nil {
+		return f, nil, false // it lies deeper, or was not written there
+	}
+	delete(all, name)
+	f = Fault{Place: at, Key: t.optionsKey + "." + wrong.Name, Message: wrong.Message}
+	if wrong.Unknown {
+		f.Message = fmt.Sprintf("the scorer %q has no such option", t.Scorer) + nearest(name, append(t.besideOptions(), optionNames(t, reg)...))
+	}
+	return f, encode(all), true
+}
+
+// besideOptions are the keys that stand beside an option and are not the scorer's.
+func (t *TermConfig) besideOptions() []string {
+	if strings.HasSuffix(t.optionsKey, ".reward_kwargs") {
+		return nil
+	}
+	return functionKeys()
+}
+
+// optionNames are the options of a component's scorer.
+func optionNames(t TermConfig, reg *rewards.Registry) (names []string) {
+	spec, _ := reg.Spec(t.Scorer)
+	for _, o := range spec.Options {
+		names = append(names, o.Name)
+	}
+	return names
 }
 
 // after sorts terms that are made from others behind them.

@@ -108,7 +108,7 @@ func (r *reader) verify(p *Profile, parent *object, longest time.Duration) {
 				}
 			}
 		}
-		c.Options, c.shown = r.options(o.rest())
+		c.Options, c.shown = r.object(o.rest())
 		p.Verify = append(p.Verify, c)
 	}
 }

@@ -120,6 +120,9 @@ type TermConfig struct {
 	MemoryBytes int64
 	// Env names the variables that a Python function sees; nil: all but Config.HiddenEnv.
 	Env []string
+	// Probe names the kinds of known sample that a Python function is called with at start;
+	// nil: those that its parameters name, empty: it is not called.
+	Probe []string
 	// Weight defaults to 1.
 	Weight float64
 	// Required defaults to false, as in verl-omni; of a single function to true.
@@ -152,6 +155,10 @@ type TermConfig struct {
 
 	shown     json.RawMessage // the options as Print shows them: no secrets
 	shownPath string          // the path as Print shows it; "": as it is
+
+	optionsKey string           // of the section where the options stand
+	optionsAt  map[string]Place // of each option
+	pathAt     Place            // of the path
 }
 
 // Default returns the configuration of an empty file: every setting at its

@@ -18,6 +18,8 @@
 //     public address without a token.
 //  6. The faults come back together, in the order of the file. Without any there
 //     is a Config: plain values, all defaults filled in.
+//  7. Check adds what only the scorers and the user's functions know: options that they do
+//     not have, files that cannot be imported.
 //
 // No key is read and forgotten: it changes something, or it is a fault that says
 // what to write instead, or Config.Notes lists it as without effect. A new setting is a

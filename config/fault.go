@@ -77,6 +77,12 @@ func (fs FaultsError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Beside returns the faults that are wrong on every machine: what one lacks another beside it
+// may have. Nil: there are none.
+func (fs FaultsError) Beside() error {
+	return slices.DeleteFunc(slices.Clone(fs), func(f Fault) bool { return f.Lacking }).sorted()
+}
+
 // sorted puts the faults in order, each once, and returns nil for none.
 func (fs FaultsError) sorted() error {
 	if len(fs) == 0 {
@@ -106,25 +112,43 @@ func nearest(word string, known []string) string {
 	return "; did you mean " + at + "?"
 }
 
-// distance is Levenshtein's, of short words.
+// misspelt returns the known word that a word is, but for a slip of the keyboard; "" for
+// none. It is stricter than nearest: what it finds is refused where any word could stand.
+// Words that differ in their first letter only, as height and weight, are others.
+func misspelt(word string, known []string) string {
+	const shortest, letters = 4, 5 // one slip in a word of up to nine letters, two in up to 14
+	for _, k := range known {
+		d := distance(word, k)
+		if len(k) < shortest || d == 0 || d > max(1, len(k)/letters) || len(word) > 0 && word[1:] == k[1:] {
+			continue
+		}
+		return k
+	}
+	return ""
+}
+
+// distance is Damerau's and Levenshtein's, of short words: letters that are missing, too many
+// or others, and neighbours that stand in each other's place.
 func distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -20,7 +20,8 @@ const maxFile = 1 << 20
 // Load reads the file at path and applies the overrides in order. An empty path
 // is an empty file: then the overrides are all there is. env looks up the
 // variables of ${oc.env:…}; nil is an empty environment. Whatever is wrong
-// with the content comes back in one FaultsError.
+// with the content comes back in one FaultsError. The Config beside it has what could be
+// read, for Check, which finds what else is wrong; nothing can run by it.
 func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, overrides, env)
@@ -56,12 +57,10 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 
 	c := Default()
 	r.top(c, top)
-	if err := r.faults.sorted(); err != nil {
-		return nil, err
-	}
-	c.notes = r.sortedNotes()
+	sortNotes(r.notes)
+	c.notes = r.notes
 	c.HiddenEnv = slices.Sorted(maps.Keys(r.hidden))
-	return c, nil
+	return c, r.faults.sorted()
 }
 
 // top reads the sections of the file. The settings come first, because terms

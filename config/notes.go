@@ -31,11 +31,11 @@ func (r *reader) noteAt(at Place, key, message string) {
 	r.notes = append(r.notes, Note{at, key, message})
 }
 
-func (r *reader) sortedNotes() []Note {
-	slices.SortStableFunc(r.notes, func(a, b Note) int {
+// sortNotes puts notes into the order of the file.
+func sortNotes(notes []Note) {
+	slices.SortStableFunc(notes, func(a, b Note) int {
 		return cmp.Or(a.Place.compare(b.Place), cmp.Compare(a.Key, b.Key))
 	})
-	return r.notes
 }
 
 // noteDifferences says where a profile is not what verl-omni makes of it.

@@ -216,6 +216,10 @@ func (p *printer) python(depth int, t TermConfig) {
 	if t.Env != nil {
 		p.line(depth, "env: %s", printable(encode(t.Env)))
 	}
+	if t.Probe != nil {
+		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
+		p.line(depth, "probe: %s", printable(encode(t.Probe)))
+	}
 }
 
 func (p *printer) term(depth int, t TermConfig) {

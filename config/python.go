@@ -5,9 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // PythonScorer is the scorer in the registry that runs reward functions in Python.
@@ -129,9 +133,9 @@ func moduleName() *regexp.Regexp {
 
 // pythonKeys are the keys of an entry that only a Python function may have.
 type pythonKeys struct {
-	extra, pixels       value
-	hasExtra, hasPixels bool
-	process             map[string]value // what there is of processKeys
+	extra, pixels, probe          value
+	hasExtra, hasPixels, hasProbe bool
+	process                       map[string]value // what there is of processKeys
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
@@ -142,6 +146,7 @@ func processKeys() []string { return []string{"memory", "env"} }
 func takePython(o *object, process bool) (k pythonKeys) {
 	k.extra, k.hasExtra = o.take("extra_keys")
 	k.pixels, k.hasPixels = o.take("pixels")
+	k.probe, k.hasProbe = o.take("probe")
 	if process {
 		k.process = map[string]value{}
 		for _, name := range processKeys() {
@@ -231,6 +236,26 @@ func (r *reader) process(t *TermConfig, keys map[string]value) {
 	}
 }
 
+// probe reads with which known samples a function is called at start: true is nil, false none.
+func (r *reader) probe(v value) []string {
+	if v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!bool" {
+		if yes, _ := r.boolean(v); yes {
+			return nil
+		}
+		return []string{}
+	}
+	kinds := []string{}
+	for _, item := range r.list(v) {
+		if s, ok := r.scalar(item, "true, false or a list of "+strings.Join(python.Kinds(), ", ")); ok {
+			if !slices.Contains(python.Kinds(), s) {
+				r.fault(item, "want true, false or a list of %s, got %q", strings.Join(python.Kinds(), ", "), shorten(s))
+			}
+			kinds = append(kinds, s)
+		}
+	}
+	return kinds
+}
+
 // python reads the keys that only a Python function may have.
 func (r *reader) python(t *TermConfig, k pythonKeys) {
 	if t.Scorer != PythonScorer {
@@ -242,6 +267,9 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 		if k.hasPixels {
 			r.fault(k.pixels, "is for Python functions; leave it out")
 		}
+		if k.hasProbe {
+			r.fault(k.probe, "is for Python functions; leave it out")
+		}
 		for _, name := range processKeys() {
 			if v, ok := k.process[name]; ok {
 				r.fault(v, "is for Python functions; leave it out")
@@ -250,6 +278,9 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 		return
 	}
 	r.process(t, k.process)
+	if k.hasProbe && !k.probe.null() {
+		t.Probe = r.probe(k.probe)
+	}
 	t.Pixels = "auto"
 	if k.hasPixels && !k.pixels.null() {
 		if s, ok := r.choice(k.pixels, []string{"auto", "numpy", "torch"}); ok {
@@ -297,6 +328,9 @@ func (t TermConfig) scorerOptions() json.RawMessage {
 	}
 	if t.Env != nil {
 		all["env"] = t.Env
+	}
+	if t.Probe != nil {
+		all["probe"] = t.Probe
 	}
 	return encode(all)
 }

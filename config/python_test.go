@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -148,4 +149,44 @@ func TestAPythonScorerIsBuiltFromItsEntry(t *testing.T) {
 	require.Len(t, got, 2)
 	assert.JSONEq(t, `{"path": "pkg://m", "name": "f", "pixels": "auto", "extra_keys": {}, "kwargs": {"k": 1}}`, got[0])
 	assert.JSONEq(t, `{"path": "pkg://m", "name": "compute_score", "pixels": "auto"}`, got[1])
+}
+
+func TestTheKnownSamplesOfAFunctionAreChosen(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string][]string{"true": nil, "false": {}, "video": {"video"}, "[image, text]": {"image", "text"}, "[]": {}} {
+		c := parse(t, "reward: {reward_functions: {a: {path: pkg://m, probe: "+written+"}}}\n")
+		require.Equal(t, want, c.Profiles["default"].Terms[0].Probe, written)
+		again, err := config.Parse("again.yaml", []byte(printed(t, c)), nil, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, again.Profiles["default"].Terms[0].Probe, written)
+	}
+	_, err := config.Parse("c.yaml", []byte("reward: {reward_functions: {a: {path: pkg://m, probe: [sound]}, b: {path: builtin://x, probe: false}}}\n"), nil, nil)
+	require.ErrorContains(t, err, `c.yaml:1:56: reward.reward_functions.a.probe[0]: want true, false or a list of image, video, text, got "sound"`)
+	require.ErrorContains(t, err, "reward.reward_functions.b.probe: is for Python functions; leave it out")
+}
+
+// What a function of **kwargs may take is refused only where it is surely a slip.
+func TestNamesThatResembleAKeyAreToldFromMisspeltOnes(t *testing.T) {
+	t.Parallel()
+	var reg rewards.Registry
+	reg.Register(rewards.Spec{
+		Name: config.PythonScorer, Build: func(json.RawMessage) (rewards.Scorer, error) { return closable{new(int), 1}, nil },
+		Inspect: func(context.Context, json.RawMessage, bool) (rewards.Signature, error) {
+			return rewards.Signature{Names: []string{"solution_str", "threshold_a", "tiemout"}, Any: true}, nil
+		},
+	})
+	for name, meant := range map[string]string{
+		"wieght": "weight", "weigth": "weight", "weigh": "weight", "weights": "weight", "requierd": "required", "timout": "timeout", "on_failrue": "on_failure",
+		"invald_value": "invalid_values", "ewight": "weight", "treshold_a": "threshold_a",
+		"height": "", "end": "", "freight": "", "threshold_b": "", "threshold_ab": "", "tiemout": "", "model": "", "temperature": "", "language": "",
+	} {
+		c, err := config.Parse("c.yaml", []byte("reward: {reward_functions: {a: {path: pkg://m, "+name+": 1}}}\n"), nil, nil)
+		require.NoError(t, err)
+		err = config.Check(t.Context(), c, nil, &reg, true)
+		if meant == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, "c.yaml:1:48: reward.reward_functions.a."+name+": did you mean "+meant+"?", name)
+		}
+	}
 }

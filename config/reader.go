@@ -158,11 +158,15 @@ func (o *object) refuseRest(known []string) {
 
 // refuse is the fault of an unknown key. It points at the key, not its value.
 func (r *reader) refuse(e entry, known []string) {
-	at := r.place(e.key)
+	r.faults = append(r.faults, Fault{Place: r.keyPlace(e), Key: e.path, Message: unknownKey(e.path, e.name, known)})
+}
+
+// keyPlace is where a key stands, not its value.
+func (r *reader) keyPlace(e entry) Place {
 	if made, ok := r.origin[e.node]; ok {
-		at = made
+		return made
 	}
-	r.faults = append(r.faults, Fault{Place: at, Key: e.path, Message: unknownKey(e.path, e.name, known)})
+	return r.place(e.key)
 }
 
 // unknownKey says what to write instead of a key that does not exist.

@@ -111,11 +111,11 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	if v, ok := o.take("steps"); ok && !v.null() {
 		t.Steps, _ = r.boolean(v)
 	}
-	python := takePython(o, true)
+	own := takePython(o, true)
 	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	if hasKwargs {
-		t.Options, t.shown = r.options(r.mapping(kwargs).rest())
+		r.options(&t, kwargs.path, r.mapping(kwargs).rest())
 	}
 	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
 	if ignored || !hasPath || pathValue.null() {
@@ -126,7 +126,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		return nil, v.path
 	}
 	r.scorer(&t, pathValue, nameValue)
-	r.python(&t, python)
+	r.python(&t, own)
 	r.agent(&t, threads)
 	if t.Scorer == PythonScorer {
 		t.AgentConcurrency = agentConcurrency
@@ -188,14 +188,14 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		t.Steps, _ = r.boolean(v)
 	}
 	pathValue, ok := o.take("path")
-	python := takePython(o, ok && pathValue.node != nil && isPython(pathValue.node.Value))
+	own := takePython(o, ok && pathValue.node != nil && isPython(pathValue.node.Value))
 	nameValue, _ := o.take("name")
 	if post, has := o.take("post_process"); has && !post.null() {
 		r.postProcess(&t, o, post, ok && !pathValue.null())
 		if !nameValue.null() {
 			r.fault(nameValue, "has no effect beside post_process; leave it out")
 		}
-		r.python(&t, python)
+		r.python(&t, own)
 		return t
 	}
 	switch {
@@ -204,9 +204,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		r.fault(e.value, "has no path: write builtin:// and the name of a scorer, or a Python file")
 	default:
 		r.scorer(&t, pathValue, nameValue)
-		r.python(&t, python)
+		r.python(&t, own)
 	}
-	t.Options, t.shown = r.options(o.rest())
+	r.options(&t, e.path, o.rest())
 	return t
 }
 
@@ -244,7 +244,7 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 	if !ok {
 		return
 	}
-	t.Path = p
+	t.Path, t.pathAt = p, r.place(pathValue.node)
 	if isPython(p) {
 		t.Scorer = PythonScorer
 		r.pythonPath(t, pathValue, nameValue)
@@ -290,9 +290,17 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 	}
 }
 
-// options turns the keys that the scorer reads itself into a JSON object; shown
-// is the same without secrets.
-func (r *reader) options(entries []entry) (options, shown json.RawMessage) {
+// options are the keys of a component that its scorer reads itself, which stand below key.
+func (r *reader) options(t *TermConfig, key string, entries []entry) {
+	t.optionsKey, t.optionsAt = key, make(map[string]Place, len(entries))
+	for _, e := range entries {
+		t.optionsAt[e.name] = r.keyPlace(e)
+	}
+	t.Options, t.shown = r.object(entries)
+}
+
+// object turns keys into a JSON object; shown is the same without secrets.
+func (r *reader) object(entries []entry) (options, shown json.RawMessage) {
 	if len(entries) == 0 {
 		return nil, nil
 	}

@@ -40,7 +40,7 @@ func rewardKeys() keys {
 		"custom_reward_function": {
 			"path": nil, "name": nil, "reward_kwargs?": nil,
 			"timeout?": nil, "retries?": nil, "invalid_values?": nil, "extra_keys?": nil, "pixels?": nil,
-			"concurrency?": nil, "max_concurrency?": nil, "memory?": nil, "env?": nil,
+			"concurrency?": nil, "max_concurrency?": nil, "memory?": nil, "env?": nil, "probe?": nil,
 			"when?": nil, "clip?": nil, "scale?": nil, "min_members?": nil, "steps?": nil,
 		},
 		"reward_fn_key?":        nil,
@@ -59,6 +59,16 @@ func rewardKeys() keys {
 		"sandbox_fusion": {"url": nil, "max_concurrent": nil, "memory_limit_mb": nil, "_target_?": nil},
 		"_target_?":      nil,
 	}
+}
+
+// functionKeys are the keys that an entry of reward_functions may have besides its scorer's
+// own: those of custom_reward_function, but for the section of the scorer's own, and what
+// tells several functions apart.
+func functionKeys() []string {
+	names := slices.DeleteFunc(rewardKeys()["custom_reward_function"].visible(), func(s string) bool {
+		return s == "reward_kwargs" || s == "max_concurrency"
+	})
+	return append(names, "weight", "required", "on_failure", "post_process")
 }
 
 func rewardModelKeys() keys {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Dependency is an engine or a service that a scorer asks, as it is now.
+// Dependency is an engine or a service that a scorer asks, or what else it cannot do without
+// and this machine may lack, as it is now.
 type Dependency struct {
-	// Name is the dependency's for people; empty: the scorer asks nobody.
+	// Name is the dependency's for people; empty: the scorer needs nothing, or has it.
 	Name string
 	// Down says that none of its servers is in service: the breakers of all are open. A
 	// call that failed, or many, do not make it down by themselves.
@@ -28,7 +29,7 @@ type Dependency struct {
 }
 
 // Reliant is implemented by a Scorer, GroupScorer, Preparer or Verifier whose calls ask an
-// engine or a service.
+// engine or a service, or need something that this machine may lack.
 type Reliant interface {
 	// Dependency returns whom it asks. It is asked at any time, and must be cheap. Of several
 	// it returns the one that is worst off (Worse).
@@ -97,9 +98,19 @@ func (m *Manager) Dependencies() (all []Needed) {
 	}
 	for i := range m.cfg.Terms {
 		t := &m.cfg.Terms[i]
-		add(t.implementation(), (t.Required || t.OnFailure.Policy == PolicyFail) && len(t.When) == 0)
+		add(t.implementation(), t.always())
 	}
 	return all
+}
+
+// Relies reports whether a component may have a dependency, now or later.
+func (m *Manager) Relies() bool {
+	_, relies := m.cfg.Prepare.(Reliant)
+	for i := range m.cfg.Terms {
+		_, one := m.cfg.Terms[i].implementation().(Reliant)
+		relies = relies || one
+	}
+	return relies
 }
 
 // Needed is a dependency of a profile.

@@ -2,12 +2,14 @@ package rewards
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -32,6 +34,22 @@ type Spec struct {
 	// BuildGroup makes a scorer of whole prompt groups, in the same way. A scorer has
 	// one of the two.
 	BuildGroup func(raw json.RawMessage) (GroupScorer, error)
+	// Inspect finds out, without building the scorer, what the user's function takes that
+	// the options name; nil: the options name none. Groups says that another component works
+	// on finished groups with it. It takes some 10 s at most. An error of class Timeout says
+	// that this was not long enough, any other one why nobody can call the function.
+	Inspect func(ctx context.Context, raw json.RawMessage, groups bool) (Signature, error)
+}
+
+// Signature is what a function of a user's may be called with.
+type Signature struct {
+	// Names are its parameters. Any says that it takes other names as well (**kwargs).
+	Names []string
+	Any   bool
+	// At is the file and line where it is defined; empty: not known.
+	At string
+	// Faults say why no sample can satisfy it.
+	Faults []string
 }
 
 // Option documents one option of a scorer.
@@ -124,16 +142,80 @@ func (r *Registry) Spec(name string) (Spec, bool) {
 	return s, ok
 }
 
+// OptionError is what is wrong with one option of a scorer.
+type OptionError struct {
+	// Name is the option's; what lies below it has the names in between, with dots.
+	Name string
+	// Unknown says that there is no such option.
+	Unknown bool
+	// Message says what is wrong with it.
+	Message string
+}
+
+// Error implements error.
+func (e *OptionError) Error() string { return "options." + e.Name + ": " + e.Message }
+
+// optionError names the option whose value encoding/json says is wrong.
+func optionError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return &OptionError{Name: wrong.Field, Message: fmt.Sprintf("want %s, got %s", jsonKind(wrong.Type), wrong.Value)}
+	}
+	return fmt.Errorf("options: %w", err)
+}
+
+// unknownOption is the first name of a JSON object, in the order of the alphabet, that the
+// struct behind v has no field for; nil: there is none, or either is something else.
+func unknownOption(raw json.RawMessage, v any) error {
+	t := reflect.TypeOf(v)
+	var given map[string]json.RawMessage
+	if _, own := v.(json.Unmarshaler); own || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || json.Unmarshal(raw, &given) != nil {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t.Elem()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		maps.DeleteFunc(given, func(word string, _ json.RawMessage) bool {
+			return f.IsExported() && name != "-" && strings.EqualFold(word, cmp.Or(name, f.Name)) // encoding/json takes either case
+		})
+	}
+	if unknown := slices.Sorted(maps.Keys(given)); len(unknown) > 0 {
+		return &OptionError{Name: unknown[0], Unknown: true, Message: "there is no such option"}
+	}
+	return nil
+}
+
+// jsonKind is what stands in JSON for values of a type.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "keys below it"
+	case reflect.Pointer:
+		return jsonKind(t.Elem())
+	}
+	return "text"
+}
+
 // DecodeOptions decodes the options of a scorer into v (a pointer to a struct
-// holding the defaults) and refuses unknown names and trailing text.
+// holding the defaults) and refuses unknown names and trailing text. What is wrong with one
+// option is an OptionError.
 func DecodeOptions(raw json.RawMessage, v any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
 	}
+	if err := unknownOption(raw, v); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
+	d.DisallowUnknownFields() // below the options as well
 	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("options: %w", err)
+		return optionError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("options: more than one JSON value")

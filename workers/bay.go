@@ -36,7 +36,7 @@ type bay struct {
 	now       atomic.Pointer[Profile] // what is served; replaced under the worker's mutex
 	places    *rewards.Places
 	changed   chan struct{} // capacity 1: a place may be free
-	reliant   bool          // a component asks an engine or a service
+	reliant   bool          // a component may have a dependency that is down
 	contended atomic.Int64  // when an executor last had calls of other profiles too, Unix nanoseconds
 
 	// Guarded by the worker's mutex.

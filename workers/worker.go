@@ -85,7 +85,7 @@ func New(o Options) (*Worker, error) {
 		}
 		b := &bay{
 			name: name, names: []string{name}, places: places,
-			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: len(p.Manager.Dependencies()) > 0,
+			changed: make(chan struct{}, 1), used: map[string]int{}, reliant: p.Manager.Relies(),
 		}
 		b.now.Store(&p)
 		w.bays = append(w.bays, b)

@@ -9,12 +9,14 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 const configText = `
 config check reads a configuration as serve would and reports everything that is
-wrong, each fault with its line, and where rewards differ from verl-omni's. It exits
-with 2 if anything is wrong. config print writes the configuration as it will be
+wrong, each fault with its line, and where rewards differ from verl-omni's. Python files
+are imported for it, in a process of their own and for 10 s at most, and their options
+compared with what the functions take. It exits with 2 if anything is wrong. config print writes the configuration as it will be
 used: defaults filled in, overrides and environment applied, secrets left out; and, as
 comments at its end, how many samples of each reward a process on this machine scores at
 a time, and why (docs/tuning.md).`
@@ -23,7 +25,7 @@ const configExample = `
 rewardloop config check -c cfg.yaml
 rewardloop config print -c cfg.yaml loop.max_bytes=2GiB`
 
-func configure(_ context.Context, args []string, e env) int {
+func configure(ctx context.Context, args []string, e env) int {
 	fs := newFlags(e, "config", configText, configExample)
 	file := fs.String("c", "", "configuration `file` (YAML); none: overrides only")
 	what := ""
@@ -37,26 +39,51 @@ func configure(_ context.Context, args []string, e env) int {
 		return complain(e, "config", exitUsage, errors.New("say check or print; see --help"))
 	}
 	cfg, err := config.Load(*file, fs.Args(), e.getenv)
-	if err != nil {
-		return complain(e, "config", exitUsage, err)
-	}
 	if what == "print" {
+		if err != nil {
+			return complain(e, "config", exitUsage, err)
+		}
 		if err := cfg.Print(e.stdout); err != nil {
 			return complain(e, "config", exitFailure, err)
 		}
 		printCapacities(e.stdout, cfg)
 		return exitOK
 	}
+	if err := node.Check(ctx, cfg, err, scores(cfg)); err != nil {
+		return complain(e, "config", exitUsage, err)
+	}
 	for _, n := range cfg.Notes() {
 		fmt.Fprintln(e.stdout, "note:", n)
 	}
-	n, err := node.New(node.Options{Config: cfg})
-	if err != nil {
-		return complain(e, "config", exitUsage, err)
-	}
-	n.Stop()
-	fmt.Fprintf(e.stdout, "ok: %d rewards\n", len(cfg.Profiles))
+	fmt.Fprintln(e.stdout, "ok:", contents(cfg))
 	return exitOK
+}
+
+// scores reports whether a process of this configuration scores samples itself: what is not
+// on this machine then may be on that of the workers.
+func scores(cfg *config.Config) bool { return cfg != nil && cfg.NumWorkers > 0 }
+
+// contents counts what a configuration scores with, "2 rewards in 1 profile".
+func contents(cfg *config.Config) string {
+	n := 0
+	for _, p := range cfg.Profiles {
+		n += len(p.Terms)
+	}
+	return rewards.Count(n, "reward") + " in " + rewards.Count(len(cfg.Profiles), "profile")
+}
+
+// load reads a configuration and checks it as it will run: by a process that scores samples
+// if the configuration says so, or as a worker.
+func load(ctx context.Context, e env, file string, overrides []string, worker bool) (*config.Config, error) {
+	cfg, err := config.Load(file, overrides, e.getenv)
+	err = node.Check(ctx, cfg, err, worker || scores(cfg))
+	if faults, ok := errors.AsType[config.FaultsError](err); ok && worker { // others may have what this machine lacks
+		err = faults.Beside()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
 }
 
 // printCapacities writes, as comments, the capacity of each reward as far as it is known

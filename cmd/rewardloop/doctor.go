@@ -19,14 +19,16 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory and
 limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
 a function in Python, the engine, and one known picture through the whole path. With -c
-also the configuration, its files and its address, and that every reward it names gets
-ready; a server that runs at that address is asked how its rewards fare.
+also the configuration, its files and its address, that every reward it names gets
+ready, and that functions in Python score a known sample (probe: false at a function's
+entry leaves that out); a server that runs at the address is asked how its rewards fare.
 
 Exits with 0 if everything required is there. Without a configuration nothing that
 reads text is required: only the reward ocr needs it. Python is required where a reward
@@ -73,9 +75,8 @@ func doctor(ctx context.Context, args []string, e env) int {
 	if *file != "" || fs.NArg() > 0 {
 		x.given = true
 		cfg, err := config.Load(*file, fs.Args(), e.getenv)
-		x.configErr = err
-		if err == nil {
-			x.cfg = cfg
+		if x.configErr = node.Check(ctx, cfg, err, scores(cfg)); err == nil {
+			x.cfg, x.read = cfg, true
 		}
 	}
 	checks := x.all(ctx)
@@ -120,6 +121,7 @@ func printChecks(w io.Writer, checks []check, ok bool) {
 type exam struct {
 	cfg       *config.Config
 	given     bool    // a configuration was named
+	read      bool    // it could be read
 	configErr error   // what is wrong with it
 	running   []check // of a server that runs at the address
 }
@@ -149,7 +151,7 @@ func (x *exam) all(ctx context.Context) []check {
 	if x.given {
 		add(func(context.Context) check { return x.configuration() })
 	}
-	if x.given && x.configErr == nil {
+	if x.read {
 		add(func(context.Context) check { return x.files() })
 		out = append(out, x.rewards(ctx)...)
 	}
@@ -234,7 +236,7 @@ func (x *exam) configuration() check {
 		c.State, c.Detail, c.Advice = stateMissing, x.configErr.Error(), "mend the lines above; rewardloop config check says the same"
 		return c
 	}
-	c.Detail = fmt.Sprintf("%d rewards, %d workers", len(x.cfg.Profiles), x.cfg.NumWorkers)
+	c.Detail = contents(x.cfg) + ", " + rewards.Count(x.cfg.NumWorkers, "worker")
 	if notes := x.cfg.Notes(); len(notes) > 0 {
 		lines := make([]string, len(notes))
 		for i, n := range notes {

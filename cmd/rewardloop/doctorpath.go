@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 )
 
@@ -101,12 +103,14 @@ func (x *exam) rewards(ctx context.Context) []check {
 			Advice: "serve would not start; rewardloop scorers lists the rewards and their options",
 		}
 	}
-	s, err := node.NewScorers(x.cfg, nil)
+	cfg := *x.cfg // functions that ask the reward router are made, and find nobody there
+	cfg.RouterAddress = cmp.Or(cfg.RouterAddress, "127.0.0.1:0")
+	s, err := node.NewScorers(&cfg, nil)
 	if err != nil {
 		return []check{failed("rewards", err)}
 	}
 	defer s.Close() // children are killed if they do not end by themselves
-	managers, err := config.BuildManagers(x.cfg, s.Registry)
+	managers, err := config.BuildManagers(&cfg, s.Registry)
 	if err != nil {
 		return []check{failed("rewards", err)}
 	}
@@ -114,9 +118,8 @@ func (x *exam) rewards(ctx context.Context) []check {
 	for _, name := range slices.Sorted(maps.Keys(managers)) {
 		m := managers[name]
 		begun := time.Now()
-		err := errors.Join(m.Warm(ctx), m.Close())
-		if err != nil {
-			out = append(out, failed("reward "+name, err))
+		if err := m.Warm(ctx); err != nil {
+			out = append(out, failed("reward "+name, errors.Join(err, m.Close())))
 			continue
 		}
 		ms := time.Since(begun).Milliseconds()
@@ -124,17 +127,54 @@ func (x *exam) rewards(ctx context.Context) []check {
 			Name: "reward " + name, Required: true, State: stateOK, MS: float64(ms),
 			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Terms(), ", "), ms),
 		})
+		out = append(out, functions(name, m.TryKnown(ctx))...)
+		if err := m.Close(); err != nil {
+			out = append(out, failed("reward "+name, err))
+		}
 	}
-	return append(out, servers(ctx, s)...)
+	return append(out, servers(ctx, s, managers)...)
+}
+
+// functions says what came of the calls of a reward's functions with known samples.
+func functions(reward string, tried []rewards.Tried) (out []check) {
+	for _, t := range tried {
+		c := check{
+			Name: "function " + reward + "/" + t.Component, Required: !t.Optional, State: stateOK, MS: float64(t.Took.Milliseconds()),
+			Detail: fmt.Sprintf("scores a known sample with %s %s", article(t.Kind), t.Kind),
+		}
+		if t.Err != nil {
+			c.State, c.Advice = stateWarn, node.Means(t)
+			c.Detail = fmt.Sprintf("does not score a known sample with %s %s: %v", article(t.Kind), t.Kind, t.Err)
+		}
+		if t.Lacks != "" {
+			c.State = stateMissing
+		}
+		if t.Optional {
+			c.Detail = "optional: " + c.Detail
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// article is that of a word.
+func article(word string) string {
+	if strings.ContainsAny(word[:min(1, len(word))], "aeiou") {
+		return "an"
+	}
+	return "a"
 }
 
 // servers looks at the engines and services that the configuration names.
-func servers(ctx context.Context, s *node.Scorers) (out []check) {
+func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.Manager) (out []check) {
 	for _, f := range s.Engines.Look(ctx, false) {
-		c := check{Name: "server " + f.Group, Required: true, State: stateOK, Detail: f.Endpoint + " answers"}
+		c := check{Name: "server " + f.Group, Required: !node.Optional(managers, f.Group), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()
 			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"
+		}
+		if !c.Required {
+			c.Detail = "optional: " + c.Detail
 		}
 		out = append(out, c)
 	}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
 )
 
@@ -69,7 +68,7 @@ func score(ctx context.Context, args []string, e env) int {
 	if f.input == "" || f.output == "" {
 		return complain(e, "score", exitUsage, errors.New("say where samples are and where scores go: -i samples.jsonl -o scores.jsonl"))
 	}
-	cfg, err := config.Load(f.config, fs.Args(), e.getenv)
+	cfg, err := load(ctx, e, f.config, fs.Args(), false)
 	if err != nil {
 		return complain(e, "score", exitUsage, err)
 	}

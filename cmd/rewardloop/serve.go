@@ -61,8 +61,8 @@ func serve(ctx context.Context, args []string, e env) int {
 		"fabric.nats": list(*nats), "fabric.name": *name, "fabric.nats_listen": *natsListen, "fabric.advertise": *advertise,
 		"server.listen": *listen, "server.token_file": *token,
 	})...)
-	load := func() (*config.Config, error) { return config.Load(*file, overrides, e.getenv) }
-	cfg, err := load()
+	again := func() (*config.Config, error) { return load(ctx, e, *file, overrides, false) }
+	cfg, err := again()
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}
@@ -79,7 +79,7 @@ func serve(ctx context.Context, args []string, e env) int {
 		ctx, cut = untilClosed(ctx, e.stdin, log)
 		defer cut()
 	}
-	return serveNode(ctx, e, cfg, load, log)
+	return serveNode(ctx, e, cfg, again, log)
 }
 
 // given are the overrides of the flags that were given, by the keys that they stand for.

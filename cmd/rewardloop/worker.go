@@ -49,8 +49,8 @@ func worker(ctx context.Context, args []string, e env) int {
 	overrides := append(fs.Args(), given(map[string]string{
 		"fabric.nats": list(*join), "fabric.name": *name, "fabric.rewards": list(*rewards),
 	})...)
-	load := func() (*config.Config, error) { return config.Load(*file, overrides, e.getenv) }
-	cfg, err := load()
+	again := func() (*config.Config, error) { return load(ctx, e, *file, overrides, true) }
+	cfg, err := again()
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)
 	}
@@ -62,7 +62,7 @@ func worker(ctx context.Context, args []string, e env) int {
 		return complain(e, "worker", exitUsage, err)
 	}
 	node.CollectLater(cfg, e.getenv)
-	return runWorker(ctx, e, workerRun{cfg: cfg, load: load, listen: *listen, tied: *tied, log: log})
+	return runWorker(ctx, e, workerRun{cfg: cfg, load: again, listen: *listen, tied: *tied, log: log})
 }
 
 // workerRun is what the worker command was asked for.

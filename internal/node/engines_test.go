@@ -115,7 +115,7 @@ def compute_score(extra_info, reward_router_address, reward_router_api_key, mode
 		"+reward.reward_model.rollout.base_urls=["+engine+"/v1]", "+reward.reward_model.rollout.prompt_price=100",
 		"+reward.reward_functions.judge.path=builtin://judge", "+reward.reward_functions.judge.required=true",
 		"+reward.reward_functions.judge.template=Is {response} right?", "+reward.reward_functions.judge.temperature=0",
-		"+reward.reward_functions.mine.path="+path, "+reward.reward_functions.mine.required=true",
+		"+reward.reward_functions.mine.path="+path, "+reward.reward_functions.mine.required=true", "+reward.reward_functions.mine.probe=false", // it asks the engine
 		"+reward.reward_functions.far.path="+other.URL, "+reward.reward_functions.far.protocol=slime", "+reward.reward_functions.far.required=true",
 	)
 	results := submit(t, addr, rewards.Sample{ID: "a", Response: "four", GroundTruth: json.RawMessage(`"4"`)},

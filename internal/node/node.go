@@ -41,7 +41,7 @@ type Options struct {
 	// nowhere.
 	Examine io.Writer
 	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
-	// and Listen must not be called.
+	// and Listen must not be called. No function is called with known samples.
 	NoServer bool
 
 	// beside says that other processes score as well: a reward for which this machine lacks
@@ -74,6 +74,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.calls = !o.NoServer
 	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine}, nil
 }
 

@@ -42,6 +42,7 @@ type parts struct {
 	lookout  lookout
 	presence loop.Presence // nil: there is no gateway in this process
 	load     func() (*config.Config, error)
+	calls    bool          // functions of users are called with known samples at start
 	fleet    *fabric.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.

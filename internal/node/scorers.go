@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -47,6 +48,19 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 		Preference: preference.Deps{Nets: readers.Devices, Folder: readers.Devices.Folder}, VLM: readers.Judges,
 	})
 	return s, nil
+}
+
+// Check finds out what is wrong with a configuration besides what config.Load has found,
+// loaded; see config.Check. Scores says that this process scores samples.
+func Check(ctx context.Context, cfg *config.Config, loaded error, scores bool) error {
+	if cfg == nil {
+		return loaded
+	}
+	s, err := NewScorers(cfg, nil)
+	if err != nil {
+		return errors.Join(loaded, err)
+	}
+	return errors.Join(config.Check(ctx, cfg, loaded, s.Registry, scores), s.Close())
 }
 
 // Python is what the processes of Python functions are made from.

@@ -44,7 +44,7 @@ func NewWorker(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.name = processName(o.Config.Fabric)
+	p.name, p.calls = processName(o.Config.Fabric), true
 	return &Worker{parts: p}, nil
 }
 

@@ -133,6 +133,9 @@ type Options struct {
 	// Env names the variables that the function sees besides what Python itself, its
 	// accelerators and its thread pools read; nil: all but Config.HiddenEnv.
 	Env []string `json:"env"`
+	// Probe names the kinds of known sample, of Kinds, that TryKnown calls the function with;
+	// nil: those that its parameters name, empty: none.
+	Probe []string `json:"probe"`
 }
 
 // minMemory is less than any Python needs.
@@ -163,6 +166,11 @@ func (o Options) Validate() error {
 	}
 	if o.Memory != 0 && o.Memory < minMemory {
 		errs = append(errs, fmt.Errorf("python: memory of %d bytes, want %d or more", o.Memory, minMemory))
+	}
+	for _, kind := range o.Probe {
+		if !slices.Contains(Kinds(), kind) {
+			errs = append(errs, fmt.Errorf("python: probe: %q, want %s", kind, strings.Join(Kinds(), ", ")))
+		}
 	}
 	for name, kind := range o.ExtraKeys {
 		if kind != rewards.Number && kind != rewards.Bool && kind != rewards.String {

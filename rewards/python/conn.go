@@ -25,6 +25,7 @@ type conn struct {
 	async     bool
 	capacity  int // calls at a time
 	startTook time.Duration
+	takes     takes
 	timeout   time.Duration
 	grace     time.Duration
 	stall     time.Duration

@@ -39,6 +39,8 @@ type load struct {
 	AgentConcurrency int `json:"agent_concurrency,omitempty"`
 	// PostProcess says that groups will come.
 	PostProcess bool `json:"post_process,omitempty"`
+	// Inspect says that nothing will be called: the host says what the function takes.
+	Inspect bool `json:"inspect,omitempty"`
 }
 
 // call is a frame to a host: a sample to score, the scores of a group to work on, or
@@ -65,12 +67,16 @@ type tensor struct {
 
 // reply is a frame from a host.
 type reply struct {
-	Op      string         `json:"op"` // "ready", "refused", "result", "error" or "stuck"
+	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "error" or "stuck"
 	ID      uint64         `json:"id"`
 	Async   bool           `json:"async"`
 	PID     int            `json:"pid"`
 	Threads int            `json:"threads"` // calls at a time of a synchronous function
 	Kind    string         `json:"kind"`    // of a refusal: "missing", "refused" or "failed"
+	Brief   string         `json:"brief"`   // of a refusal: its message in one line
+	At      string         `json:"at"`      // file and line of a refusal, or of an inspected function
+	Faults  []string       `json:"faults"`  // why an inspected function cannot be called
+	Module  string         `json:"module"`  // of an error: the module that is not there
 	Python  string         `json:"python"`
 	Score   *json.Number   `json:"score"`
 	Steps   []float64      `json:"steps"`
@@ -80,6 +86,16 @@ type reply struct {
 	Class   rewards.Class  `json:"class"`
 	Message string         `json:"message"`
 	Output  string         `json:"output"`
+
+	takes
+}
+
+// takes are the parameters of a function: their names, those without a default, and whether
+// it takes any other.
+type takes struct {
+	Names      []string `json:"names"`
+	Needed     []string `json:"needed"`
+	Everything bool     `json:"everything"`
 }
 
 // encodeFrame returns a frame up to its body.

@@ -9,7 +9,8 @@ length of the body, the header (JSON) and the body (raw tensors). Nothing is eve
 unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
 the host answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
 to every call and group, exactly once, and says ``stuck`` of one that blocks the event
-loop of an async function. A plain function runs on the main thread, one call at a
+loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
+``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
 time, so that code using signals for its own time limits works; with a concurrency
 above one it runs in that many threads. An ``async def`` runs as many calls at a time
 as the parent sends.
@@ -22,6 +23,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import datetime
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -159,7 +161,10 @@ def keep():
     def end(*_):
         if host == 0:
             os._exit(1)
-        os.kill(host, signal.SIGKILL)
+        try:
+            os.kill(host, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has just ended
 
     prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become the keeper's children
     signal.signal(signal.SIGTERM, end)
@@ -259,6 +264,56 @@ def load_module(path):
     return module
 
 
+def attribute(module, path, name):
+    """What a module has under a name."""
+    if hasattr(module, name):
+        return getattr(module, name)
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == module.__name__]
+    near = difflib.get_close_matches(name, own, 1)
+    raise Refused(f"{path} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def no_method(name):
+    return f"post_process: {name} is no class with a method post_process_scores"
+
+
+def uncalled(name):
+    return (
+        f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
+        "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
+        "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
+    )
+
+
+class Signature:
+    """What a function may be called with. The first parameter of a method that has no object yet is left out."""
+
+    def __init__(self, target, unbound=False):
+        self.names, self.needed, self.everything, self.nameless = set(), set(), True, False
+        try:
+            parameters = list(inspect.signature(target).parameters.values())[int(unbound) :]
+        except (TypeError, ValueError):  # built in; it gets everything
+            return
+        self.everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.needed = {p.name for p in parameters if p.name in self.names and p.default is p.empty}
+        self.nameless = any(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in parameters)
+
+    def faults(self, options):
+        """Why no sample can satisfy it."""
+        if self.nameless:
+            yield "the function takes positional-only arguments; it is called by keyword"
+        missing = self.needed - set(OFFERED) - set(options)
+        if missing:
+            yield (
+                f"the function needs {', '.join(sorted(missing))}, which nobody gives; "
+                f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
+            )
+
+    def told(self):
+        return {"names": sorted(self.names), "needed": sorted(self.needed), "everything": self.everything}
+
+
 class Function:
     """The user's function, or an object of the user's class, ready to be called."""
 
@@ -279,9 +334,7 @@ class Function:
         self.check()
 
     def find(self, module, path, name):
-        target = getattr(module, name, None)
-        if target is None:
-            raise Refused(f"{path} has no {name!r}")
+        target = attribute(module, path, name)
         if inspect.isclass(target):
             made, self.made = target(), True
             self.post_process = getattr(made, "post_process_scores", None)
@@ -294,32 +347,16 @@ class Function:
     def check_group(self, name, asked):
         """Refuses a post_process_scores that nobody would call, and the wish for one that is not there."""
         if asked and not callable(self.post_process):
-            raise Refused(f"post_process: {name} is no class with a method post_process_scores")
+            raise Refused(no_method(name))
         if not asked and self.post_process is not None:
-            raise Refused(
-                f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
-                "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
-                "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
-            )
+            raise Refused(uncalled(name))
 
     def check(self):
         """Refuses a signature that no sample can satisfy."""
-        try:
-            parameters = inspect.signature(self.target).parameters.values()
-        except (TypeError, ValueError):  # built in; it gets everything
-            self.names, self.everything = set(), True
-            return
-        self.everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        self.needed = {p.name for p in parameters if p.name in self.names and p.default is p.empty}
-        if [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]:
-            raise Refused("the function takes positional-only arguments; it is called by keyword")
-        missing = self.needed - set(OFFERED) - set(self.options)
-        if missing:
-            raise Refused(
-                f"the function needs {', '.join(sorted(missing))}, which nobody gives; "
-                f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
-            )
+        self.takes = takes = Signature(self.target)
+        self.names, self.needed, self.everything = takes.names, takes.needed, takes.everything
+        for fault in takes.faults(self.options):
+            raise Refused(fault)
 
     def begin(self, header, body):
         """Does what a frame asks for; the result may have to be awaited."""
@@ -368,6 +405,34 @@ class Function:
         make = torch_tensor if use_torch else numpy_array
         view = memoryview(body)
         return [(e, make(e, view[e["at"] : e["at"] + e["size"]])) for e in entries]
+
+
+def inspected(spec):
+    """What the function takes, or the compute_score of a class, which is not made: its constructor may load a model."""
+    path, name = spec["path"], spec["name"]
+    target, unbound = attribute(load_module(path), path, name), False
+    groups, faults = bool(spec.get("post_process")), []
+    if inspect.isclass(target):
+        if not groups and hasattr(target, "post_process_scores"):
+            faults.append(uncalled(name))
+        method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
+        if method is None:  # the constructor may make one
+            return {"op": "inspected", "everything": True, "faults": faults}
+        unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
+        target = getattr(target, method)
+    elif groups:
+        faults.append(no_method(name))
+    if not callable(target):
+        raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
+    takes = Signature(target, unbound)
+    faults.extend(takes.faults(spec.get("kwargs") or {}))
+    return {"op": "inspected", **takes.told(), "at": place(target), "faults": faults}
+
+
+def place(target):
+    """The file and line where a function is defined; "" if that is not known."""
+    code = getattr(inspect.unwrap(target), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
 
 # --- tensors ----------------------------------------------------------------
@@ -576,7 +641,10 @@ def where(trace):
 
 
 def failure(error):
-    return {"op": "error", "class": class_of(error), "message": describe(error)}
+    reply = {"op": "error", "class": class_of(error), "message": describe(error)}
+    if isinstance(error, ImportError):
+        reply["module"] = error.name or "?"
+    return reply
 
 
 # --- the host ---------------------------------------------------------------
@@ -726,7 +794,21 @@ def refusal(error):
         kind = "missing"
     elif isinstance(error, (Refused, SyntaxError)):
         kind = "refused"
-    return {"op": "refused", "kind": kind, "message": describe(error)}
+    reply = {"op": "refused", "kind": kind, "message": describe(error), "brief": brief(error)}
+    ours = ("<stdin>", importlib.__file__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours and not f.filename.startswith("<frozen ")]
+    if isinstance(error, SyntaxError) and error.filename:
+        reply["at"] = f"{error.filename}:{error.lineno}"
+    elif frames and not isinstance(error, Refused):
+        reply["at"] = f"{frames[0].filename}:{frames[0].lineno}"
+    return reply
+
+
+def brief(error):
+    """An exception in one line."""
+    text = error.msg if isinstance(error, SyntaxError) else describe(error).split("\n")[0]
+    name = type(error).__name__ + ": "
+    return text if isinstance(error, Refused) or text.startswith(name) else name + text
 
 
 def main():
@@ -740,13 +822,16 @@ def main():
         if spec.get("protocol") != PROTOCOL:
             raise Refused(f"protocol {spec.get('protocol')}, this host speaks {PROTOCOL}")
         limit(spec.get("limits") or {})
+        if spec.get("inspect"):
+            write_frame(sock, inspected(spec))
+            os._exit(0)
         function = Function(spec)
     except EOFError:
         return
     except BaseException as error:
         write_frame(sock, refusal(error))
         return
-    about = {"async": function.is_async, "threads": function.threads, "python": sys.version.split()[0]}
+    about = {"async": function.is_async, "threads": function.threads, "python": sys.version.split()[0], **function.takes.told()}
     write_frame(sock, {"op": "ready", "pid": os.getpid(), **about})
     host = Host(sock, function)
     try:

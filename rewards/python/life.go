@@ -69,7 +69,7 @@ func (p *pool) start() (*conn, *watch, error) {
 	proc.ready(r.PID)
 	c := newConn(proc, p.cfg, p.opts.label())
 	c.startTook = time.Since(began)
-	c.async, c.capacity = r.Async, max(1, r.Threads)
+	c.async, c.capacity, c.takes = r.Async, max(1, r.Threads), r.takes
 	if c.async {
 		c.capacity = cmp.Or(p.opts.Concurrency, p.cfg.Concurrency)
 	}
@@ -117,20 +117,12 @@ func (p *process) lastWords() string {
 }
 
 func (p *pool) handshake(proc *process) (reply, error) {
-	head, err := encodeFrame(load{
+	r, err := question(proc, p.cfg.StartTimeout, load{
 		Protocol: protocol, Path: p.opts.Path, Name: p.opts.Name, Pixels: p.opts.Pixels, Kwargs: p.opts.Kwargs,
 		Limits: map[string]int64{"FSIZE": p.cfg.FileBytes, "NOFILE": int64(p.cfg.Files)},
 		Stall:  p.cfg.StallTimeout.Seconds(), Concurrency: p.opts.Concurrency,
 		AgentConcurrency: p.opts.AgentConcurrency, PostProcess: p.takesGroups(),
-	}, 0)
-	if err != nil {
-		return reply{}, err
-	}
-	_ = proc.conn.SetDeadline(time.Now().Add(p.cfg.StartTimeout))
-	if _, err := writeFrame(proc.conn, head, nil); err != nil {
-		return reply{}, err
-	}
-	r, err := readReply(proc.conn)
+	})
 	switch {
 	case err != nil:
 		return reply{}, fmt.Errorf("it was not ready within %v: %w", p.cfg.StartTimeout, err)
@@ -139,7 +131,7 @@ func (p *pool) handshake(proc *process) (reply, error) {
 	case r.Op != "ready":
 		return reply{}, fmt.Errorf("%w: %q before ready", errFrame, r.Op)
 	}
-	return r, proc.conn.SetDeadline(time.Time{})
+	return r, nil
 }
 
 // startFailed keeps why, and decides whether waiting makes sense.
@@ -178,7 +170,7 @@ func (p *pool) up(pl *place) {
 	defer p.mu.Unlock()
 	p.starting--
 	p.failures = 0
-	p.known, p.async, p.capacity, p.startTook = true, pl.conn.async, pl.conn.capacity, pl.conn.startTook
+	p.known, p.async, p.capacity, p.startTook, p.takes = true, pl.conn.async, pl.conn.capacity, pl.conn.startTook, pl.conn.takes
 	pl.up = time.Now()
 	p.places = append(p.places, pl)
 	if p.lost > 0 {

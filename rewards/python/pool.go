@@ -47,6 +47,7 @@ type pool struct {
 	known     bool                  // guarded by mu; a process has started
 	async     bool                  // guarded by mu; known with the first start
 	capacity  int                   // guarded by mu; of a process; likewise
+	takes     takes                 // guarded by mu; likewise
 	startTook time.Duration         // guarded by mu; of the newest process
 	lost      int                   // guarded by mu; processes that died and were not replaced
 	failures  int                   // guarded by mu; starts failed in a row

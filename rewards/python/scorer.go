@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -18,6 +19,9 @@ type Scorer struct {
 	opts   Options
 	fields []rewards.Field
 	pool   *pool
+
+	mu              sync.Mutex
+	lacks, lacksWhy string // guarded by mu; the module without which no known sample has a score; "": none
 }
 
 var (
@@ -87,6 +91,7 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
 			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, where that is not set"},
 			{Name: "memory", Type: "integer", Default: "pool.python.memory", Doc: "resident memory of a process and all that it starts, in bytes"},
+			{Name: "probe", Type: "array", Default: "by its parameters", Doc: "kinds of known sample that it is called with at start: image, video, text; none: it is not called"},
 			{Name: "env", Type: "array", Default: "all but secrets", Doc: "the variables of the server's environment that it sees, besides those of Python and accelerators"},
 		},
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
@@ -96,6 +101,7 @@ func (f *Functions) Spec() rewards.Spec {
 			}
 			return f.make(opts)
 		},
+		Inspect: f.inspect,
 	}
 }
 
@@ -236,7 +242,11 @@ func (s *Scorer) reported(r reply) error {
 	if r.Output != "" {
 		message += "\nit printed: " + r.Output
 	}
-	return fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+	err := fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+	if r.Module != "" {
+		return &lacking{err, r.Module}
+	}
+	return err
 }
 
 // score reads a host's result.

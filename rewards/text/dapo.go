@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -120,6 +121,14 @@ func (d dapo) Concurrency() int { return rewards.ConcurrencyOf(d.inner) }
 
 // Dependency implements rewards.Reliant.
 func (d dapo) Dependency() rewards.Dependency { return rewards.DependencyOf(d.inner) }
+
+// TryKnown implements rewards.Knower for a scorer that does.
+func (d dapo) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
+	if k, ok := d.inner.(rewards.Knower); ok {
+		return k.TryKnown(ctx, timeout)
+	}
+	return nil
+}
 
 // ConcurrencyReason implements rewards.ConcurrencyReasoner.
 func (d dapo) ConcurrencyReason() string { return rewards.ConcurrencyReason(d.inner) }

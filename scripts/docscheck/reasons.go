@@ -35,6 +35,8 @@ func absences() []absence {
 		{"no such file or directory", "keys, certificates and folders of the reader's machine"},
 		{"there is no file /", "the same, by their paths"},
 		{"there is no file …", "a path that the document shortens"},
+		{"ModuleNotFoundError: ", "Python modules of the reader's machine"},
+		{"is no class with a method post_process_scores", "classes of the reader's files; anyFunction stands for them"},
 		{"has to be exported", "models that nobody offers for download"},
 		{" is not whole in ", "models that the reader pulls"},
 		{"there is no engine ", "engines that stand elsewhere in the reader's file"},

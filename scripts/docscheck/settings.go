@@ -245,6 +245,9 @@ var (
 	lacking = regexp.MustCompile(`there is no file (\S+);`)
 )
 
+// anyFunction is a Python file with a function of every name that takes any option.
+const anyFunction = "def __getattr__(name):\n    return lambda **options: 0\n"
+
 // configCheck runs config check in dir and leaves out what is only absent here. A file
 // that a configuration names beside itself is made, so that the check goes on.
 func (c *checker) configCheck(ctx context.Context, dir string, args []string) []fault {
@@ -255,7 +258,7 @@ func (c *checker) configCheck(ctx context.Context, dir string, args []string) []
 		for _, f := range faults {
 			m := lacking.FindStringSubmatch(f.text)
 			if m != nil && strings.HasPrefix(m[1], dir+string(filepath.Separator)) && !exists(m[1]) {
-				made = os.MkdirAll(filepath.Dir(m[1]), 0o700) == nil && os.WriteFile(m[1], nil, 0o600) == nil
+				made = os.MkdirAll(filepath.Dir(m[1]), 0o700) == nil && os.WriteFile(m[1], []byte(anyFunction), 0o600) == nil
 			}
 		}
 		if !made {
