@@ -69,6 +69,11 @@ func (c *core) observe(now time.Time) (changed []Progress) {
 		c.began = now
 	}
 	c.observed = now
+	if err := c.journal.trouble(); err != nil {
+		c.refused(now, err)
+	} else if now.Sub(c.stuckAt) >= unstuck {
+		c.stuck = ""
+	}
 	waits, runs := map[*dispatch.Profile]int{}, map[*dispatch.Profile]int{}
 	for _, e := range c.entries {
 		switch p := e.item.Profile(); e.state {
@@ -111,8 +116,8 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if why := c.unserved(p.Name()); why != "" {
 		return Stopped, why
 	}
-	if c.refusing != "" && now.Sub(c.refusedAt) < silence {
-		return Stopped, c.refusing
+	if c.stuck != "" {
+		return Stopped, c.stuck
 	}
 	said := p.Said()
 	quiet := now.Sub(w.moved)
@@ -175,8 +180,11 @@ func (m *Manager) tellProgress(p Progress) {
 	}
 }
 
-// refused notes that a durable gateway could not write a sample. It is forgotten when one was
-// written, or nobody has sent another for a while.
-func (c *core) refused(now time.Time, err error) {
-	c.refusing, c.refusedAt = fmt.Sprintf("samples are refused, because they cannot be kept: %v", err), now
+// unstuck is how long the spool must have taken samples, or could have, before people are
+// told that it does: clients send what was refused after a second.
+const unstuck = 3 * time.Second
+
+// refused notes that the spool of a durable gateway takes no samples.
+func (c *core) refused(now time.Time, why error) {
+	c.stuck, c.stuckAt = why.Error()+"; samples wait at their clients", now
 }
