@@ -18,6 +18,8 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/models"
 )
 
 const doctorText = `
@@ -149,6 +151,9 @@ func (x *exam) all(ctx context.Context) []check {
 	}
 	if x.given && x.configErr == nil {
 		add(func(context.Context) check { return x.files() })
+		if x.cfg.Fabric.Durable {
+			add(func(context.Context) check { return x.spool() })
+		}
 		out = append(out, x.rewards(ctx)...)
 	}
 	add(x.address)
@@ -264,6 +269,16 @@ func (x *exam) files() check {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user"
 	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
 		c.Detail = "none are named"
+	}
+	return c
+}
+
+// spool compares fabric.spool_bytes with the file system.
+func (x *exam) spool() check {
+	f := x.cfg.Fabric
+	c := check{Name: "spool", State: stateOK, Detail: f.SpoolDir + " has room for fabric.spool_bytes"}
+	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice
 	}
 	return c
 }

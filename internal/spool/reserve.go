@@ -290,6 +290,10 @@ func Short(dir string, most int64, free func(dir string) (int64, error)) string 
 	if err != nil {
 		return ""
 	}
+	full := ""
+	if left < reserveMost {
+		full = ErrFull.Error() + ": "
+	}
 	var own int64
 	entries, _ := os.ReadDir(dir) // none: it is not there yet
 	for _, e := range entries {
@@ -300,8 +304,11 @@ func Short(dir string, most int64, free func(dir string) (int64, error)) string 
 	if left+own >= most {
 		return ""
 	}
-	return fmt.Sprintf("fabric.spool_bytes is %s, and the file system of %s has %s for it (%s in use by the spool, %s free)",
+	return full + fmt.Sprintf("fabric.spool_bytes is %s, and the file system of %s has %s for it (%s in use by the spool, %s free)",
 		mib(most), dir, mib(left+own), mib(own), mib(left))
 }
+
+// ShortAdvice is what to do about it.
+const ShortAdvice = "free some of it, or write a smaller fabric.spool_bytes; once the file system is full, samples wait at their clients"
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
