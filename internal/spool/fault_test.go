@@ -19,15 +19,16 @@ import (
 
 // disk is a file system of so many bytes, whose operations fail as the test says.
 type disk struct {
-	mu   sync.Mutex
-	room int64              // bytes that files may have all in all; 0: any
-	ops  int                // operations so far
-	fail func(op int) error // of the nth operation; nil: none fails
+	mu     sync.Mutex
+	room   int64              // bytes that files may have all in all; 0: any
+	ops    int                // operations so far
+	fail   func(op int) error // of the nth operation; nil: none fails
+	slow   time.Duration      // what a sync takes
+	syncs  int
+	synced map[string][]byte // files by name, as they were synced last
 }
 
-func newDisk(room int64) *disk {
-	return &disk{room: room}
-}
+func newDisk(room int64) *disk { return &disk{room: room, synced: map[string][]byte{}} }
 
 // diskFile is one of its files.
 type diskFile struct {
@@ -107,12 +108,34 @@ func (f *diskFile) Truncate(size int64) error {
 }
 
 func (f *diskFile) Sync() error {
+	time.Sleep(f.disk.slow)
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if err := f.disk.op(); err != nil {
 		return err
 	}
+	b, err := os.ReadFile(f.path)
+	if err != nil {
+		return err
+	}
+	f.disk.syncs++
+	f.disk.synced[filepath.Base(f.path)] = b
 	return nil
+}
+
+// powerFails returns a folder with what a failure of the machine leaves behind: files as they
+// were synced last, without those that were removed.
+func (d *disk) powerFails(t *testing.T, dir string) string {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	to := t.TempDir()
+	for name, b := range d.synced {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			require.NoError(t, os.WriteFile(filepath.Join(to, name), b, 0o600))
+		}
+	}
+	return to
 }
 
 // bound is within which time a sample is taken once the disk takes bytes again.
