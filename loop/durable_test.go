@@ -489,7 +489,7 @@ func TestAFullSpoolSlowsClientsUntilThereIsRoom(t *testing.T) {
 		require.Equal(t, rewards.Unavailable, told[0].Code)
 		require.Contains(t, told[0].Message, "spool full")
 		require.Equal(t, 3, v.Manager.InFlight())
-		require.Contains(t, v.progresses(t, loop.Stopped).Why, "spool full")
+		require.Contains(t, v.progresses(t, loop.Slow).Why, "spool full", "what is in flight goes on")
 		time.Sleep(2 * time.Second)
 		require.NotEmpty(t, log.lines("spool full"))
 		for i, id := range ids("x", 3) {

@@ -49,13 +49,14 @@ const watchEvery = time.Second
 type watch struct {
 	Progress
 
-	moved time.Time // when a sample of it was last answered, or the first of those that are there came
+	moved    time.Time // when a sample of it was last answered, or the first of those that are there came
+	answered time.Time // when a sample of it was last answered
 }
 
 // progressed notes that a sample of a profile was answered.
 func (c *core) progressed(now time.Time, p *dispatch.Profile) {
 	if w := c.watches[p]; w != nil {
-		w.moved = now
+		w.moved, w.answered = now, now
 	}
 }
 
@@ -116,8 +117,10 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if why := c.unserved(p.Name()); why != "" {
 		return Stopped, why
 	}
-	if c.stuck != "" {
+	if c.stuck != "" && w.Running == 0 && now.Sub(w.answered) >= unstuck {
 		return Stopped, c.stuck
+	} else if c.stuck != "" {
+		return Slow, c.stuck // what was taken goes on, and may make room
 	}
 	said := p.Said()
 	quiet := now.Sub(w.moved)
