@@ -58,7 +58,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 	require.Contains(t, gateway.Log(), "fabric.spool_bytes is 16384.0 MiB, and the file system of "+dir)
 	for range 2 {
 		begun := time.Now()
-		report := f.Load(fleet.Load{Samples: 40, Bytes: 150 << 10, PerSecond: 200}, gateway).Wait()
+		report := f.Load(fleet.Load{Samples: 40, Bytes: 150 << 10, PerSecond: 200, Limit: 20 * time.Second}, gateway).Wait()
 		t.Log(report, time.Since(begun))
 		report.Check(t)
 	}

@@ -279,7 +279,7 @@ func (s *Spool) tidy() {
 		s.mu.Lock()
 		worth := max(s.live, s.cfg.SegmentBytes/2)
 		if s.Trouble() != nil {
-			worth = min(worth, s.bytes()/8)
+			worth = min(worth, max(s.bytes()/8, s.reserveBytes()/16)) // the heads of segments alone are nothing to move
 		}
 		more = !s.closed && s.reclaim(worth)
 		s.mu.Unlock()
