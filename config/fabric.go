@@ -37,15 +37,22 @@ type Fabric struct {
 	Durable      bool
 	SpoolDir     string
 	SpoolBytes   int64
+	SpoolFsync   string // FsyncNone or FsyncGroup
 	SharedMemory bool
 }
+
+// Values of fabric.spool_fsync.
+const (
+	FsyncNone  = "none"
+	FsyncGroup = "group"
+)
 
 // Networked reports whether workers of other processes may join.
 func (f Fabric) Networked() bool { return len(f.NATS) > 0 || f.NATSListen != "" }
 
 // defaultFabric has the default of every setting.
 func defaultFabric() Fabric {
-	return Fabric{Lease: 15 * time.Second, ClaimTTL: 2 * time.Minute, Replicas: 1, SpoolBytes: 16 << 30}
+	return Fabric{Lease: 15 * time.Second, ClaimTTL: 2 * time.Minute, Replicas: 1, SpoolBytes: 16 << 30, SpoolFsync: FsyncNone}
 }
 
 // section is the table of the settings of fabric.
@@ -73,7 +80,9 @@ func (f *Fabric) section() section {
 			toggle("durable", &f.Durable, "A sample that this gateway has acknowledged is scored although its process dies; tickets are kept on disk, too. "+
 				"Off: it lives in memory, and its client sends it again."),
 			text("spool_dir", &f.SpoolDir, "Folder for such samples and their results; with durable. Another one for each gateway."),
-			size("spool_bytes", &f.SpoolBytes, 1<<20, "Bytes of its files; a sample beyond it is refused as unavailable. At least loop.message_bytes."),
+			size("spool_bytes", &f.SpoolBytes, 1<<20, "Bytes of its files; samples beyond it wait at their clients. At least 8/7 of loop.message_bytes."),
+			choice("spool_fsync", &f.SpoolFsync, []string{FsyncNone, FsyncGroup}, "What a power failure may cost: acknowledged samples (none), or nothing that was acknowledged (group: "+
+				"one fsync every few milliseconds for all samples that wait for it)."),
 			toggle("shared_memory", &f.SharedMemory, "Workers on the gateway's own machine get samples through /dev/shm. On both sides."),
 		},
 	}
@@ -109,8 +118,11 @@ func (r *reader) fabric(c *Config) {
 	if f.SpoolDir != "" && !f.Durable {
 		r.faultAt("fabric.spool_dir", "is for fabric.durable: true")
 	}
-	if f.Durable && f.SpoolBytes < c.Loop.MessageBytes {
-		r.faultAt("fabric.spool_bytes", "is less than one sample may have (loop.message_bytes: %s)", formatSize(c.Loop.MessageBytes))
+	if f.Durable && f.SpoolBytes-f.SpoolBytes/8 < c.Loop.MessageBytes {
+		r.faultAt("fabric.spool_bytes", "seven eighths of it are less than one sample may have (loop.message_bytes: %s)", formatSize(c.Loop.MessageBytes))
+	}
+	if f.SpoolFsync != FsyncNone && !f.Durable {
+		r.faultAt("fabric.spool_fsync", "is for fabric.durable: true")
 	}
 	if f.NATSListen != "" {
 		public, problem := publicAddress(f.NATSListen)

@@ -132,7 +132,7 @@ func alter(t *testing.T, v reflect.Value) {
 		*p = map[string]float64{"a": 2}
 	case *string:
 		for _, words := range [][]string{
-			{DeadlineMask, DeadlineFail}, {dispatch.Random, dispatch.SpeedWeighted}, {IsolationProcess, IsolationInline},
+			{DeadlineMask, DeadlineFail}, {dispatch.Random, dispatch.SpeedWeighted}, {IsolationProcess, IsolationInline}, {FsyncNone, FsyncGroup},
 		} {
 			if *p == words[0] {
 				*p = words[1]

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -52,6 +53,9 @@ func (m *Manager) spend(s *stream.Session, h *wire.Header) (known bool, err erro
 	if m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID}) {
 		grants = m.flow.Skip(now, s, h.Size)
 		return true, nil
+	}
+	if err := m.core.journal.trouble(); err != nil {
+		return false, m.slow(s, h.Sample.ID, err)
 	}
 	within := false
 	if grants, within = m.flow.Spend(now, s, h.Size); !within {
@@ -117,6 +121,9 @@ func (m *Manager) accept(s *stream.Session, f *wire.Frame, received time.Time) e
 	}
 	settle, err := m.keep(s, &a)
 	if err != nil {
+		if size := f.Size(); errors.Is(err, rewards.OverCredit) {
+			f.OnRelease(func() { m.refunded(s, size) })
+		}
 		f.Release()
 		return err
 	}

@@ -38,13 +38,16 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 	c.reconsider(now, workers, &fx)
 	c.meetStrangers(&fx)
 	fx.failures = append(fx.failures, c.failures.Tick(now)...)
-	if len(c.entries) > 0 && !now.Before(c.observed.Add(watchEvery)) {
+	if c.watched() && !now.Before(c.observed.Add(watchEvery)) {
 		fx.progress = c.observe(now)
 	}
 	fx.faults = c.faults[c.told:]
 	c.told = len(c.faults)
 	return again, fx
 }
+
+// watched reports whether the progress of profiles is looked at although nobody asks.
+func (c *core) watched() bool { return len(c.entries) > 0 || c.stuck != "" }
 
 // survey looks at who is there.
 func (c *core) survey(workers []wire.WorkerInfo) {
@@ -111,7 +114,7 @@ func (e *entry) lastCall() time.Time {
 // due is when the next look is needed, whatever happens until then; zero: none is.
 func (c *core) due() time.Time {
 	at := soonest(c.alarms.next(), c.backupDue, c.breakers.due(), c.failures.Due())
-	if len(c.entries) > 0 {
+	if c.watched() {
 		at = soonest(at, c.observed.Add(watchEvery))
 	}
 	if len(c.doomed) > 0 || len(c.breakers.news) > 0 {

@@ -48,8 +48,8 @@ type core struct {
 	watches   map[*dispatch.Profile]*watch
 	began     time.Time // when progress was looked at first
 	observed  time.Time // and last
-	refusing  string    // why the latest sample was not taken in; "": it was
-	refusedAt time.Time
+	stuck     string    // why the spool takes no samples, or took none a moment ago; "": it does
+	stuckAt   time.Time // when it took none last
 	failures  *failures.Book
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told

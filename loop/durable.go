@@ -34,6 +34,9 @@ type Spool interface {
 	Later(r spool.Record)
 	// Flush writes what Later has queued.
 	Flush() error
+	// Trouble says why no sample is taken at the moment; nil: they are. It never waits, and
+	// ends without anyone's hand.
+	Trouble() error
 	// Each hands out what earlier lives have left.
 	Each(use func(k *spool.Kept) error) error
 }
@@ -82,6 +85,14 @@ func (j *journal) later(r spool.Record, meta any) {
 		r.Meta = b
 	}
 	j.spool.Later(r)
+}
+
+// trouble is why samples are not taken at the moment.
+func (j *journal) trouble() error {
+	if j.spool == nil {
+		return nil
+	}
+	return j.spool.Trouble()
 }
 
 func (j *journal) drop(of spool.Kind, key sampleKey) {
@@ -181,18 +192,32 @@ func (m *Manager) keep(s *stream.Session, a *admission) (settle func(taken bool)
 	}
 	if err := m.put(key, a); err != nil {
 		m.mu.Lock()
-		m.core.refused(time.Now(), err)
+		defer m.mu.Unlock()
 		release()
-		m.mu.Unlock()
-		return nil, refuse(rewards.Unavailable, key.id, "it cannot be kept: %v; try again in a moment", err)
+		if errors.Is(err, spool.ErrInvalid) {
+			return nil, refuse(rewards.TooLarge, key.id, "%v", err)
+		}
+		return nil, m.slow(s, key.id, err)
 	}
 	return func(taken bool) {
-		m.core.refusing = ""
 		release()
 		if !taken {
 			m.spool.Later(spool.Record{Kind: spool.Drop, Of: spool.Sample, Run: key.run, Epoch: key.epoch, ID: key.id})
 		}
 	}, nil
+}
+
+// slow refuses a sample that the spool does not take at the moment, as if there were no
+// credit: its client sends it again after its next credit or result, and after a second. The
+// caller holds the mutex.
+func (m *Manager) slow(s *stream.Session, id string, why error) error {
+	now := time.Now()
+	if m.core.stuck == "" {
+		m.wakeUp() // people are told
+	}
+	m.core.refused(now, why)
+	s.Warn(now, rewards.Unavailable, m.core.stuck)
+	return refuse(rewards.OverCredit, id, "%s", m.core.stuck)
 }
 
 // put writes a sample's record.

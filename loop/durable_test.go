@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -443,13 +444,33 @@ func TestAnOpenGroupOfAnsweredMembersEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestAFullSpoolRefusesASampleAndTheStreamGoesOn(t *testing.T) {
+// progresses awaits a state of the default reward, for at most ten seconds.
+func (v *life) progresses(t *testing.T, state loop.ProgressState) loop.Progress {
+	t.Helper()
+	var p loop.Progress
+	for end := time.Now().Add(10 * time.Second); !time.Now().After(end); time.Sleep(100 * time.Millisecond) {
+		if p = v.progress(t, "default"); p.State == state {
+			return p
+		}
+	}
+	require.Equal(t, state, p.State, p.Why)
+	return p
+}
+
+// A spool without room for a sample slows its client, which learns the reason, and so does
+// everybody who asks how the reward fares. What is in flight goes on. Once clients have what
+// is over, a sample that was refused is taken, and so is one of a fresh client.
+func TestAFullSpoolSlowsClientsUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
 		l.max = 100_000
 		var runs atomic.Int64
-		v := l.begin(slowly(t, &runs))
+		o := slowly(t, &runs)
+		log := &paper{}
+		o.Log = slog.New(slog.NewTextHandler(log, nil))
+		v := l.begin(o)
+		time.Sleep(4 * time.Second) // a gateway that begins has three
 		p := v.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		for _, id := range ids("x", 6) {
@@ -460,17 +481,54 @@ func TestAFullSpoolRefusesASampleAndTheStreamGoesOn(t *testing.T) {
 		require.Len(t, refused, 3)
 		for _, r := range refused {
 			require.Equal(t, rewards.Rejected, r.Outcome)
-			require.Equal(t, rewards.Unavailable, r.Errors[0].Class)
-			require.Contains(t, r.Errors[0].Message, "spool is full")
+			require.Equal(t, rewards.OverCredit, r.Errors[0].Class, "a client sends it again")
+			require.Contains(t, r.Errors[0].Message, "spool full")
 		}
+		told := got[*wire.Error](p)
+		require.Len(t, told, 1, "once, not for each")
+		require.Equal(t, rewards.Unavailable, told[0].Code)
+		require.Contains(t, told[0].Message, "spool full")
 		require.Equal(t, 3, v.Manager.InFlight())
+		require.Contains(t, v.progresses(t, loop.Slow).Why, "spool full", "what is in flight goes on")
+		time.Sleep(2 * time.Second)
+		require.NotEmpty(t, log.lines("spool full"))
 		for i, id := range ids("x", 3) {
-			require.Equal(t, rewards.Scored, p.result(t, id).Outcome)
+			require.Equal(t, rewards.Scored, p.result(t, id).Outcome, "what is in flight goes on")
 			p.m.Confirm(p.session, uint64(i+1)) //nolint:gosec // small
 		}
+		time.Sleep(time.Second) // as clients wait
 		p.send(t, rig.Sample("y", 30_000))
 		require.Equal(t, rewards.Scored, p.result(t, "y").Outcome)
+		require.Empty(t, v.progresses(t, loop.Progressing).Why)
+		require.NotEmpty(t, log.lines("samples of a reward are scored again"))
+		fresh := v.connect(t, wire.Hello{Run: "fresh"})
+		defer fresh.drop()
+		fresh.send(t, rig.Sample("z", 30_000))
+		require.Equal(t, rewards.Scored, fresh.result(t, "z").Outcome)
 		require.NoError(t, v.Manager.Audit(0))
+	})
+}
+
+// A client counts a refused sample as not sent; so does the gateway, however often that
+// happens, and grants no memory twice.
+func TestSamplesThatTheDiskRefusesCostNoCredit(t *testing.T) {
+	t.Parallel()
+	onSlowDisk(t, func(t *testing.T, s *stage, d *slowDisk, sp *spool.Spool) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run", Client: "a"})
+		defer p.drop()
+		for range 50 {
+			var sent sync.WaitGroup
+			sent.Go(func() { p.send(t, rig.Sample("x", 30)) })
+			synctest.Wait()
+			d.written <- errors.New("input/output error")
+			sent.Wait()
+		}
+		held, granted := s.Manager.Bytes()
+		require.Zero(t, held)
+		told := got[*wire.Credit](p)
+		require.NotEmpty(t, told)
+		require.Equal(t, told[len(told)-1].Bytes, granted, "nothing was sent, as the client counts")
 	})
 }
 
@@ -578,7 +636,7 @@ func TestASampleThatCannotBeWrittenIsRefusedAndMayComeAgain(t *testing.T) {
 		}
 		say(errors.New("no space left"), func() {})
 		refused := p.result(t, "x")
-		require.Equal(t, rewards.Unavailable, refused.Errors[0].Class)
+		require.Equal(t, rewards.OverCredit, refused.Errors[0].Class)
 		require.Contains(t, refused.Errors[0].Message, "no space left")
 		say(nil, func() {
 			go func() { _ = s.Manager.Drain(t.Context()) }() // ends with the test: nothing is in flight

@@ -17,6 +17,14 @@ func (m *Manager) released(s *stream.Session, size int64) {
 	grants.Send()
 }
 
+// refunded is called when the frame has gone of a sample that its client counts as not sent.
+func (m *Manager) refunded(s *stream.Session, size int64) {
+	m.mu.Lock()
+	grants := m.flow.Refund(s, size)
+	m.mu.Unlock()
+	grants.Send()
+}
+
 func (m *Manager) dropped(profile string, size int64) {
 	m.mu.Lock()
 	grants := m.flow.Drop(profile, size)

@@ -55,11 +55,12 @@ const watchEvery = time.Second
 type watch struct {
 	Progress
 
-	moved  time.Time // when a sample of it was last answered, or the first of those that are there came
-	scored bool      // ever
-	row    int       // failures in a row, of the reward and not of the sample
-	last   rewards.TermError
-	shape  string // of last
+	moved    time.Time // when a sample of it was last answered, or the first of those that are there came
+	answered time.Time // when a sample of it was last answered
+	scored   bool      // ever
+	row      int       // failures in a row, of the reward and not of the sample
+	last     rewards.TermError
+	shape    string // of last
 }
 
 // failing is how many failures in a row of a reward that has scored before are told: one that
@@ -72,7 +73,7 @@ func (c *core) progressed(now time.Time, p *dispatch.Profile, res *wire.Result) 
 	if w == nil {
 		return
 	}
-	w.moved = now
+	w.moved, w.answered = now, now
 	if res.Outcome == rewards.Scored {
 		w.scored, w.row, w.last, w.shape = true, 0, rewards.TermError{}, ""
 		return
@@ -119,6 +120,11 @@ func (c *core) observe(now time.Time) (changed []Progress) {
 		c.began = now
 	}
 	c.observed = now
+	if err := c.journal.trouble(); err != nil {
+		c.refused(now, err)
+	} else if now.Sub(c.stuckAt) >= unstuck {
+		c.stuck = ""
+	}
 	waits, runs := map[*dispatch.Profile]int{}, map[*dispatch.Profile]int{}
 	for _, e := range c.entries {
 		switch p := e.item.Profile(); e.state {
@@ -157,8 +163,10 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if why := c.unserved(p.Name()); why != "" {
 		return Stopped, why
 	}
-	if c.refusing != "" && now.Sub(c.refusedAt) < silence {
-		return Stopped, c.refusing
+	if c.stuck != "" && w.Running == 0 && now.Sub(w.answered) >= unstuck {
+		return Stopped, c.stuck
+	} else if c.stuck != "" {
+		return Slow, c.stuck // what was taken goes on, and may make room
 	}
 	if fails := w.fails(); fails != "" {
 		if w.last.Permanent {
@@ -227,8 +235,11 @@ func (m *Manager) tellProgress(p Progress) {
 	}
 }
 
-// refused notes that a durable gateway could not write a sample. It is forgotten when one was
-// written, or nobody has sent another for a while.
-func (c *core) refused(now time.Time, err error) {
-	c.refusing, c.refusedAt = fmt.Sprintf("samples are refused, because they cannot be kept: %v", err), now
+// unstuck is how long the spool must have taken samples, or could have, before people are
+// told that it does: clients send what was refused after a second.
+const unstuck = 3 * time.Second
+
+// refused notes that the spool of a durable gateway takes no samples.
+func (c *core) refused(now time.Time, why error) {
+	c.stuck, c.stuckAt = why.Error()+"; samples wait at their clients", now
 }

@@ -557,6 +557,8 @@ func (s toldSpool) Later(r spool.Record) {
 
 func (s toldSpool) Flush() error { return nil }
 
+func (s toldSpool) Trouble() error { return nil }
+
 func (s toldSpool) Each(func(k *spool.Kept) error) error { return nil }
 
 // join adds a worker.

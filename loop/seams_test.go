@@ -247,6 +247,7 @@ type scripted struct {
 
 func (*scripted) Put(spool.Record) error { return nil }
 func (*scripted) Flush() error           { return nil }
+func (*scripted) Trouble() error         { return nil }
 
 func (s *scripted) Later(r spool.Record) {
 	if r.Kind == spool.Drop {

@@ -4,5 +4,5 @@ package models
 
 import "errors"
 
-// freeSpace is not known here; a full disk ends the download.
-func freeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }
+// FreeSpace is not known here: a full disk is noticed by the write that fails.
+func FreeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }

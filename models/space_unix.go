@@ -4,8 +4,8 @@ package models
 
 import "syscall"
 
-// freeSpace returns the bytes that this user may still write below a folder.
-func freeSpace(dir string) (int64, error) {
+// FreeSpace returns the bytes that this user may still write below a folder.
+func FreeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err

@@ -62,7 +62,7 @@ func (c Config) WithDefaults() Config {
 	c.Backoff = cmp.Or(c.Backoff, time.Second)
 	c.MaxFile = cmp.Or(c.MaxFile, 16<<30)
 	if c.Free == nil {
-		c.Free = freeSpace
+		c.Free = FreeSpace
 	}
 	return c
 }

@@ -111,7 +111,7 @@ func (s *Server) pageData(c *gin.Context) pageData {
 		d.Reasons = append(d.Reasons, err.Error())
 	}
 	d.Ready = len(d.Reasons) == 0
-	d.Progress = s.troubled()
+	d.Progress = s.ailing()
 	d.Pending, d.Total = s.loop.Pending(pagePending)
 	d.Failures, d.Failed = s.loop.Failures()
 	d.Kinds = len(d.Failures)

@@ -15,7 +15,8 @@ import (
 )
 
 // pending answers GET /v1/pending?limit=100: samples without a result, the oldest
-// first, how many there are, and the rewards of which something is to be said.
+// first, how many there are, and which rewards do not fare well and why: their samples may
+// wait at the clients.
 func (s *Server) pending(c *gin.Context) {
 	limit, ok := s.bounded(c, "limit", 100, 10_000)
 	if !ok {
@@ -25,12 +26,12 @@ func (s *Server) pending(c *gin.Context) {
 	held, granted := s.loop.Bytes()
 	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
 		"total": total, "held_bytes": held, "granted_bytes": granted, "samples": orEmpty(list),
-		"rewards": orEmpty[loop.Progress](s.troubled()),
+		"rewards": orEmpty[loop.Progress](s.ailing()),
 	}))
 }
 
-// troubled are the rewards that do not fare well, or that a worker cannot score.
-func (s *Server) troubled() []loop.Progress {
+// ailing is how those rewards fare that do not fare well, or that a worker cannot score.
+func (s *Server) ailing() []loop.Progress {
 	return slices.DeleteFunc(s.loop.Progress(), func(p loop.Progress) bool { return p.State == loop.Progressing && p.Why == "" })
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -153,6 +155,9 @@ func (x *exam) all(ctx context.Context) []check {
 	}
 	if x.read {
 		add(func(context.Context) check { return x.files() })
+		if x.cfg.Fabric.Durable {
+			add(func(context.Context) check { return x.spool() })
+		}
 		out = append(out, x.rewards(ctx)...)
 	}
 	add(x.address)
@@ -268,6 +273,16 @@ func (x *exam) files() check {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user"
 	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
 		c.Detail = "none are named"
+	}
+	return c
+}
+
+// spool compares fabric.spool_bytes with the file system.
+func (x *exam) spool() check {
+	f := x.cfg.Fabric
+	c := check{Name: "spool", State: stateOK, Detail: f.SpoolDir + " has room for fabric.spool_bytes"}
+	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice
 	}
 	return c
 }

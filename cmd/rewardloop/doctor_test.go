@@ -97,6 +97,24 @@ server: {listen: "127.0.0.1:0"}
 	require.Equal(t, stateOK, checks["address"].State)
 }
 
+func TestTheDoctorComparesTheSpoolWithItsDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for size, want := range map[string]state{"150MiB": stateOK, "1000000GiB": stateWarn} {
+		cfg := put(t, t.TempDir(), "cfg.yaml", fmt.Appendf(nil, `
+reward: {custom_reward_function: {path: builtin://jpeg_incompressibility}}
+server: {listen: "127.0.0.1:0"}
+fabric: {durable: true, spool_dir: %q, spool_bytes: %s}
+`, filepath.Join(dir, "not", "there"), size))
+		_, checks := examined(t, "-c", cfg, withoutModels(t))
+		require.Equal(t, want, checks["spool"].State, checks["spool"].Detail)
+		if want == stateWarn {
+			require.Contains(t, checks["spool"].Detail, "fabric.spool_bytes is 1024000000.0 MiB, and the file system of "+dir)
+			require.Contains(t, checks["spool"].Advice, "write a smaller fabric.spool_bytes")
+		}
+	}
+}
+
 func TestTheDoctorFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	var lc net.ListenConfig

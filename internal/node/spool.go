@@ -6,8 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/models"
 )
 
 // openSpool opens the folder of a durable gateway. Who has no edge takes no samples whose
@@ -17,11 +19,17 @@ func (n *Node) openSpool() (err error) {
 	if !f.Durable || n.noServer {
 		return nil
 	}
-	n.spool, err = spool.Open(spool.Config{Dir: f.SpoolDir, MaxBytes: f.SpoolBytes, Log: n.log})
-	if err == nil {
-		n.metrics.MustRegister(spooled{n.spool})
+	n.spool, err = spool.Open(spool.Config{
+		Dir: f.SpoolDir, MaxBytes: f.SpoolBytes, Fsync: f.SpoolFsync == config.FsyncGroup, Free: models.FreeSpace, Log: n.log,
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	n.metrics.MustRegister(spooled{n.spool})
+	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+		n.log.Warn(why + "; " + spool.ShortAdvice)
+	}
+	return nil
 }
 
 // newLoop makes the gateway, and gives it what its last life has left.
@@ -51,7 +59,8 @@ var (
 	spoolLive    = desc("spool_live_bytes", "Those of them that are kept: samples without a result, results that are not confirmed.")
 	spoolRecords = desc("spool_records", "Records that are kept.")
 	spoolSkipped = desc("spool_skipped_total", "Damaged and half-written records that were passed over.")
-	spoolRefused = desc("spool_refused_total", "Samples that were refused because fabric.spool_bytes was reached.")
+	spoolRefused = desc("spool_refused_total", "Samples that had to wait at their clients because the spool had no room for them or could not be written.")
+	spoolFull    = desc("spool_full", "1 while the spool takes no samples, because it has no room for them or cannot be written.")
 	spoolFailed  = desc("spool_write_failures_total", "Writes that the system refused.")
 )
 
@@ -66,10 +75,15 @@ func (s spooled) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (s spooled) Collect(to chan<- prometheus.Metric) {
 	st := s.spool.Stats()
-	gauge(to, spoolBytes, int(st.Bytes))
+	gauge(to, spoolBytes, int(st.Bytes+st.Reserve))
 	gauge(to, spoolLive, int(st.Live))
 	gauge(to, spoolRecords, st.Records)
 	count(to, spoolSkipped, float64(st.Skipped))
 	count(to, spoolRefused, float64(st.Refused))
 	count(to, spoolFailed, float64(st.Failed))
+	full := 0
+	if s.spool.Trouble() != nil {
+		full = 1
+	}
+	gauge(to, spoolFull, full)
 }

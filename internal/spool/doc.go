@@ -13,12 +13,15 @@
 // never changed. A record is live until another one ends it: a result ends its sample, a
 // Drop what it names, a new epoch everything of the run. Only the oldest segment is ever
 // deleted, when nothing in it is live; where most of what is on disk is dead, the live
-// records of the oldest are first written again at the end. So a Drop always outlives
-// the record it is for, and nothing comes back to life.
+// records of the oldest are first written again at the end, and if there is only one
+// segment, another is begun for them. So a Drop always outlives the record it is for, and
+// nothing comes back to life. On a full disk Put refuses samples and Trouble says why, until
+// there is room again (reserve.go).
 //
 // What holds and what does not: bytes given to write(2) survive the death of the process,
-// by whatever signal. They do not survive that of the machine: nothing is synced, for an
-// fsync costs a disk milliseconds, and a sample that is lost with the machine is still
+// by whatever signal. Those of a sample survive that of the machine with Config.Fsync: Put
+// then waits for an fsync, which costs a disk milliseconds and is shared by all who wait
+// (sync.go). Without it nothing is synced; a sample that is lost with the machine is still
 // with its client. A record that a killed process wrote half, and one whose bytes have
 // changed, is skipped, counted and logged; it never keeps a gateway from starting.
 //

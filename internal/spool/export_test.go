@@ -33,14 +33,14 @@ func HeadOfVersion(v uint32) []byte {
 
 // Scan reads a segment and returns how many bytes were in records and how many passed over.
 func Scan(r io.ReaderAt, size int64) (found, skipped int64, err error) {
-	_, err = scan(r, size,
+	_, end, err := scan(r, size,
 		func(h head, at int64) {
 			if h.total() <= 0 || at+h.total() > size || int64(len(h.run)+len(h.id)+len(h.meta)) > h.total() {
 				panic("a record beyond its file")
 			}
 			found += h.total()
 		}, func(_, n int64, _ error) { skipped += n })
-	return found, skipped, err
+	return found, skipped + size - end, err
 }
 
 // Segment encodes a segment with these records.
@@ -52,4 +52,16 @@ func Segment(records ...Record) []byte {
 		b = append(appendHead(b, mark, r, uint64(i)+1), r.Body...)
 	}
 	return b
+}
+
+// File is what a segment is written through.
+type File = file
+
+// Create opens a file for writing, as a Spool does.
+func Create(path string, flag int) (File, error) { return create(path, flag) }
+
+// Over returns a configuration whose files are opened by create.
+func (c Config) Over(create func(path string, flag int) (File, error)) Config {
+	c.create = create
+	return c
 }

@@ -54,6 +54,11 @@ type Record struct {
 	Fill func() []byte
 }
 
+// size is the record's length on disk; of one with Fill, when Body has been made.
+func (r *Record) size() int64 {
+	return int64(fixedBytes + len(r.Run) + len(r.ID) + len(r.Meta) + len(r.Body))
+}
+
 // Bounds of a record.
 const (
 	maxMetaBytes = 1 << 20
@@ -133,9 +138,9 @@ func appendHead(b []byte, mark [markBytes]byte, r *Record, seq uint64) []byte {
 func (r *Record) check() error {
 	switch {
 	case r.Kind == 0 || r.Kind >= kinds || (r.Of != 0) != (r.Kind == Drop) || r.Of >= kinds:
-		return fmt.Errorf("spool: a record of %v, of %v", r.Kind, r.Of)
+		return fmt.Errorf("%w: a record of %v, of %v", ErrInvalid, r.Kind, r.Of)
 	case len(r.Run) > maxNameBytes || len(r.ID) > maxNameBytes || len(r.Meta) > maxMetaBytes:
-		return fmt.Errorf("spool: a %v with a run of %d, an id of %d and %d bytes of meta", r.Kind, len(r.Run), len(r.ID), len(r.Meta))
+		return fmt.Errorf("%w: a %v with a run of %d, an id of %d and %d bytes of meta", ErrInvalid, r.Kind, len(r.Run), len(r.ID), len(r.Meta))
 	}
 	return nil
 }

@@ -72,10 +72,11 @@ func readHead(r io.ReaderAt, at, size int64, mark [markBytes]byte, buf []byte) (
 }
 
 // scan calls found with every whole record of a segment, and skipped with what it had to
-// pass over: where, and how many bytes.
-func scan(r io.ReaderAt, size int64, found func(h head, at int64), skipped func(at, bytes int64, why error)) (mark [markBytes]byte, err error) {
+// pass over: where, and how many bytes. It returns where the records end: zeros follow in a
+// file that was made before it was needed.
+func scan(r io.ReaderAt, size int64, found func(h head, at int64), skipped func(at, bytes int64, why error)) (mark [markBytes]byte, end int64, err error) {
 	if mark, err = readSegmentHead(r); err != nil {
-		return mark, err
+		return mark, size, err
 	}
 	buf := make([]byte, firstRead)
 	for at := int64(segmentHead); at < size; {
@@ -86,10 +87,26 @@ func scan(r io.ReaderAt, size int64, found func(h head, at int64), skipped func(
 			continue
 		}
 		next := resync(r, at+1, size, mark, buf)
+		if next == size && onlyZeros(r, at, size) {
+			return mark, at, nil
+		}
 		skipped(at, next-at, err)
 		at = next
 	}
-	return mark, nil
+	return mark, size, nil
+}
+
+// onlyZeros reports whether a file has nothing but zeros from an offset to its end.
+func onlyZeros(r io.ReaderAt, at, size int64) bool {
+	buf := make([]byte, 64<<10)
+	for at < size {
+		n, _ := r.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
+		if n == 0 || len(bytes.Trim(buf[:n], "\x00")) > 0 {
+			return false
+		}
+		at += int64(n)
+	}
+	return true
 }
 
 // resync returns where the next whole record begins; the end if there is none.

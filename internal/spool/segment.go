@@ -13,43 +13,84 @@ import (
 	"strings"
 )
 
+// file is what a segment is written through. Tests put one in its place that fails.
+type file interface {
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Sync() error
+}
+
+// create opens a file for writing.
+func create(path string, flag int) (file, error) {
+	f, err := os.OpenFile(path, flag|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err // not a file that is nil
+	}
+	return f, nil
+}
+
 // segment is one file. Guarded by the spool's mutex.
 type segment struct {
 	number uint64
 	path   string
 	mark   [markBytes]byte
-	size   int64
-	live   int64    // of records that are kept
-	file   *os.File // of the one that is being written
-	broken bool     // a write went wrong and could not be taken back
+	size   int64 // of the head and the records
+	room   int64 // size of a file that was made before it was needed: zeros follow its records
+	live   int64 // of records that are kept
+	file   file  // of the one that is being written
+	broken bool  // a write went wrong and could not be taken back
+	unsure error // it could not be synced before it was closed
 }
+
+// bytes is how much of the disk the segment takes.
+func (g *segment) bytes() int64 { return max(g.size, g.room) }
 
 const suffix = ".spool"
 
-// recover reads the segments of earlier lives and begins a new one.
+// recover reads the segments of earlier lives and begins a new one. On a full disk the
+// latest is written on, if it has room left; else nothing can be written until there is some.
 func (s *Spool) recover() error {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
-	var last uint64
 	for _, e := range entries { // in the order of their names, which is that of their numbers
 		text, ours := strings.CutSuffix(e.Name(), suffix)
 		n, err := strconv.ParseUint(text, 16, 64)
 		if !ours || err != nil || len(text) != 16 {
 			continue
 		}
-		last = n
+		s.number = n
 		if err := s.read(&segment{number: n, path: filepath.Join(s.cfg.Dir, e.Name())}); err != nil {
 			return fmt.Errorf("spool: %s: %w", e.Name(), err)
 		}
 	}
-	s.segments = append(s.segments, &segment{number: last}) // for the number of the next
-	if err := s.rotate(); err != nil {
+	s.findReserve()
+	err = s.rotate()
+	if err == nil {
+		err = s.keepReserve()
+	} else if isFull(err) {
+		s.reopen()
+	}
+	if err != nil && !isFull(err) {
 		return fmt.Errorf("spool: %w", err)
 	}
-	s.segments = slices.Delete(s.segments, len(s.segments)-2, len(s.segments)-1)
+	if err != nil {
+		s.fail(err, 0)
+	}
 	return nil
+}
+
+// reopen goes on with a segment that has room left, because there is none for another one.
+func (s *Spool) reopen() {
+	n := len(s.segments)
+	if n == 0 || s.segments[n-1].room <= s.segments[n-1].size {
+		return
+	}
+	if f, err := s.cfg.create(s.segments[n-1].path, 0); err == nil {
+		s.segments[n-1].file = f
+	}
 }
 
 // read takes in one segment. Only one that another release has written is an error: a
@@ -66,16 +107,17 @@ func (s *Spool) read(seg *segment) error {
 	}
 	seg.size = info.Size()
 	s.segments = append(s.segments, seg)
-	s.bytes += seg.size
 	found := func(h head, at int64) {
 		s.seq = max(s.seq, h.seq)
 		s.take(&h, &place{seg: seg, at: at, head: h.size, body: h.body, sum: h.sum, seq: h.seq})
 	}
-	seg.mark, err = scan(f, seg.size, found, func(at, bytes int64, why error) { s.skipped(seg, at, bytes, why) })
+	var end int64
+	seg.mark, end, err = scan(f, seg.size, found, func(at, bytes int64, why error) { s.skipped(seg, at, bytes, why) })
 	if err != nil && !errors.Is(err, ErrVersion) {
 		s.skipped(seg, 0, seg.size, err)
 		return nil
 	}
+	seg.size, seg.room = end, seg.size
 	return err
 }
 
@@ -84,11 +126,33 @@ func (s *Spool) skipped(seg *segment, at, bytes int64, why error) {
 	s.log.Warn("part of the spool is passed over", "file", seg.path, "at", at, "bytes", bytes, "error", why)
 }
 
-func (s *Spool) active() *segment { return s.segments[len(s.segments)-1] }
+// active is the segment that is being written; one without a file if there is none.
+func (s *Spool) active() *segment {
+	if n := len(s.segments); n > 0 {
+		return s.segments[n-1]
+	}
+	return &segment{}
+}
 
-// writable returns the segment that the next record goes to, which may be a new one.
-func (s *Spool) writable() (*segment, error) {
-	if seg := s.active(); seg.size < s.cfg.SegmentBytes && !seg.broken {
+// bytes is how much of the disk the spool takes.
+func (s *Spool) bytes() int64 {
+	n := s.reserve
+	for _, seg := range s.segments {
+		n += seg.bytes()
+	}
+	return n
+}
+
+// writable returns the segment that the next bytes go to, which may be a new one. A segment
+// that has room is not written beyond it: if the disk is full, what was written would have
+// to be cut off, and the room with it.
+func (s *Spool) writable(bytes int64) (*segment, error) {
+	seg := s.active()
+	fits := seg.size < s.cfg.SegmentBytes
+	if seg.room > 0 {
+		fits = seg.size+bytes <= seg.room
+	}
+	if seg.file != nil && !seg.broken && fits {
 		return seg, nil
 	}
 	if err := s.rotate(); err != nil {
@@ -99,25 +163,47 @@ func (s *Spool) writable() (*segment, error) {
 
 // rotate begins a new segment.
 func (s *Spool) rotate() error {
-	old := s.active()
-	seg := &segment{number: old.number + 1}
-	seg.path = filepath.Join(s.cfg.Dir, fmt.Sprintf("%016x%s", seg.number, suffix))
-	b, mark := newSegmentHead()
-	f, err := os.OpenFile(seg.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	path := s.pathOf(s.number + 1)
+	f, err := s.cfg.create(path, os.O_CREATE|os.O_TRUNC) // nothing but a beginning that failed can be there
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(b); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(seg.path))
+	if err := s.begin(f, path, 0); err != nil {
+		return errors.Join(err, os.Remove(path))
 	}
-	if old.file != nil {
-		_ = old.file.Close() // every write was checked
-		old.file = nil
-	}
-	seg.file, seg.mark, seg.size = f, mark, segmentHead
-	s.segments = append(s.segments, seg)
-	s.bytes += segmentHead
 	return nil
+}
+
+func (s *Spool) pathOf(number uint64) string {
+	return filepath.Join(s.cfg.Dir, fmt.Sprintf("%016x%s", number, suffix))
+}
+
+// begin makes a file the segment that is being written. After an error the file is closed.
+func (s *Spool) begin(f file, path string, room int64) error {
+	b, mark := newSegmentHead()
+	_, err := f.WriteAt(b, 0)
+	if err == nil && s.cfg.Fsync {
+		err = syncDir(s.cfg.Dir)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if old := s.active(); old.file != nil {
+		s.leave(old)
+	}
+	s.number++
+	s.segments = append(s.segments, &segment{number: s.number, path: path, mark: mark, size: segmentHead, room: room, file: f})
+	return nil
+}
+
+// leave closes a segment that is written no more, and gives back what room it has.
+func (s *Spool) leave(old *segment) {
+	if (old.broken || old.room > old.size) && old.file.Truncate(old.size) == nil {
+		old.room = 0
+	}
+	s.settle(old)
+	_ = old.file.Close() // every write was checked
+	old.file = nil
 }
 
 // append writes records, all or none, and books them. The caller holds mu.
@@ -125,10 +211,14 @@ func (s *Spool) append(batch []Record) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	seg, err := s.writable()
+	var size int64
+	for i := range batch {
+		size += batch[i].size()
+	}
+	seg, err := s.writable(size)
 	if err != nil {
 		s.stats.Failed++
-		return fmt.Errorf("spool: %w", err)
+		return err
 	}
 	var heads []head
 	var buf []byte
@@ -161,66 +251,104 @@ func (s *Spool) append(batch []Record) error {
 		err = flush(buf)
 	}
 	if err != nil {
-		s.stats.Failed++
-		seg.broken = seg.file.Truncate(seg.size) != nil
-		return fmt.Errorf("spool: %w", err)
+		s.cutOff(seg)
+		return err
 	}
 	for i := range heads {
 		h := &heads[i]
 		s.take(h, &place{seg: seg, at: seg.size, head: h.size, body: h.body, sum: h.sum, seq: h.seq})
 		seg.size += h.total()
-		s.bytes += h.total()
 	}
 	return nil
 }
 
-// tidy deletes segments in which nothing is live, and where dead bytes are the most of
-// what is on disk, moves the rest of the oldest ones. One segment at a time, so that
-// whoever wants to write gets in between.
+// cutOff takes a write back that went wrong: whole records of it must not be found later.
+func (s *Spool) cutOff(seg *segment) {
+	s.stats.Failed++
+	seg.broken = seg.file.Truncate(seg.size) != nil
+	if !seg.broken {
+		seg.room = 0
+	}
+}
+
+// tidy deletes segments in which nothing is live, and where dead bytes are the most of what
+// is on disk, moves the rest of the oldest ones: when an eighth is dead, if samples are
+// refused. One segment at a time, so that whoever wants to write gets in between.
 func (s *Spool) tidy() {
 	for more := true; more; {
 		s.mu.Lock()
-		more = !s.closed && s.reclaim(max(s.live, 4*s.cfg.SegmentBytes))
+		worth := max(s.live, s.cfg.SegmentBytes/2)
+		if s.Trouble() != nil {
+			worth = min(worth, max(s.bytes()/8, s.reserveBytes()/16)) // the heads of segments alone are nothing to move
+		}
+		more = !s.closed && s.reclaim(worth)
 		s.mu.Unlock()
 	}
 }
 
-// makeRoom gives back what is dead until so much fits. Less than an eighth is left where
-// it is: it would be copying everything that is live for a little. The caller holds mu.
+// makeRoom gives back what is dead until so much fits. Less than an eighth is left where it
+// is, unless little is live: it would be copying everything for a little. The caller holds mu.
 func (s *Spool) makeRoom(need int64) {
-	worth := max(need, s.cfg.MaxBytes/8)
-	if s.bytes-s.live < worth || s.active().size > segmentHead && s.rotate() != nil {
+	dead, little := s.dead(), s.cfg.MaxBytes/8
+	if s.bytes()+need-dead > s.cfg.MaxBytes || dead < little && s.live > little {
 		return
 	}
-	for s.bytes+need > s.cfg.MaxBytes && s.reclaim(int64(len(s.segments))*segmentHead) {
+	for s.bytes()+need > s.cfg.MaxBytes && s.reclaim(int64(len(s.segments))*segmentHead) {
 	}
 }
 
-// reclaim deletes the oldest segment if nothing in it is live, or if more than so many
-// dead bytes are on disk; it reports whether it did. The caller holds mu.
+// dead is how many bytes of the segments hold nothing that is kept.
+func (s *Spool) dead() int64 { return s.bytes() - s.reserve - s.live }
+
+// reclaim deletes the oldest segment if nothing in it is live, or if more than so many dead
+// bytes are on disk; it reports whether it did. If it is the one that is being written,
+// another one is begun. The caller holds mu.
 func (s *Spool) reclaim(dead int64) bool {
-	old := s.segments[0]
-	if len(s.segments) == 1 || old.live > 0 && s.bytes-s.live <= dead {
+	if len(s.segments) == 0 || len(s.segments) == 1 && (s.active().size == segmentHead || s.dead() <= dead || s.next() != nil) {
 		return false
 	}
-	if old.live > 0 {
-		if err := s.move(old); err != nil {
-			s.stats.Failed++
-			s.log.Error("spool could not be tidied", "file", old.path, "error", err)
-			return false
-		}
+	old := s.segments[0]
+	if old.live > 0 && s.dead() <= dead {
+		return false
 	}
-	if err := os.Remove(old.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Error("spool could not be tidied", "file", old.path, "error", err)
+	err := s.move(old)
+	if err == nil && s.cfg.Fsync { // what has made the records dead must not be lost before they are
+		err = s.flushed()
+	}
+	if err == nil {
+		err = os.Remove(old.path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if s.Trouble() == nil {
+			s.log.Error("spool could not be tidied", "file", old.path, "error", err)
+		}
 		return false
 	}
 	s.segments = s.segments[1:]
-	s.bytes -= old.size
 	return true
+}
+
+// next begins another segment, in the reserve if there is no room for one. One that cannot
+// be written any more is only read: it is the oldest already.
+func (s *Spool) next() error {
+	if s.active().file == nil {
+		return nil
+	}
+	err := s.rotate()
+	if err != nil && s.useReserve() == nil {
+		return nil
+	}
+	return err
 }
 
 // move writes the live records of a segment again, at the end.
 func (s *Spool) move(old *segment) error {
+	if old.live == 0 {
+		return nil
+	}
+	if !s.roomFor(old.live) {
+		return s.postpone(old, ErrFull)
+	}
 	f, err := os.Open(old.path)
 	if err != nil {
 		return err
@@ -241,8 +369,12 @@ func (s *Spool) move(old *segment) error {
 	}
 	slices.SortFunc(rest, func(a, b *place) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range rest {
-		if err := s.copy(f, p); err != nil {
-			return err
+		err := s.copy(f, p)
+		if err != nil && segmentHead+p.total() <= s.reserve && s.useReserve() == nil {
+			err = s.copy(f, p)
+		}
+		if err != nil {
+			return s.postpone(old, err)
 		}
 	}
 	return nil
@@ -250,7 +382,7 @@ func (s *Spool) move(old *segment) error {
 
 // copy writes one live record again.
 func (s *Spool) copy(from *os.File, p *place) error {
-	seg, err := s.writable()
+	seg, err := s.writable(p.total())
 	if err != nil {
 		return err
 	}
@@ -260,13 +392,12 @@ func (s *Spool) copy(from *os.File, p *place) error {
 		_, err = io.CopyN(w, io.NewSectionReader(from, p.at+markBytes, p.total()-markBytes), p.total()-markBytes)
 	}
 	if err != nil {
-		seg.broken = seg.file.Truncate(seg.size) != nil
+		s.cutOff(seg)
 		return err
 	}
 	s.unbook(p)
 	p.seg, p.at = seg, seg.size
 	s.book(p)
 	seg.size += p.total()
-	s.bytes += p.total()
 	return nil
 }

@@ -8,14 +8,18 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 var (
 	// ErrInUse is a folder that another process has.
 	ErrInUse = errors.New("spool folder is in use")
-	// ErrFull refuses a sample beyond Config.MaxBytes.
-	ErrFull = errors.New("spool is full")
+	// ErrFull refuses a sample for which there is no room: within Config.MaxBytes, or on
+	// the disk.
+	ErrFull = errors.New("spool full")
+	// ErrInvalid is a record that can never be written.
+	ErrInvalid = errors.New("spool: no such record")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("spool is closed")
 	// ErrDamaged is a record whose bytes are not those that were written.
@@ -29,18 +33,28 @@ type Config struct {
 	// Dir is the folder; it is made if it is not there.
 	Dir string
 	// MaxBytes bounds the files: a sample beyond it is refused. What is dead and was not
-	// given back yet counts, up to an eighth of it; results and what else samples leave
-	// behind are written all the same. Defaults to 16 GiB.
+	// given back yet counts, up to an eighth of it, and so does the reserve; results and what
+	// else samples leave behind are written all the same. Defaults to 16 GiB.
 	MaxBytes int64
 	// SegmentBytes is when a new file is begun. Defaults to MaxBytes/16, at most 64 MiB.
 	SegmentBytes int64
-	Log          *slog.Logger // nil: discarded
+	// Fsync makes Put return when the record survives the machine, not only the process.
+	Fsync bool
+	// Free says how many bytes the file system of a folder has left. Nil: it does not say,
+	// and a full disk is noticed by the write that fails.
+	Free func(dir string) (int64, error)
+	Log  *slog.Logger // nil: discarded
+
+	create func(path string, flag int) (file, error) // opens for writing
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 16<<30)
 	c.SegmentBytes = cmp.Or(c.SegmentBytes, max(1, min(c.MaxBytes/16, 64<<20)))
+	if c.create == nil {
+		c.create = create
+	}
 	return c
 }
 
@@ -58,12 +72,13 @@ func (c Config) Validate() error {
 
 // Stats says how a spool is.
 type Stats struct {
-	Bytes    int64  // of all files
+	Bytes    int64  // of all segments
+	Reserve  int64  // of the file that is kept for a full disk
 	Live     int64  // of records that are kept
 	Records  int    // of these
 	Segments int    // files
 	Skipped  uint64 // damaged or half-written records, since Open
-	Refused  uint64 // samples beyond MaxBytes
+	Refused  uint64 // samples for which there was no room, or that could not be written
 	Failed   uint64 // writes that the system refused
 }
 
@@ -79,13 +94,20 @@ type Spool struct {
 	// mu is held while files are read or written, as long as the disk takes. Guarded by it:
 	mu       sync.Mutex
 	segments []*segment // oldest first; the last is being written
+	number   uint64     // of the latest segment
+	reserve  int64      // bytes of the reserve; 0: there is none
 	runs     map[string]*kept
-	bytes    int64 // of all segments
 	live     int64
 	records  int
 	seq      uint64
 	closed   bool
-	stats    Stats // the counters
+	stats    Stats     // the counters
+	told     time.Time // when the log was told last of trouble
+	commit   *commit   // who waits for the next fsync
+
+	trouble atomic.Pointer[trouble] // written with mu held; nil: samples are taken
+	ask     chan struct{}           // capacity 1: somebody waits for an fsync
+	synced  chan struct{}           // closed when the goroutine that syncs has returned
 
 	// qmu is taken inside mu or alone; nothing waits under it.
 	qmu   sync.Mutex
@@ -108,6 +130,7 @@ func Open(cfg Config) (*Spool, error) {
 	s := &Spool{
 		cfg: cfg, log: cfg.Log, lock: held, runs: map[string]*kept{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		commit: newCommit(), ask: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -116,41 +139,80 @@ func Open(cfg Config) (*Spool, error) {
 		return nil, errors.Join(err, s.closeFiles(), held.Close())
 	}
 	go s.write() // ends on Close, which waits for it
+	if cfg.Fsync {
+		go s.syncer() // ends after it, and Close waits for it as well
+	} else {
+		close(s.synced)
+	}
 	return s, nil
 }
 
-// Put writes a record and returns when the kernel has it. A sample beyond MaxBytes is
-// refused with ErrFull. Everything that was queued before is written before it.
+// Put writes a record and returns when the kernel has it, or with Config.Fsync the disk.
+// Everything that was queued before is written before it. A sample that the disk or
+// Config.MaxBytes has no room for is refused with ErrFull, and one that cannot be written
+// likewise: Trouble then says why until samples are taken again. A record that can never be
+// written is refused with ErrInvalid.
 func (s *Spool) Put(r Record) error {
 	if err := r.check(); err != nil {
 		return err
+	}
+	if most := s.cfg.MaxBytes - s.cfg.MaxBytes/8; r.size() > most {
+		return fmt.Errorf("%w: %d bytes, and seven eighths of fabric.spool_bytes are %d", ErrInvalid, r.size(), most)
 	}
 	if r.Sum == 0 && len(r.Body) > 0 {
 		r.Sum = crc32.Checksum(r.Body, castagnoli())
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.drain(); err != nil {
+	err := s.put(r)
+	c := s.commit
+	if err == nil && s.cfg.Fsync {
+		c = s.join()
+	}
+	s.mu.Unlock()
+	if err != nil || !s.cfg.Fsync {
 		return err
 	}
-	need := int64(fixedBytes + len(r.Run) + len(r.ID) + len(r.Meta) + len(r.Body))
-	if r.Kind == Sample && s.bytes+need > s.cfg.MaxBytes {
-		s.makeRoom(need)
-		if s.bytes+need > s.cfg.MaxBytes {
-			s.stats.Refused++
-			return fmt.Errorf("%w: %d bytes are kept of at most %d", ErrFull, s.live, s.cfg.MaxBytes)
-		}
+	<-c.done // as long as the disk takes
+	if c.err != nil && r.Kind == Sample {
+		s.Later(Record{Kind: Drop, Of: Sample, Run: r.Run, Epoch: r.Epoch, ID: r.ID})
 	}
-	return s.append([]Record{r})
+	return c.err
+}
+
+func (s *Spool) put(r Record) error {
+	if r.Kind != Sample {
+		if err := s.drain(); err != nil {
+			return err
+		}
+		return s.append([]Record{r})
+	}
+	err := s.ready(r.size())
+	if err == nil {
+		err = s.append([]Record{r})
+	}
+	if err != nil {
+		s.stats.Refused++
+		return s.fail(err, r.size())
+	}
+	s.trouble.Store(nil)
+	return nil
 }
 
 // Later queues a record; it never waits. Records are written in the order in which they
-// were queued. What waits is bounded by what was put: while the queue cannot be written,
-// Put fails as well.
+// were queued, but for what a full disk lets pass first. What waits is bounded by what was
+// put: while the queue cannot be written, Put fails as well.
 func (s *Spool) Later(r Record) {
+	if err := r.check(); err != nil { // names are bounded long before
+		s.log.Error("record not kept", "error", err)
+		return
+	}
 	s.qmu.Lock()
 	s.queue = append(s.queue, r)
 	s.qmu.Unlock()
+	s.wakeUp()
+}
+
+func (s *Spool) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -169,7 +231,7 @@ func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
-	st.Bytes, st.Live, st.Records, st.Segments = s.bytes, s.live, s.records, len(s.segments)
+	st.Bytes, st.Reserve, st.Live, st.Records, st.Segments = s.bytes()-s.reserve, s.reserve, s.live, s.records, len(s.segments)
 	return st
 }
 
@@ -185,37 +247,45 @@ func (s *Spool) Close() error {
 	s.mu.Unlock()
 	close(s.stop)
 	<-s.done
+	<-s.synced
 	return errors.Join(err, s.closeFiles(), s.lock.Close())
 }
 
 func (s *Spool) closeFiles() error {
-	if n := len(s.segments); n > 0 && s.segments[n-1].file != nil {
-		return s.segments[n-1].file.Close()
+	f := s.active().file
+	if f == nil {
+		return nil
 	}
-	return nil
+	if s.cfg.Fsync {
+		return errors.Join(f.Sync(), f.Close())
+	}
+	return f.Close()
 }
 
 // retryAfter is the pause after a write that the system refused.
-const retryAfter = time.Second
+const retryAfter = 250 * time.Millisecond
 
-// write is the spool's one goroutine: it writes what nobody waits for and gives back the
-// room of what is dead.
+// write is the spool's one goroutine: it writes what nobody waits for, gives back the room
+// of what is dead, and finds out when a spool in trouble may be written again.
 func (s *Spool) write() {
 	defer close(s.done)
-	again := time.NewTimer(time.Hour)
+	again := time.NewTimer(retryAfter)
 	defer again.Stop()
 	for {
+		wake := s.wake
+		if s.Trouble() != nil {
+			wake = nil // all that is queued meanwhile is looked at together
+			again.Reset(retryAfter)
+		}
 		select {
 		case <-s.stop:
 			return
-		case <-s.wake:
+		case <-wake:
 		case <-again.C:
 		}
-		if err := s.Flush(); err != nil && !errors.Is(err, ErrClosed) {
-			s.log.Error("spool cannot be written; it is tried again", "dir", s.cfg.Dir, "error", err)
-			again.Reset(retryAfter)
-		}
+		_ = s.Flush() // what went wrong is the trouble
 		s.tidy()
+		s.recovered()
 	}
 }
 
@@ -231,29 +301,44 @@ func (s *Spool) drain() error {
 	queue := s.queue
 	s.queue = nil
 	s.qmu.Unlock()
+	if len(queue) == 0 {
+		return nil
+	}
+	err := s.keepReserve()
+	if err == nil {
+		queue, err = s.writeAll(queue)
+	}
+	if err == nil {
+		return nil
+	}
+	queue = s.makeDo(queue)
+	s.qmu.Lock()
+	s.queue = append(queue, s.queue...)
+	s.qmu.Unlock()
+	if len(queue) == 0 {
+		return nil
+	}
+	return s.fail(err, 0)
+}
+
+// writeAll writes a queue, and returns what could not be written.
+func (s *Spool) writeAll(queue []Record) ([]Record, error) {
 	for len(queue) > 0 {
 		var batch []Record
 		n, size := 0, 0
 		for ; n < len(queue) && size < batchBytes; n++ {
 			r := queue[n]
-			if err := r.check(); err != nil { // names are bounded long before
-				s.log.Error("record not kept", "error", err)
-				continue
-			}
 			if r.Fill != nil {
 				r.Body = r.Fill()
 			}
 			r.Sum = crc32.Checksum(r.Body, castagnoli())
 			batch = append(batch, r)
-			size += fixedBytes + len(r.Body) + len(r.Meta)
+			size += int(r.size())
 		}
 		if err := s.append(batch); err != nil {
-			s.qmu.Lock()
-			s.queue = append(queue, s.queue...)
-			s.qmu.Unlock()
-			return err
+			return queue, err
 		}
 		queue = queue[n:]
 	}
-	return nil
+	return nil, nil
 }

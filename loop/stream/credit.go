@@ -111,6 +111,17 @@ func (w *window) release(b *budget, size int64) {
 	b.book(w.profile, -size, 0)
 }
 
+// refund counts a sample as not sent, as its client does, unless others need the memory: the
+// client then has less credit than it knows, and what is beyond it is refused once more.
+func (w *window) refund(b *budget, size int64) {
+	if b.grantable(w.profile) < size {
+		return
+	}
+	w.sent.Samples--
+	w.sent.Bytes -= size
+	b.book(w.profile, 0, size)
+}
+
 // park books a frame that stays although nobody works on it, or no longer does.
 func (w *window) park(more bool, what wire.CreditTotals) {
 	if !more {

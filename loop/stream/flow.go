@@ -160,6 +160,20 @@ func (f *Flow) Drop(profile string, size int64) Grants {
 // Release books the end of a frame that came over a session. What is free now is granted.
 func (f *Flow) Release(s *Session, size int64) Grants {
 	s.credit.release(&f.budget, size)
+	return f.freed(s)
+}
+
+// Refund books the end of a frame whose sample was refused as over_credit after Spend: its
+// client counts it as not sent, and so has credit for it again.
+func (f *Flow) Refund(s *Session, size int64) Grants {
+	s.credit.release(&f.budget, size)
+	if s.live {
+		s.credit.refund(&f.budget, size)
+	}
+	return f.freed(s)
+}
+
+func (f *Flow) freed(s *Session) Grants {
 	if f.short || len(f.line) > 0 {
 		return f.TopUp()
 	}

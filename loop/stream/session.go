@@ -70,6 +70,7 @@ type Session struct {
 	results []*delivered          // not confirmed, in order of seq; guarded by mu
 	told    wire.Credit           // the latest totals sent over conn; guarded by mu
 	acks    []string              // ids that conn's writer will tell of; guarded by mu
+	warned  time.Time             // when the client was told last why its samples wait; guarded by mu
 }
 
 // NewSession makes a session of a run's epoch. A client resumes it by its token.
@@ -288,6 +289,22 @@ func (s *Session) Send(v any) {
 	defer s.mu.Unlock()
 	if s.conn != nil {
 		s.write(b)
+	}
+}
+
+// warnEvery is how often a client is told at most why its samples wait.
+const warnEvery = 10 * time.Second
+
+// Warn tells the client why its samples wait.
+func (s *Session) Warn(now time.Time, class rewards.Class, why string) {
+	s.mu.Lock()
+	due := now.Sub(s.warned) >= warnEvery
+	if due {
+		s.warned = now
+	}
+	s.mu.Unlock()
+	if due {
+		s.Send(&wire.Error{Code: class, Message: why})
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +46,8 @@ type Config struct {
 	ScoreLeast, ScoreMost time.Duration
 	// Durable gives gateways a spool each.
 	Durable bool
+	// SpoolDir is the folder of the only gateway's spool. Defaults to one in the fleet's.
+	SpoolDir string
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -294,7 +298,28 @@ func (f *Fleet) durable(name string) []string {
 	if !f.cfg.Durable {
 		return nil
 	}
-	return []string{"++fabric.durable=true", "++fabric.spool_dir=" + f.file("spool-"+name)}
+	return []string{"++fabric.durable=true", "++fabric.spool_dir=" + cmp.Or(f.cfg.SpoolDir, f.file("spool-"+name))}
+}
+
+// Get asks a gateway with the fleet's token, and returns what it answers; 0: it does not.
+func (f *Fleet) Get(p *Process, path string) (status int, body string) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addr+path, nil)
+	require.NoError(f.t, err)
+	token, err := os.ReadFile(f.file("token"))
+	require.NoError(f.t, err)
+	req.Header.Set("Authorization", "Bearer "+string(token))
+	req.Header.Set("Accept", "text/html, */*") // of the page, not of a list of routes
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	require.NoError(f.t, err)
+	return r.StatusCode, string(b)
 }
 
 // Await returns when a condition holds, and fails the test where it does not in time.
