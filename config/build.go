@@ -27,6 +27,9 @@ func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manage
 		}
 		managers[name] = m
 	}
+	for i := range faults { // scorers quote their options
+		faults[i].Message = c.Secrets.Text(faults[i].Message)
+	}
 	if err := faults.sorted(); err != nil {
 		for _, m := range managers {
 			err = errors.Join(err, m.Close())
@@ -45,6 +48,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		RouteBy:         p.RouteBy,
 		GroupByPrompt:   p.GroupByPrompt,
 		Concurrency:     p.Concurrency,
+		Redact:          func(text string) string { return c.Secrets.Text(text) },
 	}
 	var faults FaultsError
 	built := map[string]rewards.Scorer{}

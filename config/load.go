@@ -45,6 +45,7 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	}
 	root := r.parse(data)
 	if root == nil {
+		r.clean()
 		return nil, r.faults.sorted()
 	}
 	for i, text := range overrides {
@@ -53,13 +54,16 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	top := value{node: root}
 	r.prune(top, 0)
 	r.interpolate(top, env)
+	r.learn("", root)
 
 	c := Default()
 	r.top(c, top)
+	r.clean()
 	if err := r.faults.sorted(); err != nil {
 		return nil, err
 	}
 	c.notes = r.sortedNotes()
+	c.Secrets = r.secrets
 	c.HiddenEnv = slices.Sorted(maps.Keys(r.hidden))
 	return c, nil
 }

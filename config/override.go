@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // override is one parsed Hydra override.
@@ -60,8 +62,12 @@ func parseOverride(text string, order int) (override, string) {
 	key, val, hasValue := strings.Cut(rest, "=")
 	key = strings.TrimSpace(key)
 	o.path = strings.Split(key, ".")
-	if hasValue && secretName(o.path[len(o.path)-1]) {
-		o.place.Override = o.prefix + key + "=…"
+	if name := o.path[len(o.path)-1]; hasValue && redact.Named(name) {
+		if val = strings.TrimSpace(val); strings.HasPrefix(val, "${") {
+			o.place.Override = o.prefix + key + "=" + shownWritten(name, val, false)
+		} else {
+			o.place.Override = o.prefix + key + "=…"
+		}
 	}
 	for _, part := range o.path {
 		if part == "" || strings.ContainsAny(part, " \t\n@:") {

@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Print writes the configuration as a file that means the same, with every
-// default spelled out and a comment on every setting. Secrets are not in it: an
-// option that came from the environment is shown as the ${oc.env:…} it was, one
-// whose name is that of a secret as ***.
+// default spelled out and a comment on every setting. Secrets are not in it: of an
+// address it has scheme, host and path, of an option that came from the environment
+// the ${oc.env:…} it was, and *** stands for a text that may be a secret: an option
+// with the name of one, and what a scorer reads that does not ship with rewardloop.
 func (c *Config) Print(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
 	p.line(0, "# What builds the reward of a sample that names none; rewards below has the others.")
@@ -152,7 +154,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 		}
 	}
 	if r.Sandbox != nil {
-		p.line(depth, "sandbox_fusion: %s", printable(r.Sandbox))
+		p.line(depth, "sandbox_fusion: %s", printable(r.shownSandbox))
 	}
 }
 
@@ -184,7 +186,7 @@ func (p *printer) engines(c *Config) {
 func (p *printer) engine(depth int, e *Engine) {
 	urls := make([]string, len(e.URLs))
 	for i, u := range e.URLs {
-		urls[i] = redacted(u)
+		urls[i] = redact.URL(u)
 	}
 	p.line(depth, "base_urls: %s", printable(encode(urls)))
 	for _, s := range e.settings() {

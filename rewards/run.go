@@ -299,7 +299,7 @@ func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
 		return nil
 	})
 	if err != nil {
-		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: err.Error(), Blame: BlameReward}
+		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: tell(t.redact, err.Error()), Blame: BlameReward}
 	}
 	return r
 }
@@ -313,6 +313,15 @@ func repeats(b Blame, permanent bool) bool {
 // maxMessage bounds what a scorer says about a failure, in bytes: messages travel
 // with the result and are remembered with it.
 const maxMessage = 4096
+
+// tell is what a scorer said of a failure, without secrets, within maxMessage. What is cut
+// off first is far behind that, so that no part of a secret is left at the end.
+func tell(redact func(string) string, text string) string {
+	if redact != nil {
+		text = redact(clip(text, 4*maxMessage))
+	}
+	return clip(text, maxMessage)
+}
 
 // clip cuts s to n bytes or a little less, never within a character.
 func clip(s string, n int) string {

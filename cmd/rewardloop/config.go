@@ -40,6 +40,7 @@ func configure(_ context.Context, args []string, e env) int {
 	if err != nil {
 		return complain(e, "config", exitUsage, err)
 	}
+	e.secrets = cfg.Secrets
 	if what == "print" {
 		if err := cfg.Print(e.stdout); err != nil {
 			return complain(e, "config", exitFailure, err)
@@ -66,7 +67,7 @@ func printCapacities(w io.Writer, cfg *config.Config) {
 	n, err := node.New(node.Options{Config: cfg})
 	if err != nil {
 		fmt.Fprintln(w, "# It is not known here:")
-		for line := range strings.Lines(err.Error()) {
+		for line := range strings.Lines(cfg.Secrets.Text(err.Error())) {
 			fmt.Fprintln(w, "#   "+strings.TrimSpace(line))
 		}
 		return

@@ -78,6 +78,9 @@ func doctor(ctx context.Context, args []string, e env) int {
 		}
 	}
 	checks := x.all(ctx)
+	for i, c := range checks {
+		checks[i].Detail, checks[i].Advice = x.cfg.Secrets.Text(c.Detail), x.cfg.Secrets.Text(c.Advice)
+	}
 	ok := !slices.ContainsFunc(checks, func(c check) bool { return c.Required && c.State == stateMissing })
 	if *asJSON {
 		enc := json.NewEncoder(e.stdout)
