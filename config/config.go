@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -159,6 +160,9 @@ type TermConfig struct {
 	shown     json.RawMessage // the options as Print shows them: no secrets
 	shownPath string          // the path as Print shows it; "": as it is
 }
+
+// ShownPath is the path as people may read it.
+func (t TermConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
 
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.

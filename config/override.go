@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -43,6 +44,7 @@ func (r *reader) override(root *yaml.Node, text string, order int) {
 		return
 	}
 	r.claim(o.node, o.place)
+	r.learn(o.path[max(0, slices.IndexFunc(o.path, redact.Named))], o.node) // it may be refused, and never be in the tree
 	if at := r.put(root, o.path, o.node, o.place); at != "" {
 		fail("is below " + at + ", which is not a mapping")
 	}
@@ -62,7 +64,8 @@ func parseOverride(text string, order int) (override, string) {
 	key, val, hasValue := strings.Cut(rest, "=")
 	key = strings.TrimSpace(key)
 	o.path = strings.Split(key, ".")
-	if name := o.path[len(o.path)-1]; hasValue && redact.Named(name) {
+	if at := slices.IndexFunc(o.path, redact.Named); hasValue && at >= 0 {
+		name := o.path[at]
 		if val = strings.TrimSpace(val); strings.HasPrefix(val, "${") {
 			o.place.Override = o.prefix + key + "=" + shownWritten(name, val, false)
 		} else {

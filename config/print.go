@@ -2,7 +2,6 @@ package config
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -82,7 +81,7 @@ func (p *printer) profile(depth int, r *Profile) {
 	if r.Single {
 		for _, t := range r.Terms {
 			p.line(depth, "custom_reward_function:")
-			p.line(depth+1, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+			p.line(depth+1, "path: %s", quote(t.ShownPath()))
 			p.python(depth+1, t)
 			p.term(depth+1, t)
 			if t.shown != nil {
@@ -96,7 +95,7 @@ func (p *printer) profile(depth int, r *Profile) {
 			if t.PostProcess != "" {
 				p.line(depth+2, "post_process: %s", quote(t.PostProcess))
 			} else {
-				p.line(depth+2, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+				p.line(depth+2, "path: %s", quote(t.ShownPath()))
 			}
 			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)

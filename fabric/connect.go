@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // connect makes this process's connection. All of its parts share it: a thousand of them
@@ -107,11 +109,7 @@ func redacted(urls []string) string {
 	}
 	out := make([]string, len(urls))
 	for i, u := range urls {
-		scheme, rest, ok := strings.Cut(u, "://")
-		if !ok {
-			scheme, rest = "nats", u
-		}
-		out[i] = scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+		out[i] = redact.URL(u)
 	}
 	return strings.Join(out, ",")
 }

@@ -205,7 +205,7 @@ func (n *Node) profiles() []server.Profile {
 		p := n.cfg.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
 		for _, t := range p.Terms {
-			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.Path, Weight: t.Weight, Required: t.Required})
+			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.ShownPath(), Weight: t.Weight, Required: t.Required})
 		}
 		for _, f := range n.managers[name].Columns() {
 			d.Extra = append(d.Extra, wire.ExtraKey{Name: f.Name, Kind: f.Kind})
