@@ -134,13 +134,13 @@ func set(words string) map[string]bool {
 }
 
 // Named reports whether a name tells that its value is a secret: api_key, pwd and
-// SecretAccessKey do, max_tokens, tokenizer and token_file do not.
+// SecretAccessKey do, max_tokens, tokenizer, token_file and token_name do not.
 func Named(name string) bool {
 	if harmlessNames[name] {
 		return false
 	}
 	words := split(name)
-	if file(name) {
+	if file(name) || strings.HasSuffix(name, "_name") {
 		return false
 	}
 	for i, w := range words {

@@ -47,7 +47,7 @@ func TestNamesOfSecretsAreTold(t *testing.T) {
 		accesstoken Authorization Proxy-Authorization Cookie session_cookie webhook slack_webhook_url dsn credentials client_secret sig private_key keys`) {
 		assert.True(t, redact.Named(name), name)
 	}
-	for _, name := range strings.Fields(`max_tokens tokens_per_minute tokenizer token_file key_file tls_key answer_token score_key extra_keys
+	for _, name := range strings.Fields(`max_tokens token_name tokens_per_minute tokenizer token_file key_file tls_key answer_token score_key extra_keys
 		keyboard author monkey compass preset model pass_rate seed`) {
 		assert.False(t, redact.Named(name), name)
 	}
