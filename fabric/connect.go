@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
 	for warned := false; ; warned = true {
-		nc, err := nats.Connect(url, options...)
+		nc, err := b.connectAs(url, options)
 		if err == nil {
 			return nc, nil
 		}
@@ -82,6 +83,18 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 	}
 }
 
+// connectAs shows OwnKey, and connects without it to a server that asks for none.
+func (b *bus) connectAs(url string, options []nats.Option) (*nats.Conn, error) {
+	if b.cfg.OwnKey == nil {
+		return nats.Connect(url, options...)
+	}
+	nc, err := nats.Connect(url, append(slices.Clone(options), b.cfg.OwnKey)...)
+	if errors.Is(err, nats.ErrNkeysNotSupported) {
+		return nats.Connect(url, options...)
+	}
+	return nc, err
+}
+
 // absent reports that nobody answers at the addresses, or not yet.
 func absent(err error) bool {
 	var silent net.Error
@@ -93,7 +106,7 @@ func explained(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does the engine in this process refuse
-		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them", err)
+		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them, and the log of a gateway that has made its own says where they are", err)
 	case errors.As(err, &untrusted): // with nats://, too: the engine says that it speaks TLS
 		return fmt.Errorf("%w: write tls://, the name that the engine's certificate has, and its CA as fabric.tls_ca", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
@@ -109,6 +122,9 @@ func redacted(urls []string) string {
 	}
 	out := make([]string, len(urls))
 	for i, u := range urls {
+		if !strings.Contains(u, "://") {
+			u = "nats://" + u
+		}
 		out[i] = redact.URL(u)
 	}
 	return strings.Join(out, ",")
