@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	workshop = dir
+	_ = os.Setenv("XDG_CONFIG_HOME", dir) // of keys for NATS, which are the user's
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)

@@ -21,7 +21,7 @@ func plainOptions() []string {
 		candidates expected forms show steps rubrics schema extras debias out_of_range video image_format metadata reward
 		geneval_value sub_metric_reduce score_key reward_key score_path sandbox_error test_cases tests entry_point
 		target_rule no_target empty_target whitespace denominator normalise pixels answers answer_token think_token length_key
-		key tokenizer input batch_wait run_timeout timeout stop interval frame_interval scale method metric`)
+		tokenizer input batch_wait run_timeout timeout stop interval frame_interval scale method metric`)
 }
 
 // plainTrees are those of them below which everything is for people.
@@ -167,7 +167,7 @@ func (r *reader) learn(name string, n *yaml.Node) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			of := n.Content[i].Value
 			switch {
-			case slices.Contains([]string{"rewards", "engines", "reward_functions", "verify"}, name):
+			case slices.Contains([]string{"rewards", "engines", "reward_functions", "verify", "run_weights", "extra_keys"}, name):
 				of = "" // the user's own names
 			case redact.Named(name):
 				of = name
@@ -218,7 +218,7 @@ func (r *reader) learnText(name, text string) {
 
 // hide takes a text for a secret, and for how a message cuts it.
 func (r *reader) hide(text string) {
-	if len(text) >= shortestSecret {
+	if len(text) >= shortestSecret && !slices.Contains([]string{"basic", "bearer", "digest", "token", "header"}, strings.ToLower(text)) { // ways to log in
 		r.secrets.Hide(text, strings.TrimSuffix(shorten(text), "…"))
 	}
 }

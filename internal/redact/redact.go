@@ -32,6 +32,9 @@ func URL(s string) string {
 		}
 		return s
 	}
+	if localSchemes[strings.ToLower(scheme)] {
+		return s
+	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
 		end = len(rest)
@@ -44,17 +47,15 @@ func URL(s string) string {
 	}
 	below, _, _ = strings.Cut(below, "#")
 	path, _, asks := strings.Cut(below, "?")
-	if !localSchemes[strings.ToLower(scheme)] {
-		path = cleanPath(host, path)
-	}
+	path = cleanPath(host, path)
 	if asks {
 		path += "?" + left
 	}
 	return scheme + "://" + host + path
 }
 
-// localSchemes name files and scorers, whose paths hold no keys.
-var localSchemes = set("builtin pkg onnx file")
+// localSchemes name files, scorers and public models, which hold no keys.
+var localSchemes = set("builtin pkg onnx file hf")
 
 // cleanPath is a path without the segments that may be keys.
 func cleanPath(host, path string) string {
@@ -123,7 +124,7 @@ var secretWords = set(`token secret secrets password passwords passwd passphrase
 var secretEnds = []string{"token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey", "credentials", "webhook", "cookie", "pwd"}
 
 // harmlessNames look like those of secrets and are not.
-var harmlessNames = set(`tls_key answer_token think_token bos_token eos_token score_key reward_key length_key reward_fn_key extra_keys pass_k`)
+var harmlessNames = set(`key tls_key answer_token think_token bos_token eos_token score_key reward_key length_key reward_fn_key extra_keys pass_k`)
 
 func set(words string) map[string]bool {
 	out := map[string]bool{}

@@ -32,6 +32,7 @@ func TestAnAddressIsShownWithSchemeHostAndPathAlone(t *testing.T) {
 		"https://h/6f1c2d3e-0000-4000-8000-0123456789ab":        "https://h/…",
 		"https://h/Qwen2.5-VL-7B-Instruct/score":                "https://h/Qwen2.5-VL-7B-Instruct/score",
 		"http://h/scorers/{name}":                               "http://h/scorers/{name}",
+		"hf://owner/repository/model.onnx@c0ffee":               "hf://owner/repository/model.onnx@c0ffee",
 		"builtin://ocr":                                         "builtin://ocr",
 		"onnx:///data/0123456789abcdef0123456789abcdef":         "onnx:///data/0123456789abcdef0123456789abcdef",
 		"u:pw@proxy:3128":                                       "…@proxy:3128",
@@ -48,7 +49,7 @@ func TestNamesOfSecretsAreTold(t *testing.T) {
 		assert.True(t, redact.Named(name), name)
 	}
 	for _, name := range strings.Fields(`max_tokens token_name tokens_per_minute tokenizer token_file key_file tls_key answer_token score_key extra_keys
-		keyboard author monkey compass preset model pass_rate seed`) {
+		key keyboard author monkey compass preset model pass_rate seed`) {
 		assert.False(t, redact.Named(name), name)
 	}
 }

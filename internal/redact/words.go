@@ -18,7 +18,7 @@ const maxWords = 4096
 type Words struct {
 	mu     sync.Mutex
 	hidden []string
-	cut    []string // Forms of hidden, the longest first; never written again.
+	cut    []string // Forms of hidden, the longest first; never written again. Nil: to be made.
 }
 
 // Hide adds secrets; those that are empty are ignored.
@@ -30,7 +30,7 @@ func (w *Words) Hide(secrets ...string) {
 			w.hidden = append(w.hidden, s)
 		}
 	}
-	w.cut = forms(w.hidden)
+	w.cut = nil
 }
 
 // HideURL adds the secrets of an address: a password, a user without one (a token is often
@@ -102,10 +102,13 @@ func (w *Words) forms(own []string) []string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(own) == 0 {
-		return w.cut
+	if len(own) > 0 {
+		return forms(slices.Concat(w.hidden, own))
 	}
-	return forms(slices.Concat(w.hidden, own))
+	if w.cut == nil {
+		w.cut = forms(w.hidden)
+	}
+	return w.cut
 }
 
 // Attr is an attribute of a log line as people may read it, for slog.HandlerOptions.

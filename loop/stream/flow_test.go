@@ -233,7 +233,7 @@ func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
 		}
 		return many, all[10].window()
 	}
-	for i := range 200 {
+	for i := range 60 {
 		now := begin.Add(time.Duration(i+1) * 100 * time.Millisecond)
 		for _, c := range all {
 			for c.Unused().Bytes > unit/4 && spend(f, now, c.Session, unit/8) {
