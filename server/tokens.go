@@ -41,6 +41,8 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 type token struct {
 	name   string
 	digest [sha256.Size]byte
+	// line is the digest of name:token, which clients send that are given the server's file.
+	line [sha256.Size]byte
 }
 
 // parseTokens reads a token file: one token alone, or lines of name:token. Empty lines and
@@ -79,7 +81,7 @@ func parseTokens(text []byte) (list []token, warnings []string, err error) {
 			warnings = append(warnings, fmt.Sprintf("line %d: the token of %s has %d characters and can be guessed; take 16 or more, such as those of openssl rand -hex 16", n, name, len(secret)))
 		}
 		names[name], digests[digest] = n, n
-		list = append(list, token{name, digest})
+		list = append(list, token{name, digest, sha256.Sum256([]byte(word))})
 	}
 	switch {
 	case len(list) == 0 && len(errs) == 0:
@@ -221,7 +223,8 @@ func match(list []token, secret string) (name string, ok bool) {
 	digest := sha256.Sum256([]byte(secret))
 	at := -1
 	for i := range list {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], list[i].digest[:]), i, at)
+		same := subtle.ConstantTimeCompare(digest[:], list[i].digest[:]) | subtle.ConstantTimeCompare(digest[:], list[i].line[:])
+		at = subtle.ConstantTimeSelect(same, i, at)
 	}
 	if at < 0 {
 		return "", false

@@ -26,11 +26,11 @@ const (
 func TestATokenFileHasOneTokenOrNamedOnes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
-		tokenA + "\n":                        {"default"},
-		"  " + tokenA + "  ":                  {"default"},
-		"# one\n\n" + tokenA + "\n":          {"default"},
-		"a:" + tokenA:                         {"a"},
-		"a:" + tokenA + "\r\nb-2:" + tokenB:   {"a", "b-2"},
+		tokenA + "\n":                          {"default"},
+		"  " + tokenA + "  ":                   {"default"},
+		"# one\n\n" + tokenA + "\n":            {"default"},
+		"a:" + tokenA:                          {"a"},
+		"a:" + tokenA + "\r\nb-2:" + tokenB:    {"a", "b-2"},
 		"# team\na:" + tokenA + ":with:colons": {"a"},
 	} {
 		names, warnings, err := server.CheckTokenFile(tokenFile(t, text))
@@ -85,7 +85,9 @@ func TestEachNamedTokenLetsInAndIsTheClientOfTheMetricsAndOfTheLog(t *testing.T)
 	require.Equal(t, http.StatusOK, r.StatusCode, "%s", r.body)
 	r = s.do(s.request(t.Context(), http.MethodPost, "/v1/score", []byte(`{"samples": [{"response": "x"}], "reward": "none"}`), "Authorization", "Bearer "+tokenB))
 	require.NotEqual(t, http.StatusOK, r.StatusCode, "%s", r.body)
-	assert.Equal(t, http.StatusUnauthorized, s.get("/v1/runs", "Authorization", "Bearer "+tokenC).StatusCode)
+	for shown, want := range map[string]int{"a:" + tokenA: http.StatusOK, tokenC: http.StatusUnauthorized, "a:" + tokenB: http.StatusUnauthorized, "a:": http.StatusUnauthorized, "a": http.StatusUnauthorized} {
+		assert.Equal(t, want, s.get("/v1/runs", "Authorization", "Bearer "+shown).StatusCode, shown)
+	}
 	metrics := string(s.get("/metrics", "Authorization", "Bearer "+tokenA).body)
 	assert.Contains(t, metrics, `rewardloop_loop_client_samples_total{client="a"} 1`)
 	assert.Contains(t, metrics, `rewardloop_loop_client_samples_total{client="b"} 2`)
