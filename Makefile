@@ -42,7 +42,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-capacity bench-carrier golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-capacity bench-carrier soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,7 +66,7 @@ test-gpu: ## the tests that need an NVIDIA card, where there is one
 	@scripts/deps.sh compiler go
 	@scripts/test-gpu.sh
 
-test-fault: ## real processes killed, stopped, cut off and restarted under load; root for the network (six minutes); REWARDLOOP_RESULTS=1 writes docs/results/faults.md
+test-fault: ## real processes killed, stopped, cut off and restarted under load; root for the network (six minutes), and ten minutes of use; REWARDLOOP_RESULTS=1 writes docs/results/faults.md
 	@scripts/deps.sh debian go
 	@scripts/test-fault.sh
 
@@ -125,6 +125,9 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 
 bench-carrier: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
 	$(GO) run -tags "$(TAGS)" ./bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
+
+soak: build ## the program for an hour at half of its throughput: memory, descriptors and goroutines, into docs/results; BENCHFLAGS="-t 10m" for a look
+	$(GO) run -tags "$(TAGS)" ./bench -suite soak -n 1 -t 60m $(BENCHFLAGS)
 
 golden-vlm: ort ## the tiny ONNX models and what they are compared with, made anew in Python (8 GB to download), and the tests on them
 	@scripts/golden-vlm.sh

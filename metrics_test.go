@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -264,6 +265,13 @@ func TestEveryMetricIsDocumentedAndEmitted(t *testing.T) {
 	source, document := inSource(t), inDocument(t)
 	require.Greater(t, len(source), 80, "the scan of the source finds little: %v", source)
 	pages, missing := everything(t)
+	for _, page := range pages { // what promtool check metrics does
+		problems, err := promlint.New(strings.NewReader(page)).Lint()
+		require.NoError(t, err)
+		for _, p := range problems {
+			assert.False(t, strings.HasPrefix(p.Metric, "rewardloop_"), "promlint: %s: %s", p.Metric, p.Text)
+		}
+	}
 	all := emitted(pages...)
 	lacks := func(name string) bool {
 		for prefix, why := range missing {

@@ -21,7 +21,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), carrier(), capacity()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), carrier(), capacity(), soak()}
 }
 
 func main() {
@@ -62,6 +62,7 @@ Exit code 1: a row missed its target and bench/misses.yml does not list it.
   go run ./bench -suite isolation -n 3 -t 20s      failing runs beside healthy ones (make bench-isolation)
   go run ./bench -suite carrier -n 3 -t 20s        a hundred idle workers of a hundred profiles (make bench-carrier)
   go run ./bench -suite capacity -n 3 -t 20s       how many calls are under way at a time (make bench-capacity)
+  go run ./bench -suite soak -n 1 -t 60m           a server that is used for an hour (make soak)
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -75,7 +76,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, carrier, and step and dispatch, which take half an hour")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, carrier, step and dispatch, which take half an hour, and soak, which takes as long as -t says")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
 	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
@@ -158,6 +159,14 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 		require.Equal(t, 1, times, id)
 	}
 	require.Greater(t, p.cuts.Load(), int64(3))
+
+	fresh, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "fresh"})
+	require.NoError(t, err)
+	last := 3 * stormTimeout // of scorers that heed nothing
+	liveness.Check(t, fresh, liveness.Samples, liveness.Samples*4*time.Millisecond/(4*24), last, func(i int) *rewards.Sample {
+		return rig.Sample(fmt.Sprintf("%d-ok", i), bytes(i))
+	})
+	require.NoError(t, fresh.Close())
 	require.Eventually(t, func() bool { return n.Buffers.Live() == 0 }, 10*time.Second, 10*time.Millisecond, "frames that nobody released")
 	n.Stop()
 	sc.mu.Lock()

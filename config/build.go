@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
 	textrewards "github.com/rewardloop/rewardloop/rewards/text"
 	"github.com/rewardloop/rewardloop/rewards/verify"
@@ -17,26 +20,53 @@ import (
 // come from reg, one for each term. If anything is wrong the error is a FaultsError
 // with all of it, and what was built is closed again.
 func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manager, error) {
+	managers, lacking, err := BuildThere(c, reg)
 	var faults FaultsError
-	managers := map[string]*rewards.Manager{}
-	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		m, wrong := buildManager(c, c.Profiles[name], reg)
-		if len(wrong) > 0 {
-			faults = append(faults, wrong...)
-			continue
-		}
-		managers[name] = m
+	for _, why := range lacking {
+		faults = append(faults, why...)
 	}
-	for i := range faults { // scorers quote their options
-		faults[i].Message = c.Secrets.Text(faults[i].Message)
-	}
-	if err := faults.sorted(); err != nil {
+	if lacks := faults.sorted(); err == nil && lacks != nil {
+		err = lacks
 		for _, m := range managers {
 			err = errors.Join(err, m.Close())
 		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return managers, nil
+}
+
+// BuildThere is BuildManagers for a machine beside others: profiles for which nothing is wrong
+// but that the machine lacks something are not built, and their faults are returned by name.
+func BuildThere(c *Config, reg *rewards.Registry) (managers map[string]*rewards.Manager, lacking map[string]FaultsError, err error) {
+	var faults FaultsError
+	managers, lacking = map[string]*rewards.Manager{}, map[string]FaultsError{}
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		m, wrong := buildManager(c, c.Profiles[name], reg)
+		for i := range wrong { // scorers quote their options
+			wrong[i].Message = c.Secrets.Text(wrong[i].Message)
+		}
+		switch {
+		case len(wrong) == 0:
+			managers[name] = m
+		case slices.ContainsFunc(wrong, func(f Fault) bool { return !f.Lacking }):
+			faults = append(faults, wrong...)
+		default:
+			lacking[name] = wrong
+		}
+	}
+	if len(faults) == 0 {
+		return managers, lacking, nil
+	}
+	for _, why := range lacking { // all faults at once
+		faults = append(faults, why...)
+	}
+	err = faults.sorted()
+	for _, m := range managers {
+		err = errors.Join(err, m.Close())
+	}
+	return nil, nil, err
 }
 
 func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manager, FaultsError) {
@@ -65,7 +95,8 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 			if errors.Is(err, rewards.ErrUnknownScorer) {
 				message += nearest(t.Scorer, reg.Names())
 			}
-			faults = append(faults, Fault{t.Place, p.key(t), message})
+			lacking := errors.Is(err, models.ErrMissing) || errors.Is(err, infer.ErrMissing) || errors.Is(err, fs.ErrNotExist)
+			faults = append(faults, Fault{Place: t.Place, Key: p.key(t), Message: message, Lacking: lacking})
 			continue
 		}
 		cfg.Terms = append(cfg.Terms, rewards.Term{
@@ -86,7 +117,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		if err == nil {
 			return m, nil
 		}
-		faults = append(faults, Fault{p.Place, p.section(), err.Error()})
+		faults = append(faults, Fault{Place: p.Place, Key: p.section(), Message: err.Error()})
 	}
 	for _, t := range cfg.Terms {
 		var made any = t.Scorer
@@ -95,7 +126,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		}
 		if c, ok := made.(rewards.Closer); ok {
 			if err := c.Close(); err != nil {
-				faults = append(faults, Fault{p.Place, p.section(), fmt.Sprintf("closing %s: %v", t.Key, err)})
+				faults = append(faults, Fault{Place: p.Place, Key: p.section(), Message: fmt.Sprintf("closing %s: %v", t.Key, err)})
 			}
 		}
 	}
@@ -178,13 +209,13 @@ func buildVerifiers(p *Profile, reg *rewards.Registry) (rewards.Preparer, Faults
 			made, err = reg.Verifier(v.Kind, v.Options)
 		}
 		if err != nil {
-			faults = append(faults, Fault{v.Place, p.section() + ".verify." + v.Key, err.Error()})
+			faults = append(faults, Fault{Place: v.Place, Key: p.section() + ".verify." + v.Key, Message: err.Error()})
 			continue
 		}
 		named = append(named, verify.Named{Key: v.Key, Required: v.Required, Timeout: v.Timeout, Verifier: made})
 	}
 	if err := verify.Check(named); err != nil {
-		faults = append(faults, Fault{p.Place, p.section() + ".verify", err.Error()})
+		faults = append(faults, Fault{Place: p.Place, Key: p.section() + ".verify", Message: err.Error()})
 	}
 	if len(named) == 0 || len(faults) > 0 {
 		return nil, faults

@@ -3,6 +3,7 @@ package config_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -162,4 +164,31 @@ func TestTheDapoManagerAddsItsPenaltyToTheFunction(t *testing.T) {
 	assert.Equal(t, map[string]any{"score": 2.0, "acc": 3.0, "overlong_reward": -1.0, "overlong": true, "rewardloop/imputed": false}, result.Extra)
 	require.NoError(t, managers["default"].Close())
 	assert.Zero(t, open)
+}
+
+// A machine beside others may lack what one reward needs; whatever is wrong with the
+// configuration itself is refused all the same, together with what lacks.
+func TestAProfileForWhichTheMachineLacksSomethingIsNotBuiltAndTheOthersAre(t *testing.T) {
+	t.Parallel()
+	open := 0
+	reg := registry(&open)
+	reg.Register(rewards.Spec{Name: "reader", Build: func(json.RawMessage) (rewards.Scorer, error) {
+		return nil, fmt.Errorf("the model is not here: %w", models.ErrMissing)
+	}})
+	const text = `reward: {custom_reward_function: {path: builtin://constant, reward_kwargs: {n: %s}}}
+rewards: {read: {custom_reward_function: {path: builtin://reader}}}
+`
+	managers, lacking, err := config.BuildThere(parse(t, fmt.Sprintf(text, "1")), reg)
+	require.NoError(t, err)
+	require.Len(t, managers, 1)
+	require.Contains(t, lacking["read"].Error(), "the model is not here")
+	require.NoError(t, managers["default"].Close())
+	require.Zero(t, open)
+
+	_, err = config.BuildManagers(parse(t, fmt.Sprintf(text, "1")), reg)
+	require.ErrorContains(t, err, "the model is not here", "a process that is alone needs all")
+	require.Zero(t, open)
+	_, _, err = config.BuildThere(parse(t, fmt.Sprintf(text, "one")), reg)
+	require.ErrorContains(t, err, "c.yaml:1:41")
+	require.ErrorContains(t, err, "the model is not here")
 }

@@ -46,6 +46,9 @@ type Fault struct {
 	Key string
 	// Message says what is wrong and what to write instead.
 	Message string
+	// Lacking says that the machine lacks what the configuration names, such as the files of a
+	// model: the same configuration is right elsewhere.
+	Lacking bool
 }
 
 // String returns place, key and message on one line.
@@ -84,6 +87,9 @@ func (fs FaultsError) sorted() error {
 	})
 	return slices.Compact(fs)
 }
+
+// DidYouMean returns "; did you mean x?" for the known word closest to a mistyped one, or "".
+func DidYouMean(word string, known []string) string { return nearest(word, known) }
 
 // nearest returns "; did you mean x?" for the known word closest to a mistyped
 // one, or "".

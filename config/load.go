@@ -141,7 +141,7 @@ func (r *reader) parse(data []byte) *yaml.Node {
 		if err = d.Decode(&second); errors.Is(err, io.EOF) {
 			err = nil
 		} else if err == nil {
-			r.faults = append(r.faults, Fault{r.place(&second), "", "a second document begins here: write one file each"})
+			r.faults = append(r.faults, Fault{Place: r.place(&second), Key: "", Message: "a second document begins here: write one file each"})
 			return nil
 		}
 	}

@@ -18,7 +18,7 @@ type Note struct {
 }
 
 // String returns place, key and message on one line.
-func (n Note) String() string { return Fault(n).String() }
+func (n Note) String() string { return Fault{Place: n.Place, Key: n.Key, Message: n.Message}.String() }
 
 // Notes are the notes of a configuration, in the order of the file.
 func (c *Config) Notes() []Note { return slices.Clone(c.notes) }

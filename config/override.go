@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ type override struct {
 func (r *reader) override(root *yaml.Node, text string, order int) {
 	o, problem := parseOverride(text, order)
 	key := strings.Join(o.path, ".")
-	fail := func(message string) { r.faults = append(r.faults, Fault{o.place, key, message}) }
+	fail := func(message string) { r.faults = append(r.faults, Fault{Place: o.place, Key: key, Message: message}) }
 	if problem != "" {
 		fail(problem)
 		return
@@ -71,6 +72,9 @@ func parseOverride(text string, order int) (override, string) {
 		} else {
 			o.place.Override = o.prefix + key + "=…"
 		}
+	}
+	if ext := path.Ext(key); !hasValue && (ext == ".yaml" || ext == ".yml") {
+		return o, "is a file and no override: write -c " + text
 	}
 	for _, part := range o.path {
 		if part == "" || strings.ContainsAny(part, " \t\n@:") {

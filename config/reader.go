@@ -68,7 +68,7 @@ func (r *reader) place(n *yaml.Node) Place {
 }
 
 func (r *reader) fault(v value, format string, args ...any) {
-	r.faults = append(r.faults, Fault{r.place(v.node), v.path, fmt.Sprintf(format, args...)})
+	r.faults = append(r.faults, Fault{Place: r.place(v.node), Key: v.path, Message: fmt.Sprintf(format, args...)})
 }
 
 // faultAt is a fault of a key that was read before, or of the whole file.
@@ -77,7 +77,7 @@ func (r *reader) faultAt(path, format string, args ...any) {
 	if !ok {
 		p = Place{File: r.file}
 	}
-	r.faults = append(r.faults, Fault{p, path, fmt.Sprintf(format, args...)})
+	r.faults = append(r.faults, Fault{Place: p, Key: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // object is a mapping whose keys are taken one by one, so that what nobody took
@@ -167,7 +167,7 @@ func (r *reader) refuse(e entry, known []string) {
 	if made, ok := r.origin[e.node]; ok {
 		at = made
 	}
-	r.faults = append(r.faults, Fault{at, e.path, unknownKey(e.path, e.name, known)})
+	r.faults = append(r.faults, Fault{Place: at, Key: e.path, Message: unknownKey(e.path, e.name, known)})
 }
 
 // unknownKey says what to write instead of a key that does not exist.

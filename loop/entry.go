@@ -35,17 +35,17 @@ type entry struct {
 	bytes    int64
 
 	state    state
-	owner    owner     // takes the result; another connection may take it over
-	also     []owner   // other connections of the run that have sent the same sample
-	attempt  int       // of the ticket that is out or queued, from 1
-	issued   int       // the highest attempt there was
-	claims   int       // how often a worker was given the payload, not counting the backup's
-	answers  int       // how many of these claims were answered
-	bounces  int       // how many of them tried a worker whose breaker was open, and found it no better
-	offer    *attempt  // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
+	owner    owner      // takes the result; another connection may take it over
+	also     []owner    // other connections of the run that have sent the same sample
+	attempt  int        // of the ticket that is out or queued, from 1
+	issued   int        // the highest attempt there was
+	claims   int        // how often a worker was given the payload, not counting the backup's
+	answers  int        // how many of these claims were answered
+	bounces  int        // how many of them tried a worker whose breaker was open, and found it no better
+	offer    *attempt   // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
 	attempts []*attempt // attempts that workers have claimed and not answered
-	spare    spare     // the backup request
-	avoid    []string  // workers that failed it
+	spare    spare      // the backup request
+	avoid    []string   // workers that failed it
 	errors   []rewards.TermError
 	claimed  time.Time // of the first claim
 	charged  time.Duration

@@ -41,7 +41,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	}
 	c.metrics.outcomes.WithLabelValues(string(res.Outcome)).Inc()
 	c.noteFailures(now, e, res, fx)
-	c.progressed(now, e.item.Profile())
+	c.progressed(now, e.item.Profile(), res)
 	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
 	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
 	fx.results = append(fx.results, answer{s, e.owner})

@@ -169,7 +169,7 @@ func newPlaces(m *Manager) *places {
 		live:   desc("live_places", "Samples of the profile that all live workers can use at a time."),
 		busy:   desc("busy_places", "Places that this gateway's samples of the profile have."),
 		stopped: prometheus.NewDesc("rewardloop_reward_stopped",
-			"1 while no sample of the reward can be scored, 0.5 while nothing has come of its samples for 10 s, else 0. GET /readyz says why.", []string{"reward"}, nil),
+			"1 while no sample of the reward can be scored or every one fails, 0.5 while nothing has come of its samples for 10 s, else 0. GET /readyz says why.", []string{"reward"}, nil),
 	}
 }
 
@@ -196,7 +196,7 @@ func (p *places) Collect(ch chan<- prometheus.Metric) {
 // stoppedValue is a state as the metric has it.
 func stoppedValue(s ProgressState) float64 {
 	switch s {
-	case Stopped:
+	case Stopped, Failing:
 		return 1
 	case Slow:
 		return 0.5

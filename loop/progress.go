@@ -1,12 +1,16 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/loop/failures"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // This file is about what people are told of each profile: whether its samples are scored,
@@ -16,10 +20,12 @@ import (
 type ProgressState string
 
 const (
-	// Progressing: a worker takes samples of the profile.
+	// Progressing: a worker takes samples of the profile. Another one may not, and Why says so.
 	Progressing ProgressState = "ok"
 	// Slow: workers have samples of the profile, and nothing has come of them for a while.
 	Slow ProgressState = "slow"
+	// Failing: workers answer samples of the profile, and every answer is a failure.
+	Failing ProgressState = "failing"
 	// Stopped: no sample of the profile can be scored at the moment.
 	Stopped ProgressState = "stopped"
 )
@@ -49,14 +55,58 @@ const watchEvery = time.Second
 type watch struct {
 	Progress
 
-	moved time.Time // when a sample of it was last answered, or the first of those that are there came
+	moved  time.Time // when a sample of it was last answered, or the first of those that are there came
+	scored bool      // ever
+	row    int       // failures in a row, of the reward and not of the sample
+	last   rewards.TermError
+	shape  string // of last
 }
 
+// failing is how many failures in a row of a reward that has scored before are told: one that
+// scores half of its samples fails so many in a row once in 65,000 samples.
+const failing = 16
+
 // progressed notes that a sample of a profile was answered.
-func (c *core) progressed(now time.Time, p *dispatch.Profile) {
-	if w := c.watches[p]; w != nil {
-		w.moved = now
+func (c *core) progressed(now time.Time, p *dispatch.Profile, res *wire.Result) {
+	w := c.watched(now, p)
+	if w == nil {
+		return
 	}
+	w.moved = now
+	if res.Outcome == rewards.Scored {
+		w.scored, w.row, w.last, w.shape = true, 0, rewards.TermError{}, ""
+		return
+	}
+	i := slices.IndexFunc(res.Errors, func(e rewards.TermError) bool { return e.Class != rewards.Cancelled })
+	if res.Outcome != rewards.Failed || i < 0 || res.Errors[i].Blame == rewards.BlameSample {
+		return
+	}
+	w.row++
+	if shape := failures.Shape(res.Errors[i].Message, res.ID); shape != w.shape || res.Errors[i].Term != w.last.Term {
+		w.last, w.shape = res.Errors[i], shape
+	}
+}
+
+// watched is what is known of a profile; nil: clients cannot ask for it.
+func (c *core) watched(now time.Time, p *dispatch.Profile) *watch {
+	w := c.watches[p]
+	if w == nil && !strings.HasPrefix(p.Name(), "_") {
+		w = &watch{Progress: Progress{Reward: shown(p.Name()), State: Progressing, Since: now}, moved: now}
+		c.watches[p] = w
+	}
+	return w
+}
+
+// fails says how every sample of a profile fails; "": not every one does.
+func (w *watch) fails() string {
+	if w.row == 0 || w.scored && w.row < failing {
+		return ""
+	}
+	why := "every sample fails: "
+	if w.last.Term != "" {
+		why += w.last.Term + ": "
+	}
+	return why + w.last.Message
 }
 
 // settling is how long a gateway that begins is given until its workers are there.
@@ -79,13 +129,9 @@ func (c *core) observe(now time.Time) (changed []Progress) {
 		}
 	}
 	for _, p := range c.board.Profiles() {
-		if strings.HasPrefix(p.Name(), "_") {
-			continue
-		}
-		w := c.watches[p]
+		w := c.watched(now, p)
 		if w == nil {
-			w = &watch{Progress: Progress{Reward: shown(p.Name()), State: Progressing, Since: now}, moved: now}
-			c.watches[p] = w
+			continue
 		}
 		if w.Waiting+w.Running == 0 {
 			w.moved = now
@@ -114,13 +160,19 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if c.refusing != "" && now.Sub(c.refusedAt) < silence {
 		return Stopped, c.refusing
 	}
+	if fails := w.fails(); fails != "" {
+		if w.last.Permanent {
+			return Stopped, fails
+		}
+		return Failing, fails
+	}
 	said := p.Said()
 	quiet := now.Sub(w.moved)
 	if quiet < silence {
 		if said != "" {
 			return Slow, said
 		}
-		return Progressing, ""
+		return Progressing, p.Lacking()
 	}
 	told := silence
 	for 2*told <= quiet {
@@ -130,14 +182,10 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if w.Waiting > 0 && p.Free() <= 0 {
 		why += ", and all capacity is in use"
 	}
-	return Slow, strings.Join(append([]string{why}, some(said)...), ": ")
-}
-
-func some(text string) []string {
-	if text == "" {
-		return nil
+	if said = cmp.Or(said, p.Lacking()); said != "" {
+		why += ": " + said
 	}
-	return []string{text}
+	return Slow, why
 }
 
 // Progress returns how each profile fares that clients may ask for, in the order of names.
@@ -165,12 +213,16 @@ func (m *Manager) tellProgress(p Progress) {
 	if p.Why != "" {
 		with = append(with, "reason", p.Why)
 	}
-	switch p.State {
-	case Progressing:
+	switch {
+	case p.State == Progressing && p.Why != "":
+		m.log.Warn("a worker cannot score samples of a reward; others do", with...)
+	case p.State == Progressing:
 		m.log.Info("samples of a reward are scored again", with...)
-	case Slow:
+	case p.State == Failing:
+		m.log.Warn("all samples of a reward fail", with...)
+	case p.State == Slow:
 		m.log.Warn("nothing comes of samples of a reward", with...)
-	case Stopped:
+	default:
 		m.log.Warn("samples of a reward cannot be scored", with...)
 	}
 }

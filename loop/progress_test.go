@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -118,4 +119,80 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What answers every sample with a failure is not well, however fast it is.
+func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	var blame atomic.Value
+	blame.Store(rewards.BlameReward)
+	log := &paper{}
+	onStage(t, rig.Options{
+		Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Term{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+			func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+				if well.Load() {
+					return hashing(0)(ctx, s)
+				}
+				by, _ := blame.Load().(rewards.Blame)
+				return rewards.Score{}, rewards.Blamed(by, fmt.Errorf("row %d has no value", len(s.ID)))
+			})})},
+	}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run", Reward: "bad"})
+		defer p.drop()
+		n := 0
+		answered := func(samples int) loop.Progress {
+			for range samples {
+				n++
+				id := fmt.Sprint("s", n)
+				p.send(t, rig.Sample(id, 3))
+				p.result(t, id)
+			}
+			return s.progress(t, "bad")
+		}
+		blame.Store(rewards.BlameSample)
+		require.Equal(t, loop.Progressing, answered(30).State, "garbage says nothing of the reward")
+		blame.Store(rewards.BlameReward)
+		now := answered(1)
+		require.Equal(t, loop.Failing, now.State)
+		require.Equal(t, "every sample fails: x: row 3 has no value", now.Why)
+		require.Equal(t, now.Why, answered(100).Why, "what differs from sample to sample is no other reason")
+		require.Len(t, log.lines("all samples of a reward fail"), 1)
+		well.Store(true)
+		require.Equal(t, loop.Progressing, answered(1).State)
+		well.Store(false)
+		require.Equal(t, loop.Progressing, answered(15).State, "it has scored before")
+		require.Equal(t, loop.Failing, answered(1).State)
+	})
+}
+
+// A worker whose machine lacks something takes nothing; while another one scores that is said,
+// and where none does the profile is stopped.
+func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
+	t.Parallel()
+	onStage(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"read": minutes(t, term(hashing(0)))}}, func(t *testing.T, s *stage) {
+		t.Helper()
+		time.Sleep(4 * time.Second)
+		queue := s.Workers[0].Info().Profiles[0].Queue
+		lacks := wire.WorkerInfo{ID: "w7", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Name: "read", Queue: queue, State: wire.WorkerMissing, Waits: "the model is not here"}}}
+		s.engine.NewSource("w7").Announce(lacks)
+		p := s.connect(t, wire.Hello{Run: "run", Reward: "read"})
+		defer p.drop()
+		for _, id := range ids("x", 20) {
+			p.send(t, rig.Sample(id, 3))
+			require.Equal(t, s.Workers[0].ID, p.result(t, id).Worker)
+		}
+		now := s.progress(t, "read")
+		require.Equal(t, loop.Progressing, now.State)
+		require.Equal(t, "worker w7 cannot score it: the model is not here", now.Why)
+		s.Workers[0].Kill()
+		s.engine.Kill(s.Workers[0].ID)
+		time.Sleep(11 * time.Second)
+		s.engine.NewSource("w7").Announce(lacks)
+		now = s.progress(t, "read")
+		require.Equal(t, loop.Stopped, now.State)
+		require.Equal(t, "worker w7: the model is not here", now.Why)
+	})
 }

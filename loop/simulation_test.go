@@ -231,53 +231,88 @@ func history(t *testing.T, seed uint64) {
 	require.Zero(t, r.Manager.InFlight())
 }
 
-// afterTheLastFault has a fresh client send samples that nothing is wrong with, and submits
-// some from inside the process: whatever happened before, they are scored.
+// afterTheLastFault fails the test unless the samples of a fresh client end in time.
 func afterTheLastFault(t *testing.T, w *world, r *rig.Rig) {
 	t.Helper()
-	start := time.Now()
+	require.NoError(t, freshServed(t, w, r, false))
+}
+
+// freshServed has a fresh client send samples that nothing is wrong with, and submits some from
+// inside the process: whatever happened before, they are scored within
+// B = 2 × alone + 5 s + R. R is a breaker's longest pause, 30 s, which is longer than what
+// follows from a dead process, a silent cut or an abandoned client. Alone is what the samples
+// take at one place of the slowest worker.
+func freshServed(t *testing.T, w *world, r *rig.Rig, barred bool) error {
+	t.Helper()
+	const pause = 30 * time.Second
 	c := &simClient{
 		t: t, m: r.Manager, rng: rand.New(rand.NewPCG(w.seed, 200)), hello: wire.Hello{Run: "fresh client"}, manners: everyone,
-		results: map[string]*wire.Result{}, changed: make(chan struct{}, 1), began: start,
+		results: map[string]*wire.Result{}, changed: make(chan struct{}, 1), began: time.Now(), barred: barred,
+	}
+	sent, alone := w.well("client", 24)
+	inside, more := w.well("fresh", 8)
+	bound := 2*(alone+more) + 5*time.Second + pause
+	over := time.Now().Add(bound)
+	late := func(what string) error {
+		p, _ := r.Manager.Pending(3)
+		return fmt.Errorf("a fresh client %s within %v: %d of %d samples have no result; pending %+v", what, bound, c.missing(sent), len(sent), p)
 	}
 	c.connect()
-	var sent []*rewards.Sample
-	for i := 0; len(sent) < 24; i++ {
-		id := fmt.Sprint("client", i)
-		if w.plan(id).kind != "ok" {
-			continue
-		}
-		sample := rig.Sample(id, 3*(64+int(idNumber(id)%300)))
+	defer func() { c.m.Detach(c.session, c.link) }() // once more does nothing
+	byID := map[string]*rewards.Sample{}
+	for _, sample := range sent {
+		byID[sample.ID] = sample
 		for !c.submit(sample, false) {
+			if time.Now().After(over) {
+				return late("may not send all its samples")
+			}
 			c.wait(50 * time.Millisecond)
 		}
-		sent = append(sent, sample)
-	}
-	byID := map[string]*rewards.Sample{}
-	for _, s := range sent {
-		byID[s.ID] = s
 	}
 	for c.missing(sent) > 0 {
+		if time.Now().After(over) {
+			return late("has no results")
+		}
 		c.sendAgain(byID)
 		c.wait(500 * time.Millisecond)
 	}
 	for id, res := range c.results {
-		require.Equal(t, rewards.Scored, res.Outcome, "%s: %v", id, res.Errors)
-	}
-	c.m.Detach(c.session, c.link)
-	var fresh []*loop.Future
-	for i := 0; len(fresh) < 8; i++ {
-		if id := fmt.Sprint("fresh", i); w.plan(id).kind == "ok" {
-			f, err := r.Manager.Submit(t.Context(), loop.Submission{Run: "fresh", Sample: rig.Sample(id, 3*64), Timeout: 10 * time.Minute})
-			require.NoError(t, err)
-			fresh = append(fresh, f)
+		if res.Outcome != rewards.Scored {
+			return fmt.Errorf("sample %s of a fresh client is %s: %v", id, res.Outcome, res.Errors)
 		}
 	}
-	for _, f := range fresh {
-		res := result(t, f)
-		require.Equal(t, rewards.Scored, res.Outcome, "%v", res.Errors)
+	c.m.Detach(c.session, c.link)
+	ctx, cancel := context.WithDeadline(t.Context(), over)
+	defer cancel()
+	var futures []*loop.Future
+	for _, sample := range inside {
+		f, err := r.Manager.Submit(ctx, loop.Submission{Run: "fresh", Sample: sample, Timeout: 10 * time.Minute})
+		if err != nil {
+			return fmt.Errorf("a sample from inside the process: %w", err)
+		}
+		futures = append(futures, f)
 	}
-	require.Less(t, time.Since(start), 55*time.Second, "a breaker's longest pause is 30 s")
+	for _, f := range futures {
+		if res, err := f.Wait(ctx); err != nil || res.Outcome != rewards.Scored {
+			return fmt.Errorf("a sample from inside the process, bound %v: %+v, %w", bound, res, err)
+		}
+	}
+	return nil
+}
+
+// well are n samples that are scored at the first try, and how long they take one after the
+// other on a slow worker.
+func (w *world) well(name string, n int) (samples []*rewards.Sample, alone time.Duration) {
+	for i := 0; len(samples) < n; i++ {
+		id := fmt.Sprint(name, i)
+		p := w.plan(id)
+		if p.kind != "ok" {
+			continue
+		}
+		samples = append(samples, rig.Sample(id, 3*(64+int(idNumber(id)%300))))
+		alone += 3 * p.takes
+	}
+	return samples, alone
 }
 
 // profiles makes the workers of odd number three times as slow, in half of the histories.
@@ -382,6 +417,7 @@ type simClient struct {
 	wanted  bool             // since the latest credit
 	asked   bool             // for its credit
 	yielded int64            // bytes
+	barred  bool             // as if the server granted nothing, not even one sample at a time
 }
 
 // What simulated clients say of their credit.
@@ -598,7 +634,7 @@ func (c *simClient) submit(s *rewards.Sample, other bool) bool {
 	c.mu.Lock()
 	within := c.sent.Samples < c.credit.Samples && c.sent.Bytes+msg.Size() <= c.credit.Bytes
 	session := c.session
-	if c.over || !within && len(c.open) > 0 {
+	if c.barred || c.over || !within && len(c.open) > 0 {
 		tell := c.manners > nothing && !c.wanted
 		c.wanted = c.wanted || tell
 		c.mu.Unlock()

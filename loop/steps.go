@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
@@ -186,8 +188,18 @@ func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.
 	}
 }
 
-func unknownRun(run string) error {
-	return fmt.Errorf("%w: %w: run %q", rewards.Malformed, ErrUnknown, run)
+// unknownRun says that nobody knows a run, and which runs are known. The caller holds the mutex.
+func (c *core) unknownRun(run string) error {
+	const listed = 8
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.runs)), hidden)
+	known := "no run is known yet"
+	if n := len(names); n > 0 {
+		known = "known are " + strings.Join(names[:min(n, listed)], ", ")
+		if n > listed {
+			known += fmt.Sprintf(" and %d more", n-listed)
+		}
+	}
+	return fmt.Errorf("%w: run %q is %w; %s", rewards.Malformed, run, ErrUnknown, known)
 }
 
 // reportWait bounds the wait for the report of a step that is over. It takes milliseconds
@@ -221,7 +233,7 @@ func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.
 	r := m.core.runs[run]
 	switch {
 	case r == nil:
-		return nil, nil, unknownRun(run)
+		return nil, nil, m.core.unknownRun(run)
 	case epoch != 0 && epoch != r.epoch:
 		return nil, nil, errEpoch(run)
 	}
@@ -283,7 +295,7 @@ func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, er
 // the mutex.
 func (m *Manager) known(run string, split rewards.Split, n int64) (*step.Step, error) {
 	if m.core.runs[run] == nil {
-		return nil, unknownRun(run)
+		return nil, m.core.unknownRun(run)
 	}
 	key := step.KeyOf(run, split, n)
 	st := m.core.book.Step(key)

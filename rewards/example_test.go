@@ -46,7 +46,7 @@ func ExampleManager_Run() {
 	<-bad.Done()
 	// Output:
 	// scored 0.8 2
-	// failed bad_input: sample "2" has no ground truth
+	// failed sample "2" has no ground truth
 }
 
 // A failed term of a prompt group waits for the mean of the other members.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -313,6 +314,17 @@ func repeats(b Blame, permanent bool) bool {
 // maxMessage bounds what a scorer says about a failure, in bytes: messages travel
 // with the result and are remembered with it.
 const maxMessage = 4096
+
+// messageOf is the text of an error without the class that stands beside it: what wraps a
+// class begins with it.
+func messageOf(err error) string {
+	text := err.Error()
+	class := string(ClassOf(err)) + ": "
+	for strings.HasPrefix(text, class) {
+		text = text[len(class):]
+	}
+	return text
+}
 
 // tell is what a scorer said of a failure, without secrets, within maxMessage. What is cut
 // off first is far behind that, so that no part of a secret is left at the end.

@@ -111,7 +111,7 @@ func (s *Server) pageData(c *gin.Context) pageData {
 		d.Reasons = append(d.Reasons, err.Error())
 	}
 	d.Ready = len(d.Reasons) == 0
-	d.Progress = slices.DeleteFunc(s.loop.Progress(), func(p loop.Progress) bool { return p.State == loop.Progressing })
+	d.Progress = s.troubled()
 	d.Pending, d.Total = s.loop.Pending(pagePending)
 	d.Failures, d.Failed = s.loop.Failures()
 	d.Kinds = len(d.Failures)

@@ -15,7 +15,7 @@ import (
 )
 
 // pending answers GET /v1/pending?limit=100: samples without a result, the oldest
-// first, and how many there are.
+// first, how many there are, and the rewards of which something is to be said.
 func (s *Server) pending(c *gin.Context) {
 	limit, ok := s.bounded(c, "limit", 100, 10_000)
 	if !ok {
@@ -25,7 +25,13 @@ func (s *Server) pending(c *gin.Context) {
 	held, granted := s.loop.Bytes()
 	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
 		"total": total, "held_bytes": held, "granted_bytes": granted, "samples": orEmpty(list),
+		"rewards": orEmpty[loop.Progress](s.troubled()),
 	}))
+}
+
+// troubled are the rewards that do not fare well, or that a worker cannot score.
+func (s *Server) troubled() []loop.Progress {
+	return slices.DeleteFunc(s.loop.Progress(), func(p loop.Progress) bool { return p.State == loop.Progressing && p.Why == "" })
 }
 
 // failures answers GET /v1/failures?reward=: what has failed and why, alike ones together,

@@ -218,4 +218,6 @@ const (
 	WorkerWaiting = "waiting"
 	// WorkerTrying: likewise, and one sample may find out whether it is back.
 	WorkerTrying = "trying"
+	// WorkerMissing: the worker's machine lacks something that the profile needs.
+	WorkerMissing = "missing"
 )

@@ -20,6 +20,9 @@ type Profile struct {
 	// Capacity is how many samples of the profile the worker can use at a time; 0: as many as
 	// the manager's components can, divided among the workers of the process.
 	Capacity int
+	// Missing is what the machine lacks, without which it cannot score the profile: there is
+	// no manager then, and the worker takes no samples of the profile and says why. Empty: it can.
+	Missing string
 }
 
 // bay is what a worker has for one profile: its places, its puller, and what goes wrong

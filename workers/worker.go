@@ -19,7 +19,8 @@ type Worker struct {
 	cfg     Config
 	source  Source
 	gateway Gateway
-	bays    []*bay // one for each queue, by name
+	bays    []*bay             // one for each queue, by name
+	missing []wire.ProfileInfo // profiles that it cannot score
 	decoder rewards.Decoder
 	log     *slog.Logger
 	metrics *Metrics
@@ -69,6 +70,10 @@ func New(o Options) (*Worker, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Profiles)) {
 		p := o.Profiles[name]
+		if p.Missing != "" {
+			w.missing = append(w.missing, wire.ProfileInfo{Name: name, Queue: p.Queue, State: wire.WorkerMissing, Waits: p.Missing})
+			continue
+		}
 		if i := slices.IndexFunc(w.bays, func(b *bay) bool { return b.queue == p.Queue }); i >= 0 {
 			w.bays[i].names = append(w.bays[i].names, name)
 			continue
@@ -186,6 +191,7 @@ func (w *Worker) Info() wire.WorkerInfo {
 		info.Profiles = append(info.Profiles, p)
 		sick = sick && p.State == wire.WorkerSick
 	}
+	info.Profiles = append(info.Profiles, w.missing...)
 	select {
 	case <-w.draining:
 		info.State = wire.WorkerDraining

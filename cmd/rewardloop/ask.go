@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -49,8 +50,8 @@ func tokenOf(file string) (string, error) {
 }
 
 // ask gets a path of a server and has its answer read. The token goes to that server only:
-// a redirection is an error.
-func ask(ctx context.Context, server, path, token string, read func(body io.Reader) error) error {
+// a redirection is an error. So is any status but 200 and those that are named.
+func ask(ctx context.Context, server, path, token string, read func(body io.Reader) error, also ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	address := strings.TrimRight(server, "/") + path
@@ -77,7 +78,7 @@ func ask(ctx context.Context, server, path, token string, read func(body io.Read
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode != http.StatusOK && !slices.Contains(also, res.StatusCode) {
 		why, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is shown
 		return fmt.Errorf("%s answered %s: %s", address, res.Status, strings.ToValidUTF8(strings.TrimSpace(string(why)), "?"))
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -24,9 +26,13 @@ streamed over a websocket to a server in this process the moment it is finished,
 scored while the others are still being made. Then the same step again, with all
 pictures scored after the rollout, for comparison.
 
+Then it breaks things: pictures go to an HTTP scorer by two workers in processes of their
+own, while one of these is killed, the scorer is down for 3 s, and a neighbour's function
+raises. Every picture gets its own score all the same, once.
+
 It prints the rewards by prompt group, their error against what the pictures really
 say, and the step time of both runs against an ideal queue and a bound that no
-schedule beats. It takes about a minute and writes into --out:
+schedule beats, and what the damage cost. It takes about a minute and writes into --out:
 
   scores.jsonl            the result of every sample
   trace.json              the times of both runs
@@ -96,9 +102,33 @@ func runDemo(ctx context.Context, e env, cfg demo.Config, data, out string) erro
 		return err
 	}
 	fmt.Fprintf(e.stdout, "\n%s\n", report)
-	printFiles(e.stdout, out)
 	if report.Streaming == nil {
+		printFiles(e.stdout, out)
 		return fmt.Errorf("%w: see the errors in %s", errUnscored, filepath.Join(out, demo.ScoresFile))
+	}
+	if err := breakIt(ctx, e, pictures); err != nil {
+		return err
+	}
+	printFiles(e.stdout, out)
+	return nil
+}
+
+// breakIt is the second part of the demo.
+func breakIt(ctx context.Context, e env, pictures []demo.Picture) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	python, _ := e.getenv("REWARDLOOP_PYTHON")
+	_, err = exec.LookPath(cmp.Or(python, "python3"))
+	fmt.Fprintln(e.stderr, "breaking it: a worker is killed, a scorer is down, a neighbour's function raises")
+	d, err := demo.Break(ctx, demo.DamageConfig{Program: program, Python: err == nil}, pictures)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "%s\n", d)
+	if !d.Whole() {
+		return errUnscored
 	}
 	return nil
 }

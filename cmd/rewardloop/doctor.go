@@ -26,7 +26,7 @@ Checks what this machine has, and says what to do about what is missing: memory 
 limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
 a function in Python, the engine, and one known picture through the whole path. With -c
 also the configuration, its files and its address, and that every reward it names gets
-ready.
+ready; a server that runs at that address is asked how its rewards fare.
 
 Exits with 0 if everything required is there. Without a configuration nothing that
 reads text is required: only the reward ocr needs it. Python is required where a reward
@@ -122,8 +122,9 @@ func printChecks(w io.Writer, checks []check, ok bool) {
 // exam is one run of the checks.
 type exam struct {
 	cfg       *config.Config
-	given     bool  // a configuration was named
-	configErr error // what is wrong with it
+	given     bool    // a configuration was named
+	configErr error   // what is wrong with it
+	running   []check // of a server that runs at the address
 }
 
 // all runs the checks in order, those that explain others first.
@@ -156,7 +157,7 @@ func (x *exam) all(ctx context.Context) []check {
 		out = append(out, x.rewards(ctx)...)
 	}
 	add(x.address)
-	return out
+	return append(out, x.running...)
 }
 
 func system() check {
@@ -290,8 +291,12 @@ func (x *exam) address(ctx context.Context) check {
 	case err == nil:
 		_ = l.Close() // it was only tried
 	case errors.Is(err, syscall.EADDRINUSE):
-		c.State, c.Detail = stateWarn, x.cfg.Server.Listen+" is in use"
-		c.Advice = "if that is not a rewardloop that runs already, stop it, or name another address with server.listen or --listen"
+		if x.running, err = x.askServer(ctx); err == nil {
+			c.Detail = x.cfg.Server.Listen + " is in use by a rewardloop"
+			return c
+		}
+		c.State, c.Detail = stateWarn, fmt.Sprintf("%s is in use, and no rewardloop answers there: %v", x.cfg.Server.Listen, err)
+		c.Advice = "stop what listens there, or name another address with server.listen or --listen"
 	default:
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name an address of this machine in server.listen, with a port this user may use"
 	}

@@ -11,6 +11,7 @@ import (
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
 	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
+	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
 )
 
 // durableFleets are one process, and a gateway with the broker inside and two workers.
@@ -58,6 +59,7 @@ func TestADurableGatewayKilledTwiceAnswersOnceAndScoresNothingTwiceThatHadItsRes
 			assert.Equal(t, n, f.Scored(id), "sample %s was scored again", id)
 		}
 		assert.GreaterOrEqual(t, len(written), 120)
+		f.Lives(liveness.Death, gateway)
 	})
 }
 
@@ -84,5 +86,6 @@ func TestADurableGatewayScoresWhatItAcknowledgedAlthoughTheClientNeverComesBack(
 		gateway.Start()
 		f.Await("every sample is scored", func() bool { return scored() == samples })
 		t.Logf("%d of %d samples were scored in the first life", before, samples)
+		f.Lives(liveness.Death, gateway)
 	})
 }

@@ -111,6 +111,7 @@ func (f fault) run(t *testing.T, bin, nats string) string {
 	p := s.Wait()
 	t.Log(p)
 	p.Check(t)
+	s.fleet.Lives(f.within, s.gateways...)
 	allowed := "–"
 	if f.within > 0 {
 		allowed = fmt.Sprintf("%v (%s)", f.within, f.because)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/internal/slot"
@@ -82,6 +83,17 @@ func run(ctx context.Context, args []string, e env) int {
 		if c.name == args[0] {
 			return c.run(ctx, args[1:], e)
 		}
+	}
+	if slices.Contains([]string{"--version", "-version", "-v", "-V"}, args[0]) {
+		return printVersion(ctx, args[1:], e)
+	}
+	names := make([]string, 0, len(commands()))
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	if meant := config.DidYouMean(args[0], names); meant != "" {
+		fmt.Fprintf(e.stderr, "rewardloop: no command %q%s\n", args[0], meant)
+		return exitUsage
 	}
 	fmt.Fprintf(e.stderr, "rewardloop: no command %q\n\n", args[0])
 	usage(e.stderr)

@@ -147,7 +147,14 @@ type process struct {
 // start starts the binary; it is killed when the test ends.
 func start(t *testing.T, dir string, stdin io.Reader, stdout io.Writer, args ...string) *process {
 	t.Helper()
+	return startIn(t, dir, nil, stdin, stdout, args...)
+}
+
+// startIn is start with an environment; nil: this process's.
+func startIn(t *testing.T, dir string, env []string, stdin io.Reader, stdout io.Writer, args ...string) *process {
+	t.Helper()
 	p := &process{Cmd: exec.Command(binary(t), args...), stderr: watched(), exited: make(chan struct{})}
+	p.Env = env
 	p.Dir, p.Stdin, p.Stdout, p.Stderr = dir, stdin, stdout, p.stderr
 	p.WaitDelay = time.Second
 	require.NoError(t, p.Start())
@@ -228,22 +235,24 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 		code int
 		says string
 	}{
-		"none":               {nil, exitUsage, ""},
-		"help":               {[]string{"--help"}, exitOK, ""},
-		"unknown":            {[]string{"scroe"}, exitUsage, `no command "scroe"`},
-		"unknown flag":       {[]string{"version", "--loud"}, exitUsage, "loud"},
-		"score, no files":    {[]string{"score", "-c", "testdata/cfg.yaml"}, exitUsage, "-i samples.jsonl"},
-		"score, no config":   {[]string{"score", "-i", "-", "-o", "-"}, exitUsage, "no reward is named"},
-		"score, no input":    {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "nowhere.jsonl", "-o", "-"}, exitUsage, "nowhere.jsonl"},
-		"score, a folder":    {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "testdata", "-o", "-"}, exitUsage, "is a folder"},
-		"score, no root":     {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
-		"score, no output":   {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
-		"config, no verb":    {[]string{"config"}, exitUsage, "check or print"},
-		"config, no file":    {[]string{"config", "check", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
-		"serve, log level":   {[]string{"serve", "-c", "testdata/cfg.yaml", "--log-level", "shout"}, exitUsage, "shout"},
-		"serve, no file":     {[]string{"serve", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
-		"serve, public":      {[]string{"serve", "-c", "testdata/cfg.yaml", "--listen", "0.0.0.0:0"}, exitUsage, "token_file"},
-		"doctor, wrong file": {[]string{"doctor", "-c", "nowhere.yaml"}, exitFailure, ""},
+		"none":                       {nil, exitUsage, ""},
+		"help":                       {[]string{"--help"}, exitOK, ""},
+		"unknown":                    {[]string{"scroe"}, exitUsage, `no command "scroe"`},
+		"unknown flag":               {[]string{"version", "--loud"}, exitUsage, "loud"},
+		"score, no files":            {[]string{"score", "-c", "testdata/cfg.yaml"}, exitUsage, "-i samples.jsonl"},
+		"score, no config":           {[]string{"score", "-i", "-", "-o", "-"}, exitUsage, "no reward is named"},
+		"score, no input":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "nowhere.jsonl", "-o", "-"}, exitUsage, "nowhere.jsonl"},
+		"score, a folder":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "testdata", "-o", "-"}, exitUsage, "is a folder"},
+		"score, no root":             {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
+		"score, no output":           {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
+		"config, no verb":            {[]string{"config"}, exitUsage, "check or print"},
+		"config, no file":            {[]string{"config", "check", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
+		"serve, log level":           {[]string{"serve", "-c", "testdata/cfg.yaml", "--log-level", "shout"}, exitUsage, "shout"},
+		"serve, no file":             {[]string{"serve", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
+		"a misspelt command":         {[]string{"srve"}, exitUsage, "did you mean serve?"},
+		"a file that is no override": {[]string{"serve", "cfg.yaml"}, exitUsage, "write -c cfg.yaml"},
+		"serve, public":              {[]string{"serve", "-c", "testdata/cfg.yaml", "--listen", "0.0.0.0:0"}, exitUsage, "token_file"},
+		"doctor, wrong file":         {[]string{"doctor", "-c", "nowhere.yaml"}, exitFailure, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +269,7 @@ func TestVersionAndScorersPrintWhatTheyKnow(t *testing.T) {
 	got := call(t, "", "version")
 	require.Equal(t, exitOK, got.code)
 	require.Equal(t, release()+"\n", got.stdout)
+	require.Equal(t, got, call(t, "", "--version"))
 	got = call(t, "", "scorers")
 	require.Equal(t, exitOK, got.code)
 	for _, name := range []string{"builtin://ocr", "builtin://jpeg_compressibility", "builtin://jpeg_incompressibility", "quality", "http://host:port"} {

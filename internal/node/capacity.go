@@ -74,7 +74,7 @@ func (p *parts) logCapacities(ctx context.Context) {
 // same configuration but for what machines differ in.
 func (p *parts) queues() map[string]string {
 	out := make(map[string]string, len(p.managers))
-	for name := range p.managers {
+	for _, name := range slices.Concat(sortedKeys(p.managers), sortedKeys(p.lacking)) {
 		of := cmp.Or(name, config.DefaultProfile)
 		out[name] = wire.QueueName(of, digest(p.cfg.Profiles[of]))
 	}

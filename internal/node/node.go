@@ -43,6 +43,10 @@ type Options struct {
 	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
 	// and Listen must not be called.
 	NoServer bool
+
+	// beside says that other processes score as well: a reward for which this machine lacks
+	// something is left to them, and is no reason not to start.
+	beside bool
 }
 
 // Node is one process: gateway, workers, engine and edge.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,6 +31,7 @@ type parts struct {
 	name     string // among all processes; "": there are no others
 	scorers  *Scorers
 	managers map[string]*rewards.Manager
+	lacking  map[string]config.FaultsError // profiles that this machine cannot score, of a process beside others
 	metrics  *prometheus.Registry
 	buffers  *wire.Buffers
 	test     *selfTest
@@ -49,7 +51,7 @@ func newParts(o Options) (*parts, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.metrics.MustRegister(buildInfo(p.version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.MustRegister(buildInfo(p.version), goCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if len(o.Config.Profiles) == 0 {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
@@ -64,7 +66,12 @@ func newParts(o Options) (*parts, error) {
 	if err = p.openRouter(); err != nil {
 		return nil, errors.Join(err, p.scorers.Close())
 	}
-	if p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry); err != nil {
+	if o.beside {
+		p.managers, p.lacking, err = config.BuildThere(p.cfg, p.scorers.Registry)
+	} else {
+		p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
 	p.metrics.MustRegister(extras(maps.Clone(p.managers)))
@@ -76,6 +83,14 @@ func newParts(o Options) (*parts, error) {
 	}
 	p.managers[selfTestProfile] = p.test.manager
 	return p, nil
+}
+
+// goCollector is what Go's runtime tells of itself, with the memory that the latest collection
+// found in use.
+func goCollector() prometheus.Collector {
+	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{
+		Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`),
+	}))
 }
 
 // buildInfo is a metric that says which release runs.
@@ -113,6 +128,11 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 	for name, m := range served {
 		profiles[name] = workers.Profile{Manager: m, Queue: queues[name]}
 		names[queues[name]] = true
+	}
+	for name, why := range p.lacking {
+		p.log.ErrorContext(ctx, "this process cannot score a reward until it is started again, because this machine lacks what the reward needs",
+			"reward", name, "reason", why)
+		profiles[name] = workers.Profile{Queue: queues[name], Missing: why.Error()}
 	}
 	for i := range p.cfg.NumWorkers {
 		cfg := workers.Config{

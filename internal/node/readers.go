@@ -145,7 +145,8 @@ func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
 		}
 	}
 	if !r.Devices.store.Have(m) {
-		return ort.Library{}, fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.Devices.store.Dir, m.Name)
+		return ort.Library{}, infer.Marked(models.ErrMissing,
+			fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.Devices.store.Dir, m.Name))
 	}
 	return ort.Find(r.cfg.ONNX.Library)
 }

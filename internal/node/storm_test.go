@@ -29,6 +29,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
@@ -130,12 +131,14 @@ func (s *storm) run(t *testing.T, samples int) {
 	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + s.addr, Run: "storm"})
 	require.NoError(t, err)
 	want := make([]string, len(s.protos)) // what the undisturbed results say
+	begun := time.Now()
 	for i := range s.protos {
 		res := s.wait(t, s.submit(t, c, i, "undisturbed-"+strconv.Itoa(i)))
 		require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
 		want[i] = said(t, res)
 		require.NotContains(t, want[:i], want[i], "prototypes that cannot be told apart show no swap")
 	}
+	undisturbed := time.Since(begun) / time.Duration(len(s.protos)) // of one after the other
 	over, done := make(chan struct{}), make(chan map[string]int)
 	go func() { done <- s.rage(over) }()
 	futures := make([]*client.Future, samples)
@@ -169,10 +172,27 @@ func (s *storm) run(t *testing.T, samples int) {
 	require.NotEmpty(t, deaths)
 	require.Greater(t, scored, samples*9/10)
 	require.NoError(t, c.Close())
+
+	fresh, err := client.Dial(t.Context(), client.Config{URL: "ws://" + s.addr, Run: "fresh"})
+	require.NoError(t, err)
+	n := min(liveness.Samples, samples/2)
+	results := liveness.Check(t, fresh, n, time.Duration(n)*undisturbed, liveness.Death, func(i int) *rewards.Sample {
+		return s.sample(i%len(s.protos), strconv.Itoa(i))
+	})
+	for i, res := range results {
+		require.Equal(t, want[i%len(s.protos)], said(t, res), "sample %d of the fresh client has another one's result", i)
+	}
+	require.NoError(t, fresh.Close())
 }
 
 func (s *storm) submit(t *testing.T, c *client.Client, proto int, id string) *client.Future {
 	t.Helper()
+	f, err := c.Submit(t.Context(), s.sample(proto, id), time.Hour)
+	require.NoError(t, err)
+	return f
+}
+
+func (s *storm) sample(proto int, id string) *rewards.Sample {
 	sample := *s.protos[proto]
 	sample.ID = id
 	// Each has pixels of its own: those that have killed two children are in quarantine.
@@ -183,9 +203,7 @@ func (s *storm) submit(t *testing.T, c *client.Client, proto int, id string) *cl
 		m.Data[i] ^= byte(n >> (3 * i) & 7)
 	}
 	sample.Media = []*rewards.Media{&m}
-	f, err := c.Submit(t.Context(), &sample, time.Hour)
-	require.NoError(t, err)
-	return f
+	return &sample
 }
 
 // rawPictures are every nth golden picture as pixels.

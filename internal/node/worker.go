@@ -39,7 +39,7 @@ func NewWorker(o Options) (*Worker, error) {
 	}
 	cfg.Fabric.NATSListen = ""
 	cfg.NumWorkers = max(cfg.NumWorkers, 1)
-	o.Config = &cfg
+	o.Config, o.beside = &cfg, true
 	p, err := newParts(o)
 	if err != nil {
 		return nil, err

@@ -267,8 +267,19 @@ func (p *Profile) Unserved() string {
 // not answer; "": none says anything.
 func (p *Profile) Said() string {
 	for _, a := range p.serving {
-		if _, info := p.said(a); info.Waits != "" {
+		if _, info := p.said(a); info.Waits != "" && info.State != wire.WorkerMissing {
 			return info.Waits
+		}
+	}
+	return ""
+}
+
+// Lacking says which live worker cannot score the profile, because its machine lacks
+// something, and what; "": none.
+func (p *Profile) Lacking() string {
+	for _, a := range p.serving {
+		if w, info := p.said(a); info.State == wire.WorkerMissing {
+			return fmt.Sprintf("worker %s cannot score it: %s", w.ID, info.Waits)
 		}
 	}
 	return ""

@@ -10,12 +10,12 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Fed is the Run of a load whose samples s0, s1, … have the scores want, and whose
+// Fed is the Run of a load whose samples s-0, s-1, … have the scores want, and whose
 // results are those given, one each 10 ms; the fault is after the first.
 func Fed(t testing.TB, want map[string]float64, results ...*wire.Result) *Report {
 	t.Helper()
 	r := &Run{
-		t: t, f: &Fleet{t: t, scorer: &scorer{ended: map[string]int{}}}, load: Load{Samples: len(want)}, begun: time.Now(),
+		t: t, f: &Fleet{t: t, scorer: &scorer{ended: map[string]int{}}}, load: Load{Run: "s", Samples: len(want)}, begun: time.Now(),
 		grown: make(chan struct{}), want: want, got: map[string][]answer{},
 	}
 	at := time.Unix(0, 0)

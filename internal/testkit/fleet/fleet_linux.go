@@ -72,6 +72,7 @@ type Fleet struct {
 	brokers    []*broker
 	ways       map[string]*netlab.Proxy // by the name of what is behind them
 	nats       string                   // URLs, separated by commas
+	lives      int                      // calls of Lives
 }
 
 // New writes the configuration; nothing runs yet.
@@ -83,7 +84,7 @@ func New(t testing.TB, cfg Config) *Fleet {
 	f.scorer = newScorer(t, cfg.ScoreLeast, cfg.ScoreMost)
 	f.scorerAddr = "127.0.0.1:" + strconv.Itoa(freePort(t, "127.0.0.1"))
 	f.write("token", "fleet-token-"+strconv.FormatUint(rand.Uint64(), 36)) //nolint:gosec // opens this test's server only
-	f.write("alone.yaml", f.yaml(2, false))
+	f.write("alone.yaml", f.yaml(aloneWorkers, false))
 	f.write("gateway.yaml", f.yaml(0, true))
 	f.write("worker.yaml", f.yaml(1, true))
 	t.Cleanup(func() {
@@ -96,6 +97,9 @@ func New(t testing.TB, cfg Config) *Fleet {
 	})
 	return f
 }
+
+// aloneWorkers are those of Alone.
+const aloneWorkers = 2
 
 func (f *Fleet) yaml(workers int, network bool) string {
 	fabric := ""
@@ -174,7 +178,7 @@ func (f *Fleet) Alone(name string) *Process {
 	f.listen(nil)
 	addr := f.address(nil)
 	args := []string{"serve", "-c", f.file("alone.yaml"), "--listen", addr, "--token-file", f.file("token")}
-	return f.add(&Process{Name: name, Addr: addr, bin: f.cfg.Binary, args: append(args, f.durable(name)...), ready: serves})
+	return f.add(&Process{Name: name, Addr: addr, bin: f.cfg.Binary, args: append(args, f.durable(name)...), workers: aloneWorkers, ready: serves})
 }
 
 func serves(p *Process) bool { return p.log.says("msg=serving") }
@@ -203,7 +207,7 @@ func (f *Fleet) Worker(name string, h hostOf) *Process {
 	f.t.Helper()
 	f.listen(h)
 	args := []string{"worker", "-c", f.file("worker.yaml"), "--join", f.nats, "--name", name}
-	return f.add(&Process{Name: name, host: h, bin: f.cfg.Binary, args: args, ready: func(p *Process) bool {
+	return f.add(&Process{Name: name, host: h, bin: f.cfg.Binary, args: args, workers: 1, ready: func(p *Process) bool {
 		return p.log.says(`"event":"ready"`)
 	}})
 }

@@ -22,11 +22,11 @@ func scored(id string, score float64) *wire.Result {
 
 func TestAReportFindsWhatIsMissingRepeatedWrongOrFailed(t *testing.T) {
 	t.Parallel()
-	want := map[string]float64{"s0": 0.5, "s1": 0.25, "s2": 0.125, "s3": 1. / (1 << 31), "s4": 0.75}
-	again := scored("s1", 0.25)
+	want := map[string]float64{"s-0": 0.5, "s-1": 0.25, "s-2": 0.125, "s-3": 1. / (1 << 31), "s-4": 0.75}
+	again := scored("s-1", 0.25)
 	again.Attempts = 2
-	p := fleet.Fed(t, want, scored("s0", 0.5), again, scored("s1", 0.25), scored("s2", 0.25),
-		&wire.Result{ID: "s4", Outcome: rewards.Failed})
+	p := fleet.Fed(t, want, scored("s-0", 0.5), again, scored("s-1", 0.25), scored("s-2", 0.25),
+		&wire.Result{ID: "s-4", Outcome: rewards.Failed})
 	require.Equal(t, 2, p.Scored)
 	require.Equal(t, 1, p.Missing)
 	require.Equal(t, 1, p.Duplicates)
@@ -54,7 +54,7 @@ func (s *spoiledTB) Errorf(string, ...any) { s.failed = true }
 
 func TestAReportWithoutAFaultPasses(t *testing.T) {
 	t.Parallel()
-	p := fleet.Fed(t, map[string]float64{"s0": 0.5, "s1": 0.25}, scored("s1", 0.25), scored("s0", 0.5))
+	p := fleet.Fed(t, map[string]float64{"s-0": 0.5, "s-1": 0.25}, scored("s-1", 0.25), scored("s-0", 0.5))
 	p.Check(t)
 	require.Equal(t, 1, p.InFlight)
 }

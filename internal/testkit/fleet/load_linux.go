@@ -19,6 +19,8 @@ import (
 
 // Load is what is sent.
 type Load struct {
+	// Run is the run's name, with which the ids of its samples begin. Defaults to "fleet".
+	Run string
 	// Samples is how many, over all gateways. Defaults to 300.
 	Samples int
 	// Bytes of each. Defaults to 256 KiB.
@@ -31,6 +33,7 @@ type Load struct {
 
 // WithDefaults returns a copy with the defaults filled in.
 func (l Load) WithDefaults() Load {
+	l.Run = cmp.Or(l.Run, "fleet")
 	l.Samples = cmp.Or(l.Samples, 300)
 	l.Bytes = cmp.Or(l.Bytes, 256<<10)
 	l.PerSecond = cmp.Or(l.PerSecond, 30)
@@ -86,7 +89,7 @@ func (f *Fleet) Load(load Load, gateways ...*Process) *Run {
 		p.Latency(netlab.Up, f.cfg.Delay)
 		p.Latency(netlab.Down, f.cfg.Delay)
 		c, err := client.Dial(r.ctx, client.Config{
-			URL: "ws://" + p.Addr(), Run: "fleet", Client: "c" + strconv.Itoa(i), TokenFile: f.file("token"),
+			URL: "ws://" + p.Addr(), Run: load.Run, Client: "c" + strconv.Itoa(i), TokenFile: f.file("token"),
 		})
 		require.NoError(f.t, err, "gateway %s", g.Name)
 		r.Proxies, r.taps, r.clients = append(r.Proxies, p), append(r.taps, tap), append(r.clients, c)
@@ -109,6 +112,9 @@ func (r *Run) close() {
 	r.wg.Wait()
 }
 
+// id is that of a sample of the load.
+func (r *Run) id(i int) string { return r.load.Run + "-" + strconv.Itoa(i) }
+
 // send submits the samples at an even pace.
 func (r *Run) send() {
 	pace := time.NewTicker(time.Duration(float64(time.Second) / r.load.PerSecond))
@@ -119,7 +125,7 @@ func (r *Run) send() {
 		case <-r.ctx.Done():
 			return
 		}
-		id := "s" + strconv.Itoa(i)
+		id := r.id(i)
 		file, err := picture(r.load.Bytes)
 		if err == nil {
 			r.mu.Lock()

@@ -25,11 +25,12 @@ type Process struct {
 	// Addr is where it listens, "" if it does not; it is the same after a restart.
 	Addr string
 
-	f     *Fleet
-	host  hostOf
-	bin   string
-	args  []string
-	ready func(p *Process) bool // looked at until it is true
+	f       *Fleet
+	host    hostOf
+	bin     string
+	args    []string
+	workers int                   // that score
+	ready   func(p *Process) bool // looked at until it is true
 
 	cmd    *exec.Cmd
 	log    *tail

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +59,7 @@ func (r *Run) report() *Report {
 	defer r.mu.Unlock()
 	p := &Report{Samples: r.load.Samples, ByWorker: map[string]int{}, Wall: time.Since(r.begun), InFlight: len(r.waiting)}
 	for i := range r.load.Samples {
-		r.judge(p, "s"+strconv.Itoa(i))
+		r.judge(p, r.id(i))
 	}
 	for _, err := range r.refused {
 		p.fault("%v", err)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/loop"
+)
+
+const (
+	// serverPatience is how long a running server may take to say how its rewards fare.
+	serverPatience = 5 * time.Second
+	// maxReady bounds what it says, in bytes.
+	maxReady = 1 << 20
+)
+
+// askServer asks the server that listens at the configuration's address how its rewards
+// fare: what it knows of its workers, engines and disks no other process can find out.
+func (x *exam) askServer(ctx context.Context) ([]check, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	token, err := tokenOf(x.cfg.Server.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http://"
+	if x.cfg.Server.TLSCert != "" {
+		scheme = "https://"
+	}
+	var answer struct {
+		Ready   *bool           `json:"ready"`
+		Reasons []string        `json:"reasons"`
+		Rewards []loop.Progress `json:"rewards"`
+	}
+	err = ask(ctx, scheme+x.cfg.Server.Listen, "/readyz", token, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxReady)).Decode(&answer)
+	}, http.StatusServiceUnavailable)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Ready == nil:
+		return nil, errors.New("it does not say whether it is ready")
+	}
+	c := check{Name: "running server", Required: true, State: stateOK, Detail: "ready"}
+	if !*answer.Ready {
+		c.State, c.Detail = stateMissing, "not ready: "+strings.Join(answer.Reasons, "; ")
+	}
+	checks := []check{c}
+	for _, p := range answer.Rewards {
+		checks = append(checks, fares(p))
+	}
+	return checks, nil
+}
+
+// fares is the line of a reward of a running server.
+func fares(p loop.Progress) check {
+	c := check{Name: "running reward " + p.Reward, Required: true, State: stateOK, Detail: "samples are scored"}
+	samples := fmt.Sprintf("%d waiting, %d with workers, since %s", p.Waiting, p.Running, p.Since.Local().Format(time.TimeOnly))
+	switch p.State {
+	case loop.Progressing:
+		if p.Why != "" {
+			c.State, c.Detail = stateWarn, p.Why
+		}
+	case loop.Slow:
+		c.State, c.Detail = stateWarn, fmt.Sprintf("nothing comes of its samples: %s (%s)", p.Why, samples)
+	case loop.Failing:
+		c.State, c.Detail = stateMissing, fmt.Sprintf("%s (%s)", p.Why, samples)
+	default:
+		c.State, c.Detail = stateMissing, fmt.Sprintf("no sample can be scored: %s (%s)", p.Why, samples)
+	}
+	return c
+}
