@@ -2,6 +2,7 @@ package rewardloop_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	workshop = dir
+	_ = os.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config")) // of keys for NATS, which are the user's
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)

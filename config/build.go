@@ -45,6 +45,9 @@ func BuildThere(c *Config, reg *rewards.Registry) (managers map[string]*rewards.
 	managers, lacking = map[string]*rewards.Manager{}, map[string]FaultsError{}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		m, wrong := buildManager(c, c.Profiles[name], reg)
+		for i := range wrong { // scorers quote their options
+			wrong[i].Message = c.Secrets.Text(wrong[i].Message)
+		}
 		switch {
 		case len(wrong) == 0:
 			managers[name] = m
@@ -76,6 +79,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		RouteBy:         p.RouteBy,
 		GroupByPrompt:   p.GroupByPrompt,
 		Concurrency:     p.Concurrency,
+		Redact:          func(text string) string { return c.Secrets.Text(text) },
 	}
 	var faults FaultsError
 	built := map[string]rewards.Scorer{}

@@ -40,6 +40,9 @@ func Check(ctx context.Context, c *Config, loaded error, reg *rewards.Registry, 
 		faults = append(faults, inspectAll(ctx, c, faults, reg)...)
 		sortNotes(c.notes)
 	}
+	for i := range faults { // what a file says while it is imported
+		faults[i].Message = c.Secrets.Text(faults[i].Message)
+	}
 	return faults.sorted()
 }
 

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -38,6 +40,9 @@ type Config struct {
 	// HiddenEnv are the variables that the configuration reads as secrets of the server's
 	// own; functions in Python do not see them.
 	HiddenEnv []string
+	// Secrets are those of the file; whatever is said of it, or by what it names, goes
+	// through them.
+	Secrets *redact.Words
 
 	notes []Note
 }
@@ -58,6 +63,8 @@ type Profile struct {
 	Overlong *Overlong
 	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
 	Sandbox json.RawMessage
+	// shownSandbox is Sandbox as Print shows it.
+	shownSandbox json.RawMessage
 	// GroupByPrompt makes groups of samples that have no uid by their prompts.
 	GroupByPrompt bool
 	// RouteBy names the field whose value chooses among terms by their When.
@@ -160,6 +167,9 @@ type TermConfig struct {
 	optionsAt  map[string]Place // of each option
 	pathAt     Place            // of the path
 }
+
+// ShownPath is the path as people may read it.
+func (t TermConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
 
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.

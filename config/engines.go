@@ -148,19 +148,11 @@ func (r *reader) addresses(v value) []string {
 func (r *reader) address(v value, s string) (string, bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		r.fault(v, "want an address such as http://127.0.0.1:8000, got %q", shorten(redacted(s)))
+		r.fault(v, "want an address such as http://127.0.0.1:8000, got %q", shorten(s))
 		return "", false
 	}
 	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
 	return u.String(), true
-}
-
-// redacted is an address without its password.
-func redacted(s string) string {
-	if u, err := url.Parse(s); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return s
 }
 
 // rewardModelEngine names the engine of reward.reward_model; that of a further

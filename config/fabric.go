@@ -62,7 +62,7 @@ func (f *Fabric) section() section {
 		settings: []setting{
 			texts("nats", &f.NATS, "Servers of the NATS that all share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS."),
 			text("nats_listen", &f.NATSListen, "Address and port at which this gateway's own NATS takes workers and other gateways, instead of nats. "+
-				"One that others can reach needs acl_file."),
+				"One that others can reach needs acl_file; without it one of the loopback takes processes of the same user."),
 			text("nats_dir", &f.NATSDir, "Folder for the files of that NATS. Empty: a temporary one."),
 			text("acl_file", &f.ACLFile, "Who may connect to it, as `rewardloop fabric acl` writes it."),
 			text("nkey_file", &f.NKeyFile, "This process's key for NATS: gateway.nk or worker.nk."),

@@ -21,15 +21,12 @@ func (r *reader) httpPath(t *TermConfig, pathValue, nameValue value) {
 	u, err := url.Parse(t.Path)
 	switch {
 	case err != nil || u.Host == "":
-		r.fault(pathValue, "want an address such as http://127.0.0.1:18082, got %q", shorten(redacted(t.Path)))
+		r.fault(pathValue, "want an address such as http://127.0.0.1:18082, got %q", shorten(t.Path))
 		return
 	case u.Fragment != "":
 		r.fault(pathValue, "an address has no part after #")
 	}
-	t.shownPath = redacted(t.Path)
-	if text, ok := r.written[pathValue.node]; ok {
-		t.shownPath = text
-	}
+	t.shownPath = shownOptions{r: r}.text("path", pathValue.node, t.Path)
 	if !nameValue.null() {
 		r.fault(nameValue, "%s holds no function; leave name out", t.shownPath)
 	}

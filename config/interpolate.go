@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // environment looks up a variable.
@@ -23,7 +25,7 @@ func (r *reader) interpolate(v value, env environment) bool {
 	if !strings.Contains(n.Value, "${") {
 		return true
 	}
-	if key := v.path[strings.LastIndexByte(v.path, '.')+1:]; secretName(key) || strings.Contains(n.Value, "://") && strings.Contains(n.Value, "@") {
+	if key := v.path[strings.LastIndexByte(v.path, '.')+1:]; redact.Named(key) || strings.Contains(n.Value, "://") && strings.Contains(n.Value, "@") {
 		env = r.noting(env)
 	}
 	out, err := expand(n.Value, env, 0)

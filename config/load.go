@@ -46,6 +46,7 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	}
 	root := r.parse(data)
 	if root == nil {
+		r.clean()
 		return nil, r.faults.sorted()
 	}
 	for i, text := range overrides {
@@ -54,11 +55,13 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	top := value{node: root}
 	r.prune(top, 0)
 	r.interpolate(top, env)
+	r.learn("", root)
 
 	c := Default()
 	r.top(c, top)
+	r.clean()
 	sortNotes(r.notes)
-	c.notes = r.notes
+	c.notes, c.Secrets = r.notes, r.secrets
 	c.HiddenEnv = slices.Sorted(maps.Keys(r.hidden))
 	return c, r.faults.sorted()
 }

@@ -158,7 +158,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"bare path":        {"reward: {reward_functions: {a: {path: ocr}}}\n", "want builtin:// before the name of a built-in scorer: builtin://ocr"},
 		"no scorer":        {"reward: {reward_functions: {a: {path: \"builtin://\"}}}\n", "want builtin:// and the name of a scorer"},
 		"http":             {"reward: {reward_functions: {a: {path: \"http:///x\"}}}\n", "want an address such as http://127.0.0.1:18082"},
-		"http function":    {"reward: {reward_functions: {a: {path: \"http://u:secret@a:1\", name: f}}}\n", "http://u:xxxxx@a:1 holds no function; leave name out"},
+		"http function":    {"reward: {reward_functions: {a: {path: \"http://u:secret@a:1\", name: f}}}\n", ": http://a:1 holds no function; leave name out"},
 		"http itself":      {"reward: {reward_functions: {a: {path: \"builtin://http\"}}}\n", "write the address itself"},
 		"no file":          {"reward: {reward_functions: {a: {path: mine/reward.py}}}\n", "config/mine/reward.py; a relative path starts at the folder of this file"},
 		"folder":           {"reward: {reward_functions: {a: {path: testdata}}}\n", "want builtin:// before"},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/url"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -74,44 +73,6 @@ func (r *reader) jsonScalar(v value) (any, bool) {
 		return nil, false
 	}
 	return v.node.Value, true // text, and dates, which scorers read as text
-}
-
-// masked is a value without its secrets: what has the name of one, what came
-// from the environment, and a password in an address.
-func (r *reader) masked(v value, x any) any {
-	switch x := x.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for _, e := range r.mapping(v).rest() {
-			out[e.name] = r.masked(e.value, x[e.name])
-			if secretName(e.name) {
-				out[e.name] = r.mask(e.value)
-			}
-		}
-		return out
-	case []any:
-		out := make([]any, len(x))
-		for i, item := range r.list(v) {
-			out[i] = r.masked(item, x[i])
-		}
-		return out
-	case string:
-		if text, ok := r.written[v.node]; ok {
-			return text
-		}
-		if u, err := url.Parse(x); err == nil && u.User != nil {
-			return u.Redacted()
-		}
-	}
-	return x
-}
-
-// mask stands for a secret: the interpolation that brought it, or stars.
-func (r *reader) mask(v value) any {
-	if text, ok := r.written[v.node]; ok {
-		return text
-	}
-	return "***"
 }
 
 // encode cannot fail: the values are what json made.

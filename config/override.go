@@ -2,9 +2,12 @@ package config
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // override is one parsed Hydra override.
@@ -42,6 +45,7 @@ func (r *reader) override(root *yaml.Node, text string, order int) {
 		return
 	}
 	r.claim(o.node, o.place)
+	r.learn(o.path[max(0, slices.IndexFunc(o.path, redact.Named))], o.node) // it may be refused, and never be in the tree
 	if at := r.put(root, o.path, o.node, o.place); at != "" {
 		fail("is below " + at + ", which is not a mapping")
 	}
@@ -61,8 +65,13 @@ func parseOverride(text string, order int) (override, string) {
 	key, val, hasValue := strings.Cut(rest, "=")
 	key = strings.TrimSpace(key)
 	o.path = strings.Split(key, ".")
-	if hasValue && secretName(o.path[len(o.path)-1]) {
-		o.place.Override = o.prefix + key + "=…"
+	if at := slices.IndexFunc(o.path, redact.Named); hasValue && at >= 0 {
+		name := o.path[at]
+		if val = strings.TrimSpace(val); strings.HasPrefix(val, "${") {
+			o.place.Override = o.prefix + key + "=" + shownWritten(name, val, false)
+		} else {
+			o.place.Override = o.prefix + key + "=…"
+		}
 	}
 	if ext := path.Ext(key); !hasValue && (ext == ".yaml" || ext == ".yml") {
 		return o, "is a file and no override: write -c " + text

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,13 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Print writes the configuration as a file that means the same, with every
-// default spelled out and a comment on every setting. Secrets are not in it: an
-// option that came from the environment is shown as the ${oc.env:…} it was, one
-// whose name is that of a secret as ***.
+// default spelled out and a comment on every setting. Secrets are not in it: of an
+// address it has scheme, host and path, of an option that came from the environment
+// the ${oc.env:…} it was, and *** stands for a text that may be a secret: an option
+// with the name of one, and what a scorer reads that does not ship with rewardloop.
 func (c *Config) Print(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
 	p.line(0, "# What builds the reward of a sample that names none; rewards below has the others.")
@@ -80,7 +81,7 @@ func (p *printer) profile(depth int, r *Profile) {
 	if r.Single {
 		for _, t := range r.Terms {
 			p.line(depth, "custom_reward_function:")
-			p.line(depth+1, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+			p.line(depth+1, "path: %s", quote(t.ShownPath()))
 			p.python(depth+1, t)
 			p.term(depth+1, t)
 			if t.shown != nil {
@@ -94,7 +95,7 @@ func (p *printer) profile(depth int, r *Profile) {
 			if t.PostProcess != "" {
 				p.line(depth+2, "post_process: %s", quote(t.PostProcess))
 			} else {
-				p.line(depth+2, "path: %s", quote(cmp.Or(t.shownPath, t.Path)))
+				p.line(depth+2, "path: %s", quote(t.ShownPath()))
 			}
 			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)
@@ -152,7 +153,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 		}
 	}
 	if r.Sandbox != nil {
-		p.line(depth, "sandbox_fusion: %s", printable(r.Sandbox))
+		p.line(depth, "sandbox_fusion: %s", printable(r.shownSandbox))
 	}
 }
 
@@ -184,7 +185,7 @@ func (p *printer) engines(c *Config) {
 func (p *printer) engine(depth int, e *Engine) {
 	urls := make([]string, len(e.URLs))
 	for i, u := range e.URLs {
-		urls[i] = redacted(u)
+		urls[i] = redact.URL(u)
 	}
 	p.line(depth, "base_urls: %s", printable(encode(urls)))
 	for _, s := range e.settings() {

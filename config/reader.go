@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // reader walks a tree of YAML nodes and collects what is wrong with it.
@@ -24,8 +26,10 @@ type reader struct {
 	places map[string]Place
 	// hidden are the environment's variables that hold secrets.
 	hidden map[string]bool
-	faults FaultsError
-	notes  []Note
+	// secrets are cut out of everything that is said.
+	secrets *redact.Words
+	faults  FaultsError
+	notes   []Note
 	// incomplete says that a fault took something out of the tree, so that what
 	// is missing now may only be missing because of it.
 	incomplete bool
@@ -38,6 +42,7 @@ func newReader(file string) *reader {
 		written: map[*yaml.Node]string{},
 		places:  map[string]Place{},
 		hidden:  map[string]bool{},
+		secrets: new(redact.Words),
 	}
 }
 
@@ -192,6 +197,7 @@ func describe(n *yaml.Node) string {
 
 func shorten(s string) string {
 	const longest = 60
+	s = redact.Text(s)
 	if len(s) <= longest {
 		return s
 	}

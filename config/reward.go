@@ -310,10 +310,8 @@ func (r *reader) object(entries []entry) (options, shown json.RawMessage) {
 		if !ok {
 			return nil, nil
 		}
-		raw[e.name], masked[e.name] = v, r.masked(e.value, v)
-		if secretName(e.name) {
-			masked[e.name] = r.mask(e.value)
-		}
+		raw[e.name] = v
+		masked[e.name] = shownOptions{r: r}.of(e.name).value(e.name, e.value, v)
 	}
 	return encode(raw), encode(masked)
 }
@@ -439,7 +437,7 @@ func (r *reader) sandbox(p *Profile, parent *object) {
 	if on {
 		s, _ := r.text(at)
 		if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			r.fault(at, "want an address such as http://127.0.0.1:8080/run_code, got %q", shorten(redacted(s)))
+			r.fault(at, "want an address such as http://127.0.0.1:8080/run_code, got %q", shorten(s))
 		}
 		options["url"] = s
 	}
@@ -455,5 +453,7 @@ func (r *reader) sandbox(p *Profile, parent *object) {
 	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
 	if on {
 		p.Sandbox = encode(options)
+		options["url"] = shownOptions{r: r}.text("url", at.node, at.node.Value)
+		p.shownSandbox = encode(options)
 	}
 }

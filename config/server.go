@@ -29,7 +29,7 @@ func (s *Server) section() section {
 		name: "server", doc: "The HTTP edge and the websocket.",
 		settings: []setting{
 			text("listen", &s.Listen, "Address and port. One that others can reach needs token_file."),
-			text("token_file", &s.TokenFile, "File with the token that clients send as Authorization: Bearer."),
+			text("token_file", &s.TokenFile, "File with the token that clients send as Authorization: Bearer, or with several in lines of name:token. It is read again when it changes."),
 			text("tls_cert", &s.TLSCert, "Certificate file (PEM); with tls_key."),
 			text("tls_key", &s.TLSKey, "Private key file (PEM); with tls_cert."),
 			text("client_ca", &s.ClientCA, "Only clients with a certificate signed by this CA file (PEM); with tls_cert."),

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // A section is a mapping of the file with settings and further sections in it.
@@ -133,7 +135,7 @@ func text(key string, p *string, doc string) setting {
 			if *p == "" {
 				return "null"
 			}
-			return quote(*p)
+			return quote(redact.URL(*p))
 		},
 	}
 }
@@ -153,7 +155,11 @@ func texts(key string, p *[]string, doc string) setting {
 			if len(*p) == 0 {
 				return "[]"
 			}
-			return printable(encode(*p))
+			shown := make([]string, len(*p))
+			for i, s := range *p {
+				shown[i] = redact.URL(s)
+			}
+			return printable(encode(shown))
 		},
 	}
 }

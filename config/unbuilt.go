@@ -119,19 +119,3 @@ func wrongPath(p string) string {
 	}
 	return "no such kind of path" + listed
 }
-
-// secretName tells the names of options that hold secrets, by their words:
-// api_key and auth_token do, max_tokens and token_file do not.
-func secretName(name string) bool {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
-	if len(words) == 0 || words[len(words)-1] == "file" {
-		return false
-	}
-	for _, w := range words {
-		switch w {
-		case "token", "secret", "secrets", "password", "passwd", "apikey", "authorization", "credential", "credentials", "auth":
-			return true
-		}
-	}
-	return words[len(words)-1] == "key"
-}

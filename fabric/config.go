@@ -36,6 +36,9 @@ type Config struct {
 	TLS *tls.Config
 	// Credentials show the servers who this is.
 	Credentials []nats.Option
+	// OwnKey is shown to servers that ask for a key, where Credentials has none; those that
+	// ask for none are joined without it. Nil: there is none.
+	OwnKey nats.Option
 	// Dir is where the engine in this process keeps its files; "": a temporary folder.
 	Dir string
 	// Durable keeps tickets on disk, Replicas is on how many servers of a cluster.

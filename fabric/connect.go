@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // connect makes this process's connection. All of its parts share it: a thousand of them
@@ -59,7 +62,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Patience)
 	defer cancel()
 	for warned := false; ; warned = true {
-		nc, err := nats.Connect(url, options...)
+		nc, err := b.connectAs(url, options)
 		if err == nil {
 			return nc, nil
 		}
@@ -80,6 +83,18 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 	}
 }
 
+// connectAs shows OwnKey, and connects without it to a server that asks for none.
+func (b *bus) connectAs(url string, options []nats.Option) (*nats.Conn, error) {
+	if b.cfg.OwnKey == nil {
+		return nats.Connect(url, options...)
+	}
+	nc, err := nats.Connect(url, append(slices.Clone(options), b.cfg.OwnKey)...)
+	if errors.Is(err, nats.ErrNkeysNotSupported) {
+		return nats.Connect(url, options...)
+	}
+	return nc, err
+}
+
 // absent reports that nobody answers at the addresses, or not yet.
 func absent(err error) bool {
 	var silent net.Error
@@ -91,7 +106,7 @@ func explained(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does the engine in this process refuse
-		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them", err)
+		return fmt.Errorf("%w: name this role's key with fabric.nkey_file or fabric.creds_file; `rewardloop fabric acl` makes them, and the log of a gateway that has made its own says where they are", err)
 	case errors.As(err, &untrusted): // with nats://, too: the engine says that it speaks TLS
 		return fmt.Errorf("%w: write tls://, the name that the engine's certificate has, and its CA as fabric.tls_ca", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
@@ -107,11 +122,10 @@ func redacted(urls []string) string {
 	}
 	out := make([]string, len(urls))
 	for i, u := range urls {
-		scheme, rest, ok := strings.Cut(u, "://")
-		if !ok {
-			scheme, rest = "nats", u
+		if !strings.Contains(u, "://") {
+			u = "nats://" + u
 		}
-		out[i] = scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+		out[i] = redact.URL(u)
 	}
 	return strings.Join(out, ",")
 }

@@ -36,7 +36,11 @@ func (m gateway) Receive(s *stream.Session, r io.Reader) error {
 		return err
 	}
 	frame.OnRelease(func() { m.released(s, size) })
-	return m.accept(s, frame, received)
+	if err := m.accept(s, frame, received); err != nil {
+		return err
+	}
+	m.metrics.client(m.metrics.clientSamples, m.client)
+	return nil
 }
 
 // spend books a sample against its session's credit before its body is read. One that is

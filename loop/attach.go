@@ -21,11 +21,25 @@ const maxRuns = 1024
 // Serve speaks the stream protocol on a connection until it ends. It returns nil
 // when the client left in order.
 func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
-	return stream.Serve(ctx, gateway{m}, c)
+	name, _ := ctx.Value(clientName{}).(string)
+	return stream.Serve(ctx, gateway{m, name}, c)
 }
 
-// gateway is the Manager as its clients' messages ask it.
-type gateway struct{ *Manager }
+// clientName is the key of As.
+type clientName struct{}
+
+// As is a context for Serve on a connection that came with the token of that name. All
+// connections of a name share flow control as one, and are one label of the metrics.
+func As(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, clientName{}, name)
+}
+
+// gateway is the Manager as the messages of one connection ask it.
+type gateway struct {
+	*Manager
+
+	client string // the name of its token; empty: none was asked for
+}
 
 var _ stream.Gateway = gateway{}
 
@@ -50,12 +64,12 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	}
 	now := time.Now()
 	m.mu.Lock()
-	s, displaced, resumed, fx, err := m.enter(now, h)
+	s, displaced, resumed, fx, err := m.enter(now, h, m.client)
 	if err != nil {
 		m.mu.Unlock()
 		return nil, err
 	}
-	hi := stream.Greeting{Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
+	hi := stream.Greeting{Client: m.client, Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
 	if resumed {
 		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
 	}
@@ -99,7 +113,7 @@ func (m *Manager) welcome(reward string) wire.Welcome {
 
 // enter decides between a known session, another one of the current epoch, and a
 // new epoch. The caller holds the mutex.
-func (m *Manager) enter(now time.Time, h wire.Hello) (s *stream.Session, displaced stream.Conn, resumed bool, fx effects, err error) {
+func (m *Manager) enter(now time.Time, h wire.Hello, client string) (s *stream.Session, displaced stream.Conn, resumed bool, fx effects, err error) {
 	if m.closed || (m.draining && !m.resumable(h)) {
 		return nil, nil, false, fx, fmt.Errorf("%w: the gateway accepts nothing new", rewards.Draining)
 	}
@@ -123,7 +137,11 @@ func (m *Manager) enter(now time.Time, h wire.Hello) (s *stream.Session, displac
 		fx = m.core.newEpoch(now, r, m.epochs)
 		clear(r.sessions)
 	}
-	s = stream.NewSession(r.name, id, r.epoch, randomName()+randomName(), m.log)
+	log := m.log
+	if client != "" {
+		log = log.With("token_name", client)
+	}
+	s = stream.NewSession(r.name, id, r.epoch, randomName()+randomName(), log)
 	r.sessions[id] = s
 	return s, displaced, false, fx, nil
 }
@@ -225,6 +243,7 @@ func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (
 // Refused implements stream.Gateway.
 func (m gateway) Refused(class rewards.Class, sample bool) {
 	m.metrics.refused.WithLabelValues(string(class)).Inc()
+	m.metrics.client(m.metrics.clientRefused, m.client)
 	if sample {
 		m.metrics.outcomes.WithLabelValues(string(rewards.Rejected)).Inc()
 	}

@@ -22,11 +22,11 @@ import (
 
 // Attach opens or resumes a session on a connection of the test's own.
 func (m *Manager) Attach(h wire.Hello, c stream.Conn) (*stream.Session, error) {
-	return gateway{m}.Hello(h, c)
+	return gateway{Manager: m}.Hello(h, c)
 }
 
 // Detach ends a session's connection.
-func (m *Manager) Detach(s *stream.Session, c stream.Conn) { gateway{m}.Left(s, c) }
+func (m *Manager) Detach(s *stream.Session, c stream.Conn) { gateway{Manager: m}.Left(s, c) }
 
 // said is a gateway on which the client of a session has said hello.
 type said struct {
@@ -65,11 +65,11 @@ func (s socket) Run(_ context.Context, h wsconn.Handler) error {
 
 // Receive takes one frame as it comes over the session's socket.
 func (m *Manager) Receive(s *stream.Session, r io.Reader) error {
-	err := gateway{m}.Receive(s, r)
+	err := gateway{Manager: m}.Receive(s, r)
 	if err == nil {
 		return nil
 	}
-	g := &said{gateway: gateway{m}, session: s, fault: err}
+	g := &said{gateway: gateway{Manager: m}, session: s, fault: err}
 	return stream.Serve(context.Background(), g, socket{script: func(h wsconn.Handler) error { return h.Binary(r) }})
 }
 
@@ -100,18 +100,20 @@ func (m *Manager) Lanes(run string) int {
 }
 
 // Want says for a client what it has ready beyond its credit.
-func (m *Manager) Want(s *stream.Session, bytes int64) { gateway{m}.Wants(s, &wire.Want{Bytes: bytes}) }
+func (m *Manager) Want(s *stream.Session, bytes int64) {
+	gateway{Manager: m}.Wants(s, &wire.Want{Bytes: bytes})
+}
 
 // Yield hands credit back for a client, all in all.
 func (m *Manager) Yield(s *stream.Session, bytes int64) {
-	gateway{m}.Yields(s, &wire.Yield{Bytes: bytes})
+	gateway{Manager: m}.Yields(s, &wire.Yield{Bytes: bytes})
 }
 
 // Cancel takes samples back for their client.
-func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{m}.Cancel(s, ids) }
+func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{Manager: m}.Cancel(s, ids) }
 
 // Confirm confirms results.
-func (m *Manager) Confirm(s *stream.Session, seq uint64) { gateway{m}.Confirmed(s, seq) }
+func (m *Manager) Confirm(s *stream.Session, seq uint64) { gateway{Manager: m}.Confirmed(s, seq) }
 
 // CreditState shows a session's credit.
 func (m *Manager) CreditState(s *stream.Session) string {
@@ -213,7 +215,7 @@ func (m *Manager) Audit(over int64) error {
 // Asks lets a test ask as a client does over its socket; wait returns when nothing of it
 // runs any more.
 func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Take), wait func()) {
-	g := &said{gateway: gateway{m}, session: s}
+	g := &said{gateway: gateway{Manager: m}, session: s}
 	handler, over, served := make(chan wsconn.Handler), make(chan struct{}), make(chan struct{})
 	go func() { // ends with wait
 		defer close(served)

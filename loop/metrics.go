@@ -2,6 +2,8 @@ package loop
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,11 +32,35 @@ type metrics struct {
 	backupsWon    prometheus.Counter
 	backupSeconds prometheus.Counter
 
+	clientSamples, clientRefused *prometheus.CounterVec
+	// clients are the names that have labels of their own, so many at most.
+	clients sync.Map
+	named   atomic.Int64
+
 	stepsShort     prometheus.Counter
 	stepsForgotten prometheus.Counter
 	stepExposed    prometheus.Histogram
 	stepRatio      prometheus.Histogram
 	stepOverlap    prometheus.Histogram
+}
+
+// maxClients bounds the labels of clients in the life of a process, whose tokens change.
+const maxClients = 256
+
+// client counts something of a client by the name of its token.
+func (x *metrics) client(of *prometheus.CounterVec, name string) {
+	if name == "" {
+		name = "none"
+	}
+	if _, known := x.clients.Load(name); !known {
+		if x.named.Add(1) > maxClients {
+			x.named.Add(-1)
+			name = "others"
+		} else {
+			x.clients.Store(name, nil)
+		}
+	}
+	of.WithLabelValues(name).Inc()
 }
 
 func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
@@ -64,6 +90,13 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		returned:    counter("returned_total", "Samples that workers gave back because an engine or a service was down. They are no attempts."),
 		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
 		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
+
+		clientSamples: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "client_samples_total", Help: "Samples accepted, by the name of the token that their client showed.",
+		}, []string{"client"}),
+		clientRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "client_refused_total", Help: "Samples and messages refused, by the name of the token that their client showed.",
+		}, []string{"client"}),
 
 		breakers: counter("breakers_opened_total", "Times a worker stopped getting samples of a profile because it failed them."),
 
@@ -105,7 +138,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	reg.MustRegister(
 		newPlaces(m),
 		stats.NewGauges(m.latestStats),
-		x.outcomes, x.refused, x.failures, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
+		x.outcomes, x.refused, x.clientSamples, x.clientRefused, x.failures, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
 		x.backupsSent, x.backupsWon, x.backupSeconds,
 		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
 		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),

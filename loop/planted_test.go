@@ -142,5 +142,6 @@ type full struct{}
 
 func (full) Put(spool.Record) error               { return spool.ErrFull }
 func (full) Later(spool.Record)                   {}
+func (full) Trouble() error                       { return spool.ErrFull }
 func (full) Flush() error                         { return spool.ErrFull }
 func (full) Each(func(k *spool.Kept) error) error { return nil }

@@ -69,7 +69,7 @@ const failing = 16
 
 // progressed notes that a sample of a profile was answered.
 func (c *core) progressed(now time.Time, p *dispatch.Profile, res *wire.Result) {
-	w := c.watched(now, p)
+	w := c.watching(now, p)
 	if w == nil {
 		return
 	}
@@ -88,8 +88,8 @@ func (c *core) progressed(now time.Time, p *dispatch.Profile, res *wire.Result) 
 	}
 }
 
-// watched is what is known of a profile; nil: clients cannot ask for it.
-func (c *core) watched(now time.Time, p *dispatch.Profile) *watch {
+// watching is what is known of a profile; nil: clients cannot ask for it.
+func (c *core) watching(now time.Time, p *dispatch.Profile) *watch {
 	w := c.watches[p]
 	if w == nil && !strings.HasPrefix(p.Name(), "_") {
 		w = &watch{Progress: Progress{Reward: shown(p.Name()), State: Progressing, Since: now}, moved: now}
@@ -135,7 +135,7 @@ func (c *core) observe(now time.Time) (changed []Progress) {
 		}
 	}
 	for _, p := range c.board.Profiles() {
-		w := c.watched(now, p)
+		w := c.watching(now, p)
 		if w == nil {
 			continue
 		}

@@ -16,6 +16,8 @@ type Submission struct {
 	// Run names the queue it waits in. Edges use names that begin with "_", which
 	// no websocket client may use.
 	Run string
+	// Client is the name of the token that it came with; empty: none was asked for.
+	Client string
 	// Sample is the sample; its ID must be unique in the run while it is in flight.
 	Sample *rewards.Sample
 	// Timeout bounds the time to the final result. Defaults to Config.SampleTimeout.
@@ -78,24 +80,24 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	s := sub.Sample
 	policy, known := m.profile(s.Reward)
 	if !known {
-		return nil, m.refused(refuse(rewards.UnknownReward, s.ID, "no reward named %q; known are %q", s.Reward, m.cfg.Profiles))
+		return nil, m.refused(sub.Client, refuse(rewards.UnknownReward, s.ID, "no reward named %q; known are %q", s.Reward, m.cfg.Profiles))
 	}
 	if sub.Policy != nil {
 		policy = *sub.Policy
 	}
 	msg, err := wire.Encode(s, wire.Options{Limits: m.limits()})
 	if err != nil {
-		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
+		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", ErrRefused, err))
 	}
 	size := msg.Size()
 	booked := m.bookedFor(s.Reward)
 	if err := m.reserve(s.ID, booked, size); err != nil {
-		return nil, m.refused(err)
+		return nil, m.refused(sub.Client, err)
 	}
 	frame, err := wire.NewFrame(msg, m.buffers)
 	if err != nil {
 		m.dropped(booked, size)
-		return nil, m.refused(fmt.Errorf("%w: %w", ErrRefused, err))
+		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", ErrRefused, err))
 	}
 	frame.OnRelease(func() { m.dropped(booked, size) })
 	timeout := sub.Timeout
@@ -117,8 +119,9 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	}
 	m.apply(fx)
 	if err != nil {
-		return nil, m.refused(err)
+		return nil, m.refused(sub.Client, err)
 	}
+	m.metrics.client(m.metrics.clientSamples, sub.Client)
 	return f, nil
 }
 
@@ -138,7 +141,8 @@ func (m *Manager) reserve(id, profile string, size int64) error {
 }
 
 // refused counts a refusal.
-func (m *Manager) refused(err error) error {
+func (m *Manager) refused(client string, err error) error {
+	m.metrics.client(m.metrics.clientRefused, client)
 	m.metrics.refused.WithLabelValues(string(rewards.ClassOf(err))).Inc()
 	return err
 }

@@ -15,9 +15,9 @@ func (t *Term) judge(score Score, err error) TermResult {
 	wrongSteps := checkSteps(score.Steps)
 	switch {
 	case errors.As(err, &skip):
-		r.Status, r.Reason = StatusSkipped, clip(skip.Reason, maxMessage)
+		r.Status, r.Reason = StatusSkipped, tell(t.redact, skip.Reason)
 	case err != nil:
-		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), messageOf(err)
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), tell(t.redact, messageOf(err))
 		r.Blame, r.Permanent = BlameOf(err)
 		r.Waits = WaitedFor(err)
 	case !finite(score.Value):

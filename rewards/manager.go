@@ -49,6 +49,8 @@ type Term struct {
 	// part for each step, are refused beside it; beside them the whole reward of a component
 	// that gives some undeclared is on the last step.
 	Steps bool
+
+	redact func(string) string // of the profile; nil: none
 }
 
 // transforms reports whether the term's value is not what its scorer says.
@@ -101,6 +103,8 @@ type ManagerConfig struct {
 	Timeout time.Duration
 	// Backoff is the pause before the first retry; it doubles with each. Defaults to 250 ms.
 	Backoff time.Duration
+	// Redact takes secrets out of what scorers say of failures; nil: it is told as it is.
+	Redact func(text string) string
 }
 
 // Defaults of ManagerConfig.
@@ -244,6 +248,9 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	for i := range cfg.Terms {
+		cfg.Terms[i].redact = cfg.Redact
 	}
 	m := &Manager{cfg: cfg}
 	var errs []error

@@ -300,7 +300,7 @@ func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
 		return nil
 	})
 	if err != nil {
-		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: err.Error(), Blame: BlameReward}
+		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: tell(t.redact, err.Error()), Blame: BlameReward}
 	}
 	return r
 }
@@ -315,13 +315,22 @@ func repeats(b Blame, permanent bool) bool {
 // with the result and are remembered with it.
 const maxMessage = 4096
 
-// messageOf is the text of an error, bounded, without the class that stands beside it: what
-// wraps a class begins with it.
+// messageOf is the text of an error without the class that stands beside it: what wraps a
+// class begins with it.
 func messageOf(err error) string {
 	text := err.Error()
 	class := string(ClassOf(err)) + ": "
 	for strings.HasPrefix(text, class) {
 		text = text[len(class):]
+	}
+	return text
+}
+
+// tell is what a scorer said of a failure, without secrets, within maxMessage. What is cut
+// off first is far behind that, so that no part of a secret is left at the end.
+func tell(redact func(string) string, text string) string {
+	if redact != nil {
+		text = redact(clip(text, 4*maxMessage))
 	}
 	return clip(text, maxMessage)
 }

@@ -130,6 +130,6 @@ func (s *Server) count(c *gin.Context, took time.Duration) {
 	if s.log.Enabled(ctx, slog.LevelDebug) {
 		s.log.DebugContext(ctx, "http request",
 			"method", c.Request.Method, "path", c.Request.URL.Path, "status", code, "took", took,
-			"bytes", c.Writer.Size(), "remote", c.Request.RemoteAddr, "request_id", c.Writer.Header().Get("X-Request-Id"))
+			"bytes", c.Writer.Size(), "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "request_id", c.Writer.Header().Get("X-Request-Id"))
 	}
 }

@@ -15,8 +15,9 @@ type Config struct {
 	// Listen is the address for Start, as host:port. One that other machines can
 	// reach needs TokenFile. Defaults to 127.0.0.1:8080.
 	Listen string
-	// TokenFile holds the token that clients send as "Authorization: Bearer". It is
-	// read once, by New; white space around it is dropped. Empty: no token.
+	// TokenFile holds the token that clients send as "Authorization: Bearer", or up to 64 in
+	// lines of name:token. New reads it, and requests do again, every two seconds at most,
+	// when it has changed. Empty: no token.
 	TokenFile string
 	// TLSCert and TLSKey are PEM files; with them the server speaks TLS 1.2 and 1.3
 	// only. Empty: plain HTTP.

@@ -39,6 +39,7 @@ type edge struct {
 
 // request is what score is given.
 type request struct {
+	client      string // the name of its token
 	id          string // names the flight, and begins the ids of its samples
 	profile     string // from the URL; empty: the default or the body's own
 	contentType string
@@ -71,7 +72,7 @@ func (s *Server) scoring(e edge) gin.HandlerFunc {
 			s.refuse(c, f)
 			return
 		}
-		req := &request{id: newID(), profile: name, contentType: c.GetHeader("Content-Type"), body: b, arrived: arrived}
+		req := &request{client: c.GetString(clientKey), id: newID(), profile: name, contentType: c.GetHeader("Content-Type"), body: b, arrived: arrived}
 		key := keyOf([]byte(e.run), []byte(req.profile), []byte(req.contentType), b.data)
 		a, begun, err := s.join.do(c.Request.Context(), key, func(ctx context.Context) answer { return s.fly(ctx, e, req) })
 		if !begun {
@@ -129,7 +130,7 @@ func (s *Server) scoreAll(ctx context.Context, run string, req *request, plans [
 		}
 		longest = max(longest, timeout)
 		f, err := s.loop.Submit(ctx, loop.Submission{
-			Run: run, Sample: p.sample, Timeout: max(time.Until(req.arrived.Add(timeout)), time.Millisecond), Policy: policy,
+			Run: run, Client: req.client, Sample: p.sample, Timeout: max(time.Until(req.arrived.Add(timeout)), time.Millisecond), Policy: policy,
 		})
 		if err != nil {
 			results[i] = notTaken(p, err)

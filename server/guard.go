@@ -1,9 +1,6 @@
 package server
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -20,31 +17,6 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// token is what clients must show; nil: nothing. Only its digest is kept, which also
-// makes the comparison independent of its length.
-type token struct{ digest [sha256.Size]byte }
-
-// readToken reads a token file.
-func readToken(path string) (*token, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("token_file: %w", err)
-	}
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
-		return nil, fmt.Errorf("token_file %s is empty", path)
-	}
-	for _, c := range text {
-		if c <= ' ' || c > '~' {
-			return nil, fmt.Errorf("token_file %s: a token is one word of printable ASCII, it cannot hold %q", path, c)
-		}
-	}
-	return &token{sha256.Sum256(text)}, nil
-}
-
 // readableByOthers are those of some files that users may read who are neither the owner nor
 // of the file's group; "" is none. A group may be the one that a secret is mounted with.
 func readableByOthers(files ...string) (list []string) {
@@ -54,29 +26,6 @@ func readableByOthers(files ...string) (list []string) {
 		}
 	}
 	return list
-}
-
-// matches compares in constant time.
-func (t *token) matches(s string) bool {
-	d := sha256.Sum256([]byte(s))
-	return subtle.ConstantTimeCompare(d[:], t.digest[:]) == 1
-}
-
-// presented reports whether a request shows the token: as a bearer token, or, where
-// basic allows it, as the password of HTTP's basic login.
-func (t *token) presented(r *http.Request, basic bool) bool {
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
-		return false
-	}
-	scheme, rest, ok := strings.Cut(values[0], " ")
-	if ok && strings.EqualFold(scheme, "Bearer") {
-		return t.matches(strings.TrimSpace(rest))
-	}
-	if _, password, ok := r.BasicAuth(); ok && basic {
-		return t.matches(password)
-	}
-	return false
 }
 
 // guard lets requests in: no token in the URL, where logs and proxies would keep
@@ -92,7 +41,7 @@ func (s *Server) guard(c *gin.Context) {
 		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: "the request comes from a web page of another site"})
 		return
 	}
-	if s.token == nil && !isTrusted(r) && onLoopback(r) && !namesLoopback(r.Host) {
+	if s.tokens == nil && !isTrusted(r) && onLoopback(r) && !namesLoopback(r.Host) {
 		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: fmt.Sprintf(
 			"without a token_file this server answers requests to localhost, 127.0.0.1 and [::1] only, and this one is to %q: "+
 				"any web page can give this machine a name; set server.token_file to use a name of your own", r.Host)})
@@ -102,7 +51,9 @@ func (s *Server) guard(c *gin.Context) {
 	// The page's links lead to the other state endpoints. The pickle clients cannot set
 	// a header, but send what stands before the @ of their address.
 	basic := route != routeStream
-	if s.token == nil || isTrusted(r) || route == routeHealth || route == routeReady || route == routeClaim || s.token.presented(r, basic) {
+	name, shown := s.tokens.presented(r, basic)
+	c.Set(clientKey, name)
+	if shown || isTrusted(r) || route == routeHealth || route == routeReady || route == routeClaim {
 		return
 	}
 	scheme := "Bearer"

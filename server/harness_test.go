@@ -93,7 +93,8 @@ func newSite(t *testing.T, o siteOptions) *site {
 		}
 		profiles = append(profiles, p)
 	}
-	m, err := loop.New(loop.Options{Config: o.loop, Engine: s.engine, Presence: s.engine})
+	registry := prometheus.NewRegistry()
+	m, err := loop.New(loop.Options{Config: o.loop, Engine: s.engine, Presence: s.engine, Metrics: registry})
 	require.NoError(t, err)
 	s.loop = m
 	m.Start(t.Context())
@@ -112,9 +113,7 @@ func newSite(t *testing.T, o siteOptions) *site {
 		w.Start(t.Context())
 		stop = append(stop, w.Stop)
 	}
-	opts := server.Options{Loop: m, Presence: s.engine, Profiles: profiles, Version: "v0-test"}
-	opts.Gatherer = prometheus.NewRegistry()
-	opts.Metrics = opts.Gatherer.(*prometheus.Registry) //nolint:forcetypeassert // set a line above
+	opts := server.Options{Loop: m, Presence: s.engine, Profiles: profiles, Version: "v0-test", Gatherer: registry, Metrics: registry}
 	if o.server != nil {
 		o.server(&opts)
 	}

@@ -35,7 +35,7 @@ func (s *Server) ServeRouter(ln net.Listener, key string) error {
 		return errors.New("server: ServeRouter is called once, before Stop")
 	}
 	s.local = &http.Server{
-		Handler: s.routerAlone(&token{sha256.Sum256([]byte(key))}, ln.Addr().String()),
+		Handler: s.routerAlone([]token{{digest: sha256.Sum256([]byte(key))}}, ln.Addr().String()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, ownUser{}, isOwnUser("/proc/net/tcp", c.RemoteAddr(), c.LocalAddr()))
 		},
@@ -90,15 +90,17 @@ func fromPage(r *http.Request, host string) bool {
 }
 
 // routerAlone lets requests of the router's paths through, from those who may.
-func (s *Server) routerAlone(key *token, host string) http.Handler {
+func (s *Server) routerAlone(key []token, host string) http.Handler {
 	paths := append(routerPaths(), "/v1/models")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var f *fault
 		own, _ := r.Context().Value(ownUser{}).(bool)
+		secret, _ := shownSecret(r, true)
+		_, keyed := match(key, secret)
 		switch {
 		case fromPage(r, host):
 			f = &fault{status: http.StatusForbidden, class: "forbidden", message: "web pages may not ask the reward router"}
-		case !own && !key.presented(r, true):
+		case !own && !keyed:
 			f = &fault{
 				status: http.StatusUnauthorized, class: "unauthorized",
 				message: "another user's process needs the key that reward functions get as reward_router_api_key: Authorization: Bearer <key>",

@@ -156,7 +156,7 @@ func (s *Server) ready(c *gin.Context) {
 		}
 	}
 	out := map[string]any{"ready": len(why) == 0}
-	if s.token == nil || s.token.presented(c.Request, false) {
+	if _, shown := s.tokens.presented(c.Request, false); shown {
 		out["rewards"] = orEmpty[loop.Progress](progress)
 		if len(why) > 0 {
 			texts := make([]string, len(why))

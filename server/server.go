@@ -142,7 +142,7 @@ type Server struct {
 	log          *slog.Logger
 	version      string
 	begun        time.Time
-	token        *token
+	tokens       *tokens // nil: nobody is asked for one
 	crossOrigin  *http.CrossOriginProtection
 	pickleLimits pickle.Limits
 	handler      http.Handler
@@ -194,7 +194,10 @@ func New(o Options) (*Server, error) {
 func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Server, error) {
 	cfg := o.Config.WithDefaults()
 	faults = append(faults, cfg.Validate())
-	tok, err := readToken(cfg.TokenFile)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	tok, err := readTokens(cfg.TokenFile, o.Log)
 	faults = append(faults, err)
 	tlsCfg, err := tlsConfig(cfg)
 	faults = append(faults, err)
@@ -203,15 +206,12 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 	}
 	s := &Server{
 		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
-		version: o.Version, begun: time.Now(), token: tok, crossOrigin: http.NewCrossOriginProtection(),
+		version: o.Version, begun: time.Now(), tokens: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
 		pickleLimits: pickle.Limits{
 			MaxBytes: int(cfg.PickleBytes), MaxExpandedBytes: int(4 * cfg.PickleBytes), // four samples may share a picture
 		},
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
 	}
 	if others := readableByOthers(cfg.TokenFile, cfg.TLSKey); len(others) > 0 {
 		s.log.Warn("other users of this machine may read a secret of the server; take their rights away with chmod 600", "files", others)
@@ -276,7 +276,7 @@ func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 			return fmt.Errorf("server: %w", err)
 		}
 	}
-	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.token == nil && s.loop != nil {
+	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tokens == nil && s.loop != nil {
 		_ = ln.Close()
 		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String()))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -30,15 +31,15 @@ func (s *Server) serveStream(c *gin.Context) {
 		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol}, Origins: s.cfg.Origins,
 	})
 	if err != nil { // it has been answered
-		s.log.DebugContext(c.Request.Context(), "stream refused", "remote", c.Request.RemoteAddr, "error", err)
+		s.log.DebugContext(c.Request.Context(), "stream refused", "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "error", err)
 		c.Abort()
 		return
 	}
 	c.Set(upgradedKey, true)
 	defer func() { _ = conn.Close(wsconn.CloseGoingAway, "") }() // a second close; for a loop that panics
 	begun := time.Now()
-	err = s.loop.Serve(s.life, conn)
-	s.log.DebugContext(s.life, "stream ended", "remote", c.Request.RemoteAddr, "took", time.Since(begun), "error", err)
+	err = s.loop.Serve(loop.As(s.life, c.GetString(clientKey)), conn)
+	s.log.DebugContext(s.life, "stream ended", "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "took", time.Since(begun), "error", err)
 	c.Abort()
 }
 

@@ -39,6 +39,9 @@ func configure(ctx context.Context, args []string, e env) int {
 		return complain(e, "config", exitUsage, errors.New("say check or print; see --help"))
 	}
 	cfg, err := config.Load(*file, fs.Args(), e.getenv)
+	if cfg != nil {
+		e.secrets = cfg.Secrets
+	}
 	if what == "print" {
 		if err != nil {
 			return complain(e, "config", exitUsage, err)
@@ -93,7 +96,7 @@ func printCapacities(w io.Writer, cfg *config.Config) {
 	n, err := node.New(node.Options{Config: cfg})
 	if err != nil {
 		fmt.Fprintln(w, "# It is not known here:")
-		for line := range strings.Lines(err.Error()) {
+		for line := range strings.Lines(cfg.Secrets.Text(err.Error())) {
 			fmt.Fprintln(w, "#   "+strings.TrimSpace(line))
 		}
 		return

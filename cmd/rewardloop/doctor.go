@@ -22,6 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
 )
 
 const doctorText = `
@@ -82,6 +83,9 @@ func doctor(ctx context.Context, args []string, e env) int {
 		}
 	}
 	checks := x.all(ctx)
+	for i, c := range checks {
+		checks[i].Detail, checks[i].Advice = x.cfg.Secrets.Text(c.Detail), x.cfg.Secrets.Text(c.Advice)
+	}
 	ok := !slices.ContainsFunc(checks, func(c check) bool { return c.Required && c.State == stateMissing })
 	if *asJSON {
 		enc := json.NewEncoder(e.stdout)
@@ -256,7 +260,7 @@ func (x *exam) configuration() check {
 func (x *exam) files() check {
 	c := check{Name: "server files", Required: true, State: stateOK}
 	s := x.cfg.Server
-	var names []string
+	var names, weak []string
 	var errs []error
 	for _, f := range []struct{ key, path string }{
 		{"token_file", s.TokenFile}, {"tls_cert", s.TLSCert}, {"tls_key", s.TLSKey}, {"client_ca", s.ClientCA},
@@ -265,12 +269,21 @@ func (x *exam) files() check {
 			continue
 		}
 		names = append(names, f.key)
-		if _, err := os.ReadFile(f.path); err != nil {
+		var err error
+		if f.key == "token_file" {
+			_, weak, err = server.CheckTokenFile(f.path)
+		} else {
+			_, err = os.ReadFile(f.path)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("server.%s: %w", f.key, err))
 		}
 	}
+	if len(weak) > 0 {
+		c.State, c.Advice = stateWarn, s.TokenFile+": "+strings.Join(weak, "\n")
+	}
 	if err := errors.Join(errs...); err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user, and mend what the line says"
 	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
 		c.Detail = "none are named"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/internal/slot"
 )
 
@@ -42,6 +43,7 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) (string, bool)
+	secrets        *redact.Words // of the configuration, once it is read
 }
 
 // command is one subcommand.
@@ -168,7 +170,7 @@ func flagsFirst(fs *flag.FlagSet, args []string) []string {
 
 // complain prints an error in the form all commands share and returns the code.
 func complain(e env, command string, code int, err error) int {
-	fmt.Fprintf(e.stderr, "rewardloop %s: %v\n", command, err)
+	fmt.Fprintf(e.stderr, "rewardloop %s: %s\n", command, e.secrets.Text(err.Error()))
 	return code
 }
 

@@ -32,7 +32,13 @@ func TestMain(m *testing.M) {
 	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
+	own, err := os.MkdirTemp("", "rewardloop-test-*") // of keys for NATS, which are the user's
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("XDG_CONFIG_HOME", own)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(own)
 		if dir := builtIn; dir != "" {
 			_ = os.RemoveAll(dir)
 		}

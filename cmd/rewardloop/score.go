@@ -72,8 +72,9 @@ func score(ctx context.Context, args []string, e env) int {
 	if err != nil {
 		return complain(e, "score", exitUsage, err)
 	}
+	e.secrets = cfg.Secrets
 	show := newProgress(e, f.output == "-")
-	log := slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: e.secrets.Attr}))
 	for _, n := range cfg.Notes() {
 		log.WarnContext(ctx, "configuration", "note", n.String())
 	}

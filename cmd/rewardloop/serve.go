@@ -66,6 +66,7 @@ func serve(ctx context.Context, args []string, e env) int {
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
 	}
+	e.secrets = cfg.Secrets
 	log, err := logs.logger(e)
 	if err != nil {
 		return complain(e, "serve", exitUsage, err)
@@ -201,7 +202,7 @@ func (f logFlags) logger(e env) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(*f.level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", *f.level)
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: e.secrets.Attr}
 	switch *f.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(e.stderr, opts)), nil

@@ -57,6 +57,7 @@ func worker(ctx context.Context, args []string, e env) int {
 	if len(cfg.Fabric.NATS) == 0 {
 		return complain(e, "worker", exitUsage, errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
 	}
+	e.secrets = cfg.Secrets
 	log, err := logs.logger(e)
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"syscall"
 	"testing"
@@ -38,6 +39,51 @@ func TestAWorkerThatWaitsForItsEngineStopsWhenItIsTold(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, exitFailure, p.code(t))
 	assert.Less(t, time.Since(begun), 15*time.Second)
+}
+
+// Other users of the machine reach the loopback, too: they have another home, and no key.
+func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *testing.T) {
+	t.Parallel()
+	const reward = "reward.custom_reward_function.path=builtin://length"
+	gateway := start(t, "", nil, nil, "serve", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", reward, "reward.num_workers=0")
+	gateway.stderr.await(t, "workers may join")
+	said := gateway.stderr.String()
+	address := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(said)[1]
+	assert.Contains(t, said, `join="rewardloop worker --join nats://`+address+`"`)
+	key := regexp.MustCompile(`nkey_file=(\S+)`).FindStringSubmatch(said)[1]
+	info, err := os.Stat(key)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	join := func(home string, more ...string) *process {
+		p := &process{Cmd: exec.Command(binary(t), append([]string{"worker", "--join", "nats://" + address, reward}, more...)...), stderr: watched(), exited: make(chan struct{})}
+		p.Env, p.Stderr, p.WaitDelay = append(os.Environ(), "XDG_CONFIG_HOME="+home), p.stderr, time.Second
+		require.NoError(t, p.Start())
+		go func() { // ends with the process
+			p.err = p.Wait()
+			close(p.exited)
+		}()
+		t.Cleanup(func() {
+			_ = p.Process.Kill()
+			<-p.exited
+		})
+		return p
+	}
+	join(os.Getenv("XDG_CONFIG_HOME")).stderr.await(t, "taking samples")
+	stranger := join(t.TempDir())
+	assert.Equal(t, exitFailure, stranger.code(t))
+	assert.Contains(t, stranger.stderr.String(), "name this role's key with fabric.nkey_file")
+	assert.Contains(t, stranger.stderr.String(), "the log of a gateway that has made its own says where they are")
+	join(t.TempDir(), "++fabric.nkey_file="+key).stderr.await(t, "taking samples")
+}
+
+func TestANATSOfTheLoopbackIsRefusedWhereNoKeyCanBeKept(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(binary(t), "serve", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "reward.custom_reward_function.path=builtin://length", "reward.num_workers=0")
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME=/proc/none")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "make keys with `rewardloop fabric acl --out access`, and write fabric.acl_file=access/acl.conf")
 }
 
 // A worker whose launcher is gone ends with its standard input, and says beforehand where

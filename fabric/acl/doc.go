@@ -9,6 +9,9 @@
 // At the connection the server sends a nonce and the process signs it: the secret
 // half, the seed, leaves its file for a moment and never the machine.
 //
+// A bus that only this machine reaches has keys of its own, one pair for each user, which Own
+// makes when they are first needed.
+//
 // The table in permissions.go says what each role may do, subject by subject; everything
 // else here and docs/fabric-security.md follow from it. Whoever holds a worker's key gets
 // no pixels with it: those are claimed at a gateway.

@@ -61,10 +61,18 @@ func Load(file string) (Options, error) {
 	if err := checkTree(tree); err != nil {
 		return refuse(err)
 	}
-	o := &server.Options{}
-	// What is only a warning was refused above.
-	if err := o.ProcessConfigString(string(text)); err != nil {
+	users, err := parseUsers(string(text)) // what is only a warning was refused above
+	if err != nil {
 		return refuse(located(err))
+	}
+	return users, nil
+}
+
+// parseUsers reads the users of a fragment.
+func parseUsers(text string) (Options, error) {
+	o := &server.Options{}
+	if err := o.ProcessConfigString(text); err != nil {
+		return Options{}, err
 	}
 	return Options{accounts: o.Accounts, nkeys: o.Nkeys}, nil
 }

@@ -15,5 +15,13 @@ func TestMain(m *testing.M) {
 	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
-	goleak.VerifyTestMain(m)
+	dir, err := os.MkdirTemp("", "rewardloop-test-*") // of keys for NATS, which are the user's
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("XDG_CONFIG_HOME", dir)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }

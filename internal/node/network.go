@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +53,7 @@ func lifeName(name string) string {
 }
 
 // fabricConfig is where the engine is and who this process is there.
-func fabricConfig(c *config.Config) (fabric.Config, error) {
+func fabricConfig(c *config.Config, role acl.Role) (fabric.Config, error) {
 	f := c.Fabric
 	cfg := fabric.Config{
 		Lease: f.Lease, Durable: f.Durable && f.Networked(), Replicas: f.Replicas,
@@ -74,9 +77,52 @@ func fabricConfig(c *config.Config) (fabric.Config, error) {
 		errs = append(errs, err)
 		cfg.Access = access.Apply
 	}
+	errs = append(errs, ownAccess(f, role, &cfg))
 	var err error
 	cfg.TLS, err = natsTLS(f)
 	return cfg, errors.Join(append(errs, err)...)
+}
+
+// ownAccess is for a bus that only this machine reaches and that nobody has made keys for: it
+// takes those who can read the keys of the user that runs it.
+func ownAccess(f config.Fabric, role acl.Role, cfg *fabric.Config) error {
+	listens := f.NATSListen != "" && f.ACLFile == ""
+	joins := f.NATSListen == "" && f.NKeyFile == "" && f.CredsFile == "" && !slices.ContainsFunc(f.NATS, func(u string) bool { return !onThisMachine(u) })
+	if !listens && !joins {
+		return nil
+	}
+	dir, err := acl.OwnDir()
+	if err != nil && joins {
+		return nil // the bus may want none
+	}
+	var access acl.Options
+	if listens && err == nil {
+		access, err = acl.Own(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: make keys with `rewardloop fabric acl --out access`, and write fabric.acl_file=access/acl.conf and fabric.nkey_file=access/gateway.nk", err)
+	}
+	file := filepath.Join(dir, acl.SeedFile(role))
+	if listens {
+		cfg.Access = access.Apply
+		if f.NKeyFile != "" || f.CredsFile != "" {
+			return nil
+		}
+	} else if _, err := os.Stat(file); err != nil {
+		return nil // nobody has made a bus here that wants it
+	}
+	cfg.OwnKey, err = acl.NKey(file)
+	return err
+}
+
+// onThisMachine reports whether an address of NATS is of the loopback.
+func onThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // natsTLS is for connections to NATS, and for those of the NATS in this process; nil where

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/fabric/acl"
 	"github.com/rewardloop/rewardloop/fabric/claim"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/spool"
@@ -133,7 +135,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 // openFabric starts the engine, or connects to it. Where workers of other processes may
 // join, the gateway has a name that no other has, and a key for its tickets.
 func (n *Node) openFabric(ctx context.Context) error {
-	cfg, err := fabricConfig(n.cfg)
+	cfg, err := fabricConfig(n.cfg, acl.Gateway)
 	if err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (n *Node) profiles() []server.Profile {
 		p := n.running.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
 		for _, t := range p.Terms {
-			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.Path, Weight: t.Weight, Required: t.Required})
+			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.ShownPath(), Weight: t.Weight, Required: t.Required})
 		}
 		for _, f := range n.managers[name].Columns() {
 			d.Extra = append(d.Extra, wire.ExtraKey{Name: f.Name, Kind: f.Kind})
@@ -267,7 +269,12 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	}
 	at, reachable := claimURL(n.cfg, addr)
 	n.fabric.Advertise(at)
-	n.log.InfoContext(ctx, "workers may join", "nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.NATS, ",")), "claims", at, "gateway", n.name)
+	joins := []any{"nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.NATS, ",")), "claims", at, "gateway", n.name}
+	if f := n.cfg.Fabric; f.NATSListen != "" && f.ACLFile == "" {
+		dir, _ := acl.OwnDir() // openFabric has found it
+		joins = append(joins, "join", "rewardloop worker --join nats://"+n.fabric.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
+	}
+	n.log.InfoContext(ctx, "workers may join", joins...)
 	if !reachable {
 		n.log.WarnContext(ctx, "only workers on this machine reach it: write server.listen with an address of the network, or fabric.advertise", "claims", at)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/fabric/acl"
 	"github.com/rewardloop/rewardloop/fabric/claim"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
@@ -73,7 +74,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 			w.Stop()
 		}
 	}()
-	cfg, err := fabricConfig(w.cfg)
+	cfg, err := fabricConfig(w.cfg, acl.Worker)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ type Call struct {
 	// Path follows the endpoint's URL: "/v1/chat/completions"; empty: the URL as it is.
 	Path string
 	// Header is sent as it is, but for what is the connection's; Authorization is the
-	// group's own. Values of names that tell ("X-Api-Key") are cut out of errors.
+	// group's own. All values but those of harmless names are cut out of errors.
 	Header http.Header
 	// Body is sent again with every attempt; it must not change until Do returns.
 	Body []byte

@@ -14,13 +14,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // endpoint is one URL of a group.
 type endpoint struct {
 	// Immutable.
-	name  string   // The URL without user, password and query.
+	name  string   // The URL as people may read it, without its query.
 	url   *url.URL // Without user and password.
 	basic string   // What it is sent as Authorization, if the URL names a user.
 	// digest stands for it where other processes can read it.
@@ -55,7 +56,7 @@ func newEndpoint(u *url.URL, cfg GroupConfig) *endpoint {
 	e.url = &bare
 	named := bare
 	named.RawQuery, named.ForceQuery = "", false
-	e.name = named.String()
+	e.name = redact.URL(named.String())
 	return e
 }
 

@@ -1,15 +1,15 @@
 package outbound
 
 import (
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
 // keyBytes bounds a key file; the largest keys are JSON web tokens of some 2 KB.
@@ -18,23 +18,21 @@ const keyBytes = 8 << 10
 // keysKept is how many rotated keys are still cut out of texts.
 const keysKept = 8
 
-// hidden stands where a secret stood.
-const hidden = "[secret]"
-
 // secrets holds a group's key and knows everything that must not be said.
 type secrets struct {
-	file string // "": no key.
+	file  string // "": no key.
+	words redact.Words
 
-	mu    sync.Mutex
-	fixed []string // What the configuration holds.
-	keys  []string // The key, first, and some of those before it.
-	words []string // What is cut out of texts, the longest first.
+	mu   sync.Mutex
+	keys []string // The key, first, and some of those before it.
 }
 
 func newSecrets(file string, urls ...*url.URL) (*secrets, error) {
 	s := &secrets{file: file}
 	for _, u := range urls {
-		s.hideURL(u)
+		if u != nil {
+			s.words.HideURL(u.String())
+		}
 	}
 	if file == "" {
 		return s, nil
@@ -47,34 +45,6 @@ func newSecrets(file string, urls ...*url.URL) (*secrets, error) {
 	return s, nil
 }
 
-// hideURL hides a password, a user without one (a token is often written so) and the
-// values of a query whose names tell.
-func (s *secrets) hideURL(u *url.URL) {
-	if u == nil {
-		return
-	}
-	if u.User != nil {
-		user := u.User.Username()
-		password, has := u.User.Password()
-		if !has {
-			s.hide(user)
-		}
-		s.hide(password, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
-	}
-	for name, values := range u.Query() {
-		if sensitive(name) {
-			s.hide(values...)
-		}
-	}
-}
-
-func (s *secrets) hide(words ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fixed = append(s.fixed, words...)
-	s.list()
-}
-
 // put makes key the one that is sent. Answers that are under way may quote the last
 // ones.
 func (s *secrets) put(key string) {
@@ -84,44 +54,27 @@ func (s *secrets) put(key string) {
 		s.keys = slices.Insert(s.keys, 0, key)
 		s.keys = s.keys[:min(len(s.keys), keysKept)]
 	}
-	s.list()
-}
-
-// list makes words anew. The caller holds mu.
-func (s *secrets) list() { s.words = forms(slices.Concat(s.fixed, s.keys)) }
-
-// forms are the ways in which secrets may be quoted, the longest first.
-func forms(secrets []string) (words []string) {
-	for _, w := range secrets {
-		for _, form := range []string{w, url.QueryEscape(w), url.PathEscape(w)} {
-			if form != "" && !slices.Contains(words, form) {
-				words = append(words, form)
-			}
-		}
-	}
-	slices.SortStableFunc(words, func(a, b string) int { return len(b) - len(a) })
-	return words
 }
 
 // redact cuts every secret out of a text, a call's own besides.
 func (s *secrets) redact(text string, own ...string) string {
 	s.mu.Lock()
-	words := s.words // never written again
-	if len(own) > 0 {
-		words = forms(slices.Concat(s.fixed, s.keys, own))
-	}
+	own = slices.Concat(s.keys, own)
 	s.mu.Unlock()
-	for _, w := range words {
-		text = strings.ReplaceAll(text, w, hidden)
-	}
-	return text
+	return s.words.Text(text, own...)
 }
 
-// secrets are the values of the call's headers whose names tell.
+// shortestValue is how long the value of a header must be to be taken for a secret where its
+// name does not tell.
+const shortestValue = 6
+
+// secrets are the values of the call's headers, but for those of harmless ones.
 func (c *Call) secrets() (all []string) {
 	for name, values := range c.Header {
-		if sensitive(name) {
-			all = append(all, values...)
+		for _, v := range values {
+			if redact.Named(name) || len(v) >= shortestValue && !redact.Header(name) {
+				all = append(all, v)
+			}
 		}
 	}
 	return all
@@ -175,8 +128,3 @@ func readKey(file string) (string, error) {
 	}
 	return key, nil
 }
-
-// telling are the names of headers and of parts of a query whose values are secrets.
-var telling = regexp.MustCompile(`(?i)auth|key|token|secret|pass|cred|cookie|signature|^sig$`)
-
-func sensitive(name string) bool { return telling.MatchString(name) }

@@ -157,9 +157,9 @@ func TestWhatTheHeaderOfOneCallHeldIsNotToldToAnother(t *testing.T) {
 			return reply(503, "who is "+token), nil
 		})
 		_, err := g.Do(t.Context(), &outbound.Call{Header: http.Header{"X-Auth-Token": {token}}})
-		require.ErrorContains(t, err, "503 Service Unavailable: who is [secret]")
+		require.ErrorContains(t, err, "503 Service Unavailable: who is ***")
 		_, err = g.Do(in(t, time.Minute), &outbound.Call{})
 		require.ErrorContains(t, err, "out of service")
-		require.ErrorContains(t, err, "who is [secret]")
+		require.ErrorContains(t, err, "who is ***")
 	})
 }

@@ -48,6 +48,7 @@ func (b *budget) grantable(profile string) int64 {
 // Guarded by the gateway's mutex.
 type window struct {
 	profile       string // of its samples that name none
+	client        string // the name of its token; connections of one name share as one
 	granted, sent wire.CreditTotals
 	held          wire.CreditTotals // of frames alive that came over this session
 	parked        wire.CreditTotals // of those, the ones that wait for their groups
@@ -223,7 +224,7 @@ func (w *window) takeBack(b *budget, bytes int64) {
 // reset takes the unused credit back when a connection ends.
 func (w *window) reset(b *budget) {
 	b.book(w.profile, 0, -w.unused().Bytes)
-	*w = window{profile: w.profile, held: w.held, parked: w.parked, open: w.open}
+	*w = window{profile: w.profile, client: w.client, held: w.held, parked: w.parked, open: w.open}
 }
 
 // serves says which profile the window's samples are of, from now on.

@@ -16,11 +16,11 @@ type Flow struct {
 	budget   budget
 	full     func(profile string) wire.CreditTotals
 	wake     func()
-	sessions []*Session       // with a live connection, in the order in which these came
-	levels   map[string]int64 // the largest window by profile; a profile that is not there has no bound
-	line     []*Session       // those whose next message waits for the reserve, in order
-	short    bool             // a connection should have more, and the memory has not
-	next     time.Time        // when Tick has something to do, while anybody waits
+	sessions []*Session      // with a live connection, in the order in which these came
+	levels   map[party]int64 // the largest window; where there is none, a window has no bound
+	line     []*Session      // those whose next message waits for the reserve, in order
+	short    bool            // a connection should have more, and the memory has not
+	next     time.Time       // when Tick has something to do, while anybody waits
 }
 
 // NewFlow divides maxBytes of memory, of which sessions of one profile get no more than
@@ -33,6 +33,9 @@ func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals, 
 
 // Greeting is what a client is told when its session begins on a connection.
 type Greeting struct {
+	// Client is the name of the token that the connection came with. Connections of one name
+	// share the memory as one does.
+	Client string
 	// Reward and Policy are for samples that name none; a nil Policy is the profile's own.
 	Reward string
 	Policy *rewards.SamplePolicy
@@ -52,6 +55,7 @@ type Greeting struct {
 // must not block.
 func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
 	s.credit.reset(&f.budget)
+	s.credit.client = g.Client
 	s.credit.serves(&f.budget, g.Booked)
 	s.live = true
 	f.sessions = append(f.sessions, s)

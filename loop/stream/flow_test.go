@@ -209,6 +209,55 @@ func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 	}
 }
 
+// The memory is divided between the names of tokens first: who opens ten connections has no
+// more of it than who opens one.
+func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
+	t.Parallel()
+	const unit = 1 << 20
+	f := newFlow(160*unit, 160*unit, wire.CreditTotals{Samples: 1 << 20, Bytes: 100 * unit}) // 120 of it for connections
+	var all []*side
+	for i := range 11 {
+		c := &side{Session: session(fmt.Sprint(i)), link: &peer{}, needs: 100 * unit}
+		hi := greeting(false)
+		if hi.Client = "many"; i == 10 {
+			hi.Client = "one"
+		}
+		f.Attach(c.Session, c.link, hi)
+		c.told(t, f, begin)
+		all = append(all, c)
+		f.Want(begin, c.Session, wire.Want{Bytes: 100 * unit}).Send()
+	}
+	shared := func() (many, one int64) {
+		for _, c := range all[:10] {
+			many += c.window()
+		}
+		return many, all[10].window()
+	}
+	for i := range 60 {
+		now := begin.Add(time.Duration(i+1) * 100 * time.Millisecond)
+		for _, c := range all {
+			for c.Unused().Bytes > unit/4 && spend(f, now, c.Session, unit/8) {
+				c.frames = append(c.frames, unit/8)
+				c.sent.Bytes += unit / 8
+			}
+		}
+		for _, c := range all {
+			for _, n := range c.frames {
+				f.Release(c.Session, n).Send()
+			}
+			c.frames = nil
+		}
+		grants, _ := f.Tick(now)
+		grants.Send()
+		for _, c := range all {
+			c.told(t, f, now)
+		}
+	}
+	many, one := shared()
+	require.InDelta(t, 60*unit, one, 10*unit, "it has half")
+	require.InDelta(t, 60*unit, many, 10*unit, "and the ten have the other half")
+}
+
 // Of 1,000 connections 990 have been busy once and are idle: the ten that have something to
 // send get what they would get alone, whether the idle ones answer or not.
 func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 )
 
 // How connections share the memory for frames: max-min fair by what each can use, within the
-// bound of its profile. A connection with nothing to send keeps a floor, so that its first
+// bound of its profile; first between the names of tokens, then between the connections of a
+// name, so that nobody has more by opening more of them. A connection with nothing to send keeps a floor, so that its first
 // samples need not wait; what it has beyond that is asked back when another one is short.
 
 const (
@@ -34,7 +35,7 @@ func (f *Flow) floor() int64 {
 // share is how much a connection should have, in flight and as credit.
 func (f *Flow) share(w *window) int64 {
 	most := f.wants(w)
-	if level, bound := f.levels[w.profile]; bound {
+	if level, bound := f.levels[w.party()]; bound {
 		most = min(most, max(level, f.floor()))
 	}
 	return most
@@ -55,12 +56,17 @@ func one(yes bool) int {
 	return 0
 }
 
+// party is a name's connections for one profile.
+type party struct{ profile, client string }
+
+func (w *window) party() party { return party{w.profile, w.client} }
+
 // divide works the shares out: as much for each as it can use, and where that is too much
 // for its profile or for the memory, the same for all that can use it.
 func (f *Flow) divide() {
 	b := &f.budget
 	room, own := b.quota()-b.held, map[string]int64{}
-	wants := map[string][]int64{}
+	profiles, all := map[string]map[party][]int64{}, map[string][]int64{}
 	for _, s := range f.sessions {
 		w := &s.credit
 		busy := w.busy().Bytes
@@ -69,25 +75,50 @@ func (f *Flow) divide() {
 		}
 		room += busy // it counts within the share
 		own[w.profile] += busy + w.unused().Bytes
-		wants[w.profile] = append(wants[w.profile], f.wants(w))
+		if profiles[w.profile] == nil {
+			profiles[w.profile] = map[party][]int64{}
+		}
+		profiles[w.profile][w.party()] = append(profiles[w.profile][w.party()], f.wants(w))
 	}
-	f.levels = make(map[string]int64, len(wants))
-	var all []int64
-	for profile, list := range wants {
-		most := level(list, b.each-(b.of[profile]-own[profile]))
-		f.levels[profile] = most
-		for _, n := range list {
-			all = append(all, min(n, most))
+	f.levels = map[party]int64{}
+	for profile, wants := range profiles {
+		levels := levelsOf(wants, b.each-(b.of[profile]-own[profile]))
+		for p, list := range wants {
+			f.levels[p] = levels[p]
+			for _, n := range list {
+				all[p.client] = append(all[p.client], min(n, levels[p]))
+			}
 		}
 	}
-	most, bound := level(all, room), false
-	for profile := range f.levels {
-		f.levels[profile] = min(f.levels[profile], most)
-		bound = bound || f.levels[profile] < math.MaxInt64
+	most, bound := levelsOf(all, room), false
+	for p := range f.levels {
+		f.levels[p] = min(f.levels[p], most[p.client])
+		bound = bound || f.levels[p] < math.MaxInt64
 	}
 	if !bound {
 		f.levels = nil
 	}
+}
+
+// levelsOf divides room between groups, and what each has between those in it, and returns
+// the level of each group.
+func levelsOf[K comparable](wants map[K][]int64, room int64) map[K]int64 {
+	var sums []int64
+	sum := map[K]int64{}
+	for k, list := range wants {
+		for _, n := range list {
+			sum[k] += n
+		}
+		sums = append(sums, sum[k])
+	}
+	most, levels := level(sums, room), map[K]int64{}
+	for k, list := range wants {
+		levels[k] = math.MaxInt64
+		if sum[k] > most {
+			levels[k] = level(list, most)
+		}
+	}
+	return levels
 }
 
 // level is the largest share of max-min fairness: those that want less have what they want,

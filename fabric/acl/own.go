@@ -1,0 +1,79 @@
+package acl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+)
+
+// OwnDir is the folder with the keys of the user that runs this process, for a bus that only
+// this machine reaches: rewardloop/nats in the user's folder of configurations.
+func OwnDir() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("acl: a folder for this user's keys: %w", err)
+	}
+	return filepath.Join(dir, "rewardloop", "nats"), nil
+}
+
+// Own returns the users of a bus for the processes of one user: whoever can read the keys in
+// dir, which are made if it is not there. What each role may do follows from this release.
+func Own(dir string) (Options, error) {
+	refuse := func(err error) (Options, error) {
+		return Options{}, fmt.Errorf("acl: this user's keys for NATS in %s: %w", dir, err)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		if err := makeOwn(dir); err != nil {
+			return refuse(err)
+		}
+	}
+	var users strings.Builder
+	for _, role := range Roles() {
+		pair, err := userKey(filepath.Join(dir, SeedFile(role)))
+		if err != nil {
+			return refuse(fmt.Errorf("%w; move the folder away to have new ones made", err))
+		}
+		publicKey, err := pair.PublicKey()
+		pair.Wipe()
+		if err != nil {
+			return refuse(fmt.Errorf("the seed of %s is damaged", role))
+		}
+		userConf(&users, role, publicKey)
+	}
+	return parseUsers(fmt.Sprintf(confText, accountName, users.String()))
+}
+
+// makeOwn makes the keys. Of two processes that do at the same time one wins, with both keys.
+func makeOwn(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	made, err := os.MkdirTemp(filepath.Dir(dir), ".nats-*") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(made)
+	var files []File
+	for _, role := range Roles() {
+		pair, _, seed, err := newKey(nkeys.CreateUser)
+		if err != nil {
+			return err
+		}
+		files = append(files, File{Name: SeedFile(role), Mode: private, data: append(seed, '\n')})
+		pair.Wipe() // the seed is its own
+	}
+	if err := write(made, files, false); err != nil {
+		return err
+	}
+	if err := os.Rename(made, dir); err != nil {
+		if _, there := os.Stat(dir); there == nil {
+			return nil // another process was first
+		}
+		return err
+	}
+	return nil
+}
