@@ -46,10 +46,11 @@ type core struct {
 	draining  bool
 	doomed    []*entry // queued for a profile that no worker can ever score
 	watches   map[*dispatch.Profile]*watch
-	began     time.Time // when progress was looked at first
-	observed  time.Time // and last
-	stuck     string    // why the spool takes no samples, or took none a moment ago; "": it does
-	stuckAt   time.Time // when it took none last
+	hungry    func(profile string) int // connections that wait for credit
+	began     time.Time                // when progress was looked at first
+	observed  time.Time                // and last
+	stuck     string                   // why the spool takes no samples, or took none a moment ago; "": it does
+	stuckAt   time.Time                // when it took none last
 	failures  *failures.Book
 	journal   *journal
 	faults    []string // the first of them, of which so many have been told

@@ -105,6 +105,7 @@ func New(o Options) (*Manager, error) {
 	m.metrics = newMetrics(m, o.Metrics)
 	m.core = newCore(cfg, m.metrics, o.Spool)
 	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window, m.wakeUp)
+	m.core.hungry = m.flow.Hungry
 	return m, nil
 }
 

@@ -190,6 +190,9 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	if w.Waiting > 0 && p.Free() <= 0 {
 		why += ", and all capacity is in use"
 	}
+	if n := c.hungry(p.Name()); n > 0 {
+		why += fmt.Sprintf(", connections that wait for credit: %d", n)
+	}
 	if said = cmp.Or(said, p.Lacking()); said != "" {
 		why += ": " + said
 	}
@@ -229,7 +232,7 @@ func (m *Manager) tellProgress(p Progress) {
 	case p.State == Failing:
 		m.log.Warn("all samples of a reward fail", with...)
 	case p.State == Slow:
-		m.log.Warn("nothing comes of samples of a reward", with...)
+		m.log.Warn("samples of a reward are held up", with...)
 	default:
 		m.log.Warn("samples of a reward cannot be scored", with...)
 	}

@@ -121,6 +121,35 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 	}
 }
 
+// A client that may send nothing more is counted: its samples are in no list of the gateway's.
+func TestConnectionsThatWaitForCreditAreSaid(t *testing.T) {
+	t.Parallel()
+	var released atomic.Bool
+	hang := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		for !released.Load() {
+			if err := pause(ctx, 100*time.Millisecond); err != nil {
+				return rewards.Score{}, err
+			}
+		}
+		return hashing(0)(ctx, s)
+	}
+	onStage(t, rig.Options{
+		Workers: 1, Loop: loop.Config{MaxBytes: 16 << 10, MessageBytes: 4 << 10, CreditBytes: 64 << 10},
+		Profiles: map[string]*rewards.Manager{"slow": minutes(t, term(hang))},
+	}, func(t *testing.T, s *stage) {
+		t.Helper()
+		p := s.connect(t, wire.Hello{Run: "run", Reward: "slow"})
+		defer p.drop()
+		for _, id := range ids("x", 5) {
+			p.send(t, rig.Sample(id, 3000))
+		}
+		s.Manager.Want(p.session, 32<<10)
+		time.Sleep(11 * time.Second)
+		require.Contains(t, s.progress(t, "slow").Why, "connections that wait for credit: 1", "%s", s.Manager.CreditState(p.session))
+		released.Store(true)
+	})
+}
+
 // What answers every sample with a failure is not well, however fast it is.
 func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func fares(p loop.Progress) check {
 			c.State, c.Detail = stateWarn, p.Why
 		}
 	case loop.Slow:
-		c.State, c.Detail = stateWarn, fmt.Sprintf("nothing comes of its samples: %s (%s)", p.Why, samples)
+		c.State, c.Detail = stateWarn, fmt.Sprintf("its samples are held up: %s (%s)", p.Why, samples)
 	case loop.Failing:
 		c.State, c.Detail = stateMissing, fmt.Sprintf("%s (%s)", p.Why, samples)
 	default:

@@ -239,6 +239,16 @@ func (f *Flow) spare(but *Session) bool {
 	return slices.ContainsFunc(f.sessions, func(s *Session) bool { return s != but && s.credit.unused().Bytes > floor })
 }
 
+// Hungry is how many connections of a profile want to send more than they have credit for.
+func (f *Flow) Hungry(profile string) (n int) {
+	for _, s := range f.sessions {
+		if w := &s.credit; w.profile == profile && w.tells && f.lacks(w) {
+			n++
+		}
+	}
+	return n
+}
+
 // Bytes returns how many bytes of frames are held, and how many are granted as credit and
 // not yet used.
 func (f *Flow) Bytes() (held, granted int64) { return f.budget.held + f.budget.size, f.budget.unused }
