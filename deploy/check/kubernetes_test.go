@@ -166,7 +166,7 @@ func TestACommandLineThatTheBinaryDoesNotTakeIsFound(t *testing.T) {
 		"no such key loop.max_attempt":  func(l *check.CommandLine) { l.Args = []string{"serve", "loop.max_attempt=2"} },
 		"rewardloop srve --help":        func(l *check.CommandLine) { l.Args = []string{"srve"} },
 		"begins with no command":        func(l *check.CommandLine) { l.Args = nil },
-		`unknown field "require"`:       func(l *check.CommandLine) { l.Config = strings.Replace(l.Config, "required", "require", 1) },
+		`the scorer "ocr" has no such option; did you mean required?`:       func(l *check.CommandLine) { l.Config = strings.Replace(l.Config, "required", "require", 1) },
 		"loop.drain_timeout (2m0s) and": func(l *check.CommandLine) { l.Grace = 120e9 },
 		"preStop (30s)":                 func(l *check.CommandLine) { l.PreStop = 30e9 },
 	} {

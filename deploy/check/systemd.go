@@ -18,7 +18,7 @@ func unitKeys() map[string][]string {
 		"Unit":    {"Description", "Documentation", "Wants", "After", "StartLimitIntervalSec", "StartLimitBurst"},
 		"Install": {"WantedBy"},
 		"Service": {
-			"Type", "Environment", "EnvironmentFile", "ExecStart", "LoadCredential", "KillSignal", "KillMode", "TimeoutStopSec",
+			"Type", "Environment", "EnvironmentFile", "ExecStart", "ExecReload", "LoadCredential", "KillSignal", "KillMode", "TimeoutStopSec",
 			"Restart", "RestartSec", "RestartPreventExitStatus", "LimitNOFILE", "DynamicUser", "CacheDirectory", "UMask",
 			"NoNewPrivileges", "CapabilityBoundingSet", "ProtectSystem", "ProtectHome", "ProtectProc", "ProcSubset", "PrivateTmp",
 			"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock", "ProtectHostname", "ProtectKernelLogs",

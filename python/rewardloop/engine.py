@@ -365,6 +365,9 @@ class Engine:
             while not self._closing:
                 if link is None:
                     link = await self._redial(lane)
+                    if self._closing:  # asyncio.wait_for of Python 3.10 and 3.11 loses a cancellation that comes with a result
+                        link.ws.transport.abort()
+                        return
                 await self._serve(link)
                 if link.useful or not link.draining:
                     lane.tries = 0
@@ -405,6 +408,8 @@ class Engine:
             try:
                 return await self._reach(lane, lane.tries - 1)
             except (ConnectError, InputError) as err:
+                if self._closing:  # asyncio.wait_for of Python 3.10 and 3.11 loses a cancellation that comes with an error
+                    raise asyncio.CancelledError from err
                 if self._loop.time() >= lane.give_up:
                     raise LostError(f"connection lost, and not had again in {self._cfg.reconnect_for:g} s: {err}") from err
                 _LOG.info("lane %d: %s", lane.number, err)
