@@ -9,10 +9,11 @@
 #
 #   docker run --rm rewardloop doctor
 #
-# ONNX Runtime is in the image, models are not: a folder with them is mounted at
-# /var/lib/rewardloop/models, or they are built in:
+# ONNX Runtime is in the image, and so is the model by which builtin://ocr reads (16 MB).
+# MODELS names others, "" none; a folder with models can also be mounted at
+# /var/lib/rewardloop/models, in place of those of the image:
 #
-#   docker build --build-arg MODELS=ppocr-v4-mobile -t rewardloop .
+#   docker build --build-arg MODELS="ppocr-v4-mobile clip-vit-large-patch14" -t rewardloop .
 ARG GO_IMAGE=golang:1.26-bookworm
 ARG BASE_IMAGE=debian:bookworm-slim
 
@@ -58,9 +59,9 @@ RUN scripts/ort.sh \
  && cp .cache/ort/*/libonnxruntime* /opt/onnxruntime/lib/ \
  && cp .cache/ort/*/LICENSE .cache/ort/*/ThirdPartyNotices.txt /licenses/onnxruntime/
 
-# --- models: those of the build argument, none by default ----------------------
+# --- models: those of the build argument --------------------------------------
 FROM build AS models
-ARG MODELS=""
+ARG MODELS="ppocr-v4-mobile"
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST

@@ -189,6 +189,6 @@ rewards: {read: {custom_reward_function: {path: builtin://reader}}}
 	require.ErrorContains(t, err, "the model is not here", "a process that is alone needs all")
 	require.Zero(t, open)
 	_, _, err = config.BuildThere(parse(t, fmt.Sprintf(text, "one")), reg)
-	require.ErrorContains(t, err, "c.yaml:1:41")
+	require.ErrorContains(t, err, "c.yaml:1:77")
 	require.ErrorContains(t, err, "the model is not here")
 }

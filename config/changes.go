@@ -109,7 +109,8 @@ func (p *Profile) fixed() *Profile {
 	f.Terms, f.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
 	for i := range f.Terms {
 		t := &f.Terms[i]
-		t.Weight, t.Timeout, t.Retries, t.Place = 0, 0, 0, Place{}
+		t.Weight, t.Timeout, t.Retries, t.Probe = 0, 0, 0, nil
+		t.Place, t.pathAt, t.optionsKey, t.optionsAt = Place{}, Place{}, "", nil
 	}
 	for i := range f.Verify {
 		f.Verify[i].Place = Place{}

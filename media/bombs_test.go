@@ -134,8 +134,8 @@ func TestADecodingOfManyScansEndsWithItsContext(t *testing.T) {
 	assert.Zero(t, d.Booked())
 }
 
+//nolint:paralleltest // it measures what the process allocates
 func TestATransparentColorOfAGrayPNGIsBooked(t *testing.T) {
-	t.Parallel()
 	for _, depth := range []byte{8, 16} {
 		data := bombs.PNGTransparentGray(2048, depth)
 		var took int64

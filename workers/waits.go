@@ -88,9 +88,11 @@ func (w *Worker) look(b *bay) (again time.Duration) {
 	return again
 }
 
-// tell logs that a profile begins or ends to wait.
+// tell logs that a profile begins or ends to wait. The workers of a process share what they
+// know of a dependency, so the first one speaks for all.
 func (w *Worker) tell(b *bay, was, is string, d rewards.Dependency) {
 	switch {
+	case w.cfg.Index > 0:
 	case was == "" && is != "":
 		w.log.Warn("a dependency is down; samples of the profile wait in the gateway", "worker", w.cfg.ID, "reward", b.name, "dependency", d.Name, "error", d.Last)
 	case was != "" && is == "":

@@ -64,6 +64,11 @@ func Compose(ctx context.Context, file, scratch string) ([]CommandLine, error) {
 		}
 		line.Config = string(text)
 		lines = append(lines, line)
+		if s.Build != nil && strings.Contains(line.Config, "builtin://ocr") {
+			if models := s.Build.Args["MODELS"]; models == nil || !strings.Contains(*models, "ppocr") {
+				fault("%s: the build argument MODELS names no model for builtin://ocr", where)
+			}
+		}
 		for _, a := range s.Command {
 			checkComposePath(fault, where, s, a)
 			for _, m := range address.FindAllStringSubmatch(a, -1) {

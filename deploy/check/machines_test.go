@@ -44,6 +44,7 @@ func TestAMistakeInTheComposeFileIsFound(t *testing.T) {
 		{"{file: ./config.yaml}", "{file: ./conf.yaml}", "conf.yaml"},
 		{"max_memory_store: 1GB", "max_memory: 1GB", "NATS configuration"},
 		{"  read_only: true\n  cap_drop", "  cap_drop", "want read_only"},
+		{"MODELS: ppocr-v4-mobile", "MODELS: clip-vit-base-patch32", "MODELS names no model for builtin://ocr"},
 	} {
 		dir := changed(t, deploy, "compose.yaml", m.old, m.new)
 		write(t, filepath.Join(filepath.Dir(dir), "Dockerfile"), "")

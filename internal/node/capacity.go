@@ -93,6 +93,7 @@ func digest(p *config.Profile) string {
 	for i := range own.Terms {
 		t := &own.Terms[i]
 		t.Concurrency, t.AgentConcurrency, t.MemoryBytes, t.Env, t.Timeout, t.Retries, t.Place = 0, 0, 0, nil, 0, 0, config.Place{}
+		t.Probe = nil
 		if t.Function != "" {
 			t.Path = filepath.Base(t.Path)
 		}
