@@ -42,7 +42,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-capacity bench-carrier soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -118,6 +118,10 @@ bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load,
 bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, into docs/results (two hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
+
+bench-bombs: build ## the program beside pictures that are small as files and large as work, into docs/results (quarter of an hour)
+	@scripts/deps.sh python
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite bombs -n 3 -t 20s $(BENCHFLAGS)
 
 bench-capacity: build ort models ## calls under way at a time, weights, and an engine that goes away for three minutes, into docs/results (half an hour); BENCHFLAGS="-rows mixed/ -t 5s" for one case
 	@scripts/deps.sh python

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -12,13 +14,18 @@ const lineBomb = "Decompression bombs, 16 at a time of each (WebP groups, PNG16 
 // bombSide is that of the largest PNG: the most that the defaults allow.
 const bombSide = 4096
 
-// bombed are the runs whose samples are bombs.
-func bombed() []failure {
-	var all []failure
-	for _, kind := range []string{"webp_groups", "png16_interlaced", "jpeg_scans", "png_65535", "zlib_tail"} {
-		all = append(all, failure{name: "bomb_" + kind, bomb: kind})
+// overBombs is what pictures that are small as files and large as work cost others.
+func overBombs() Suite {
+	s := Suite{
+		Name: "bombs", Apart: true,
+		About: fmt.Sprintf("As in isolation, embedded: a healthy run beside one whose pictures are small as files and large as work, %d in flight, and beside programs that use as many cores. "+
+			"webp_groups is a lossless WebP of 2,600 groups of Huffman trees, png16_interlaced 4096² pixels of 16 bits, interlaced, jpeg_scans 64 scans of 2048² pixels, png_65535 a header that "+
+			"says 65535², zlib_tail 256 MB behind the image.", failingInFlight),
 	}
-	return all
+	for _, kind := range []string{"webp_groups", "png16_interlaced", "jpeg_scans", "png_65535", "zlib_tail"} {
+		s.Experiments = append(s.Experiments, besideExperiment(layout{name: "bombs"}, failure{name: kind, bomb: kind}))
+	}
+	return s
 }
 
 // bombPicture is a bomb as a sample has it.

@@ -49,20 +49,18 @@ func isolation() Suite {
 			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, a stub that takes 20 ms, answers without a score; "+
 			"and a function that raises on one worker only. With hangs, closed_port, silent, answers_500 and closed_port_3mb the failing run has %s samples in flight or waiting (as "+
 			"many fewer as -t is shorter than 20s): a function that never returns (timeout: 1), a judge at a port where nobody listens, at one that accepts and never answers, at a "+
-			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. In the experiments named bomb_ (embedded only) each of the failing samples is a picture "+
-			"that is small as a file and large as work, %d in flight: 2,600 groups of Huffman trees in a lossless WebP, 4096² pixels of 16 bits and interlaced, 64 scans in 2048² pixels, 65535² in "+
-			"the header, 256 MB behind the image. Beside those that get nothing done a fresh client sends 200 pictures of its own (alone_s: before "+
+			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. Beside those that get nothing done a fresh client sends 200 pictures of its own (alone_s: before "+
 			"all), and when the failing run has taken back its samples and gone, samples that wait for 2 s take all places of an async function (lost: as below; with hangs "+
 			"those of its own function, too); failing_queued, failing_running and failing_waiting (those that say they are waiting for the engine) are where /v1/pending saw "+
 			"the failing samples at the end. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
 			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256; agent256_recipe the same "+
 			"class in custom_reward_function.",
-			isolationProcesses, healthyInFlight, failingInFlight, report.Number(stuckSamples), failingInFlight),
+			isolationProcesses, healthyInFlight, failingInFlight, report.Number(stuckSamples)),
 	}
 	for _, l := range layouts() {
 		for _, f := range failures() {
-			if f.badWorker && l.processes == 0 || f.bomb != "" && l.processes > 0 {
+			if f.badWorker && l.processes == 0 {
 				continue
 			}
 			s.Experiments = append(s.Experiments, besideExperiment(l, f))
@@ -130,7 +128,7 @@ const (
 const guardMessage = "allocated 1 GiB and was not stopped"
 
 func failures() []failure {
-	return append([]failure{
+	return []failure{
 		{name: "raises", function: "raises", rated: true},
 		{name: "nan", function: "nan", rated: true},
 		{name: "judge", rated: true},
@@ -143,7 +141,7 @@ func failures() []failure {
 		{name: string(silent), engine: silent, stuck: true},
 		{name: string(answers500), engine: answers500, stuck: true},
 		{name: string(closedPort) + "_3mb", engine: closedPort, stuck: true, pixels: true},
-	}, bombed()...)
+	}
 }
 
 // The flags of samples.
