@@ -160,15 +160,15 @@ func TestACommandLineThatTheBinaryDoesNotTakeIsFound(t *testing.T) {
 	require.NoError(t, rewardloop(t).Check(t.Context(), good))
 
 	for want, spoil := range map[string]func(*check.CommandLine){
-		"has no flag --listn":           func(l *check.CommandLine) { l.Args = []string{"serve", "--listn=x"} },
-		"so that it is one argument":    func(l *check.CommandLine) { l.Args = []string{"serve", "--listen", "x"} },
-		"stands after the overrides":    func(l *check.CommandLine) { l.Args = []string{"serve", "loop.max_attempts=2", "--listen=x"} },
-		"no such key loop.max_attempt":  func(l *check.CommandLine) { l.Args = []string{"serve", "loop.max_attempt=2"} },
-		"rewardloop srve --help":        func(l *check.CommandLine) { l.Args = []string{"srve"} },
-		"begins with no command":        func(l *check.CommandLine) { l.Args = nil },
-		`the scorer "ocr" has no such option; did you mean required?`:       func(l *check.CommandLine) { l.Config = strings.Replace(l.Config, "required", "require", 1) },
-		"loop.drain_timeout (2m0s) and": func(l *check.CommandLine) { l.Grace = 120e9 },
-		"preStop (30s)":                 func(l *check.CommandLine) { l.PreStop = 30e9 },
+		"has no flag --listn":                                         func(l *check.CommandLine) { l.Args = []string{"serve", "--listn=x"} },
+		"so that it is one argument":                                  func(l *check.CommandLine) { l.Args = []string{"serve", "--listen", "x"} },
+		"stands after the overrides":                                  func(l *check.CommandLine) { l.Args = []string{"serve", "loop.max_attempts=2", "--listen=x"} },
+		"no such key loop.max_attempt":                                func(l *check.CommandLine) { l.Args = []string{"serve", "loop.max_attempt=2"} },
+		"rewardloop srve --help":                                      func(l *check.CommandLine) { l.Args = []string{"srve"} },
+		"begins with no command":                                      func(l *check.CommandLine) { l.Args = nil },
+		`the scorer "ocr" has no such option; did you mean required?`: func(l *check.CommandLine) { l.Config = strings.Replace(l.Config, "required", "require", 1) },
+		"loop.drain_timeout (2m0s) and":                               func(l *check.CommandLine) { l.Grace = 120e9 },
+		"preStop (30s)":                                               func(l *check.CommandLine) { l.PreStop = 30e9 },
 	} {
 		line := good
 		spoil(&line)
