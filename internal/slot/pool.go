@@ -270,9 +270,9 @@ func (p *Pool) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	p.killOnce.Do(func() { close(p.killed) })
 	p.mu.Lock()
-	n := len(p.live)
+	n := len(p.live) // before the owners hear of it, who remove those that they destroy
+	p.killOnce.Do(func() { close(p.killed) })
 	for c := range p.live {
 		c.destroy()
 	}
