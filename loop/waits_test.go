@@ -261,6 +261,7 @@ func TestASampleFailsWithTheReasonAfterAllItsWaitsTogether(t *testing.T) {
 		e.Down(false)
 		first := until("running").Sub(start)
 		require.Less(t, first, 17*time.Second, "a probe")
+		time.Sleep(100 * time.Millisecond) // until the engine has the call
 		e.Down(true)
 		again := until("queued")
 		require.Greater(t, again.Sub(start), 40*time.Second)
