@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 )
@@ -102,6 +103,15 @@ func (f *fleet) stop() {
 	if f.gateway != nil {
 		f.gateway.end()
 	}
+}
+
+// said is what the processes said, each under its name.
+func (f *fleet) said() string {
+	var text strings.Builder
+	for _, c := range append([]*child{f.gateway}, f.workers...) {
+		fmt.Fprintf(&text, "%s\n%s", c.name, c.said)
+	}
+	return text.String()
 }
 
 // kill ends a process as a crash does, and returns when it has ended.
