@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,9 @@ type Config struct {
 	Recycle int
 	// CUDA holds what matters to CUDA devices only.
 	CUDA CUDA
+	// Cards holds, by n, the CUDA_VISIBLE_DEVICES of the child of cuda:<n>: the uuid of a card
+	// or of a part of one. Nil: the devices that this process's own CUDA_VISIBLE_DEVICES names.
+	Cards []string
 	// Language bounds what language models may take of a process.
 	Language LanguageLimits
 }
@@ -114,6 +118,9 @@ func (c Config) Validate() error {
 	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
 	s := c.CUDA.ConvAlgoSearch
 	bad(s != heuristic && s != exhaustive && s != anyAlgo, "cuda conv_algo_search: %q, want %s, %s or %s", s, heuristic, exhaustive, anyAlgo)
+	for n, card := range c.Cards {
+		bad(card == "" || strings.ContainsAny(card, ", \x00"), "cards: %q of cuda:%d, want the uuid of one card", card, n)
+	}
 	bad(c.CUDA.MemoryLimit < 0, "cuda memory_limit: %d is negative", c.CUDA.MemoryLimit)
 	bad(c.Language.Positions < 2 || c.Language.Positions > maxPositions, "language positions: %d, want 2 to %d", c.Language.Positions, maxPositions)
 	bad(c.Language.Memory < 1<<20, "language memory: %d bytes, want 1 MiB or more", c.Language.Memory)

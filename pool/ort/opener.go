@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -83,8 +82,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	}
 	slots, seen := o.cfg.SlotsOf(device), ""
 	if n >= 0 {
-		inherited, set := os.LookupEnv(visibleEnv)
-		if seen, err = visible(n, inherited, set); err != nil {
+		if seen, err = o.cfg.visible(n); err != nil {
 			return nil, err
 		}
 	}
