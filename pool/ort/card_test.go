@@ -174,6 +174,22 @@ func TestMemoryThatIsLackingInTheWarmUpLowersTheLargestBatch(t *testing.T) {
 	require.Zero(t, d.card().Crashes)
 }
 
+func TestAPoolMakesNoLargerBatchThanTheCardHadMemoryFor(t *testing.T) {
+	t.Parallel()
+	card := ort.NewFakeCard(t)
+	p, err := pool.New(pool.Config{}, fakeOpener(t, ort.Config{}, card))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	m, err := p.Model(on(model("log")), pool.ModelOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 64, m.Concurrency())
+	card.Next(t, "session run", "ok", "ok", "ok", "text:Failed to allocate memory for requested buffer of size 9")
+	info, err := m.Info(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, info.MaxBatch)
+	require.Equal(t, 4, m.Concurrency(), "two that run, and two that are made ready")
+}
+
 func TestASingleItemThatLacksMemoryInTheWarmUpFailsTheLoad(t *testing.T) {
 	t.Parallel()
 	card := ort.NewFakeCard(t)
@@ -297,15 +313,13 @@ func TestAChildThatDiesRightAfterItsStartIsStartedWithPausesAndThenItsCardRests(
 	t.Parallel()
 	card := ort.NewFakeCard(t)
 	d := openCard(t, ort.Config{}, card)
-	card.Always(t, "canary", "die") // asked at every start
+	card.Always(t, "start", "flap:20ms") // which is soon after it has answered the canary
 	card.Next(t, "run", "die")
-	_, err := echoes(d, t.Context(), 1, 1)
-	require.ErrorIs(t, err, infer.ErrUnavailable)
+	_, _ = echoes(d, t.Context(), 1, 1) // it may have come at the right time
 	q := quarantined(t, d)
 	require.Contains(t, q.Why, "the card fell off the bus")
-	starts := card.Count(t, "start")
-	require.LessOrEqual(t, starts, 6, "the first, and five that failed")
-	card.Cure(t, "canary")
+	require.LessOrEqual(t, card.Count(t, "start"), 6, "the first, and five that failed")
+	card.Cure(t, "start")
 	require.Eventually(t, func() bool {
 		_, err := echoes(d, t.Context(), 1, 1)
 		return err == nil
@@ -322,13 +336,17 @@ func TestACardWhoseChildrenStartTooSlowlyOrWronglyIsNotOpenedAndSaysWhy(t *testi
 		"none of its nodes":         {"placement", "none of its nodes runs there"},
 	} {
 		card := ort.NewFakeCard(t)
-		o := fakeOpener(t, ort.Config{LoadTimeout: 500 * time.Millisecond}, card)
+		cfg := ort.Config{}
+		if says == "deadline exceeded" {
+			cfg.LoadTimeout = 300 * time.Millisecond
+		}
+		o := fakeOpener(t, cfg, card)
 		card.Always(t, faults[0], faults[1])
 		began := time.Now()
 		_, err := o.Open(t.Context(), "cuda:0")
 		require.ErrorIs(t, err, infer.ErrUnavailable, says)
 		require.ErrorContains(t, err, says)
-		require.Less(t, time.Since(began), 30*time.Second)
+		require.Less(t, time.Since(began), time.Minute)
 		st := o.Stats()["cuda:0"]
 		require.Zero(t, st.Alive)
 		require.Contains(t, st.LastError, says, "the state says why as well")

@@ -36,6 +36,7 @@ func NewFakeCard(tb testing.TB) FakeCard {
 //
 //	die, hang, garbage, frame   end, hang, answer garbage, answer with what is no frame
 //	slow:<duration>             take longer
+//	flap:<duration>             end after it
 //	text:<words>                fail as ONNX Runtime does that says these words
 //	ok                          nothing
 func (c FakeCard) Next(tb testing.TB, op string, faults ...string) {
@@ -126,6 +127,16 @@ func (c FakeCard) fail(op string) error {
 	case "die":
 		fmt.Fprintln(os.Stderr, "the card fell off the bus")
 		os.Exit(9)
+	case "flap":
+		go func() {
+			d, err := time.ParseDuration(arg)
+			if err != nil {
+				panic(err)
+			}
+			time.Sleep(d)
+			fmt.Fprintln(os.Stderr, "the card fell off the bus")
+			os.Exit(9)
+		}()
 	case "hang":
 		for {
 			time.Sleep(time.Hour)
