@@ -350,6 +350,7 @@ func TestACardWhoseChildrenStartTooSlowlyOrWronglyIsNotOpenedAndSaysWhy(t *testi
 		st := o.Stats()["cuda:0"]
 		require.Zero(t, st.Alive)
 		require.Contains(t, st.LastError, says, "the state says why as well")
+		require.ErrorContains(t, err, "not a shared library", "what is wrong with the provider's file is said, too")
 		require.Equal(t, 3, card.Count(t, "start"), says)
 	}
 }
