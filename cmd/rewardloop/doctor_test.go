@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
@@ -67,6 +68,23 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	if len(tesseract.Kinds()) > 0 {
 		require.Contains(t, checks["reading"].Detail, "OMP_THREAD_LIMIT=1 in the child")
 	}
+}
+
+func TestTheDoctorSaysForWhichCUDAItsProviderWasBuiltAndWhatItLacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(onnx.Library(t).Path, filepath.Join(dir, "libonnxruntime.so.1")))
+	onnx.Stub(t, filepath.Join(dir, "libonnxruntime_providers_cuda.so"), "libcudart.so.13", "libcublas.so.13")
+	onnx.Stub(t, filepath.Join(dir, "libonnxruntime_providers_shared.so"))
+	onnx.Stub(t, filepath.Join(dir, "libcudart.so.12"))
+	got, checks := examined(t, "server.listen=127.0.0.1:0", withoutModels(t), "pool.onnx.library="+dir,
+		"reward.custom_reward_function.path=builtin://jpeg_compressibility")
+	require.Equal(t, exitOK, got.code, "no reward asks for a card: %s", got.stdout)
+	c := checks["cuda provider"]
+	require.Equal(t, stateMissing, c.State)
+	require.Contains(t, c.Detail, "built for CUDA 13, at "+dir)
+	require.Contains(t, c.Detail, "libcublas.so.13")
+	require.Contains(t, c.Advice, "there are "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants")
 }
 
 func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {

@@ -83,6 +83,9 @@ func (x *exam) cudaProvider(ctx context.Context) (c check, found bool) {
 	case c.Advice != "": // what it opens when it runs
 		c.State = stateWarn
 	}
+	if c.State == stateMissing && c.Advice == "" {
+		c.Advice = "models whose device is a card do not run here: look at the driver, nvidia-smi says whether it works"
+	}
 	return c, true
 }
 
