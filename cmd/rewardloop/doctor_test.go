@@ -84,7 +84,7 @@ func TestTheDoctorSaysForWhichCUDAItsProviderWasBuiltAndWhatItLacks(t *testing.T
 	require.Equal(t, stateMissing, c.State)
 	require.Contains(t, c.Detail, "built for CUDA 13, at "+dir)
 	require.Contains(t, c.Detail, "libcublas.so.13")
-	require.Contains(t, c.Advice, "there are "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants")
+	require.Contains(t, c.Advice, "there is "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants")
 }
 
 func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {

@@ -29,8 +29,8 @@ type Provider struct {
 	// Folders are those of them in which the loader looks only where LD_LIBRARY_PATH names them,
 	// as that of its child does.
 	Folders []string `json:"folders,omitempty"`
-	// Missing are the libraries that it needs and that lie nowhere, Others those that were found
-	// in their place, of another version, with their folders.
+	// Missing are the libraries that it needs and that lie nowhere, Others a file of another
+	// version for each of which one was found.
 	Missing []string `json:"missing,omitempty"`
 	Others  []string `json:"others,omitempty"`
 	// Fault is why the file could not be read; "" if it could.
@@ -98,8 +98,8 @@ func (p Provider) Remedy() string {
 		wanted = fmt.Sprintf("the libraries of CUDA %d", p.Major)
 	}
 	if len(p.Others) > 0 {
-		out = append(out, fmt.Sprintf("there are %s, and the provider wants %s: take an ONNX Runtime that was built for what is there, or install %s",
-			strings.Join(p.Others, ", "), strings.Join(missing, ", "), wanted))
+		out = append(out, fmt.Sprintf("there is %s, and the provider wants %s: take an ONNX Runtime that was built for what is there, or install %s",
+			strings.Join(p.Others, " and "), strings.Join(missing, ", "), wanted))
 	} else {
 		out = append(out, fmt.Sprintf("install %s and cuDNN 9, with PyTorch in the environment that pool.python.interpreter or REWARDLOOP_PYTHON names, or name their folders in LD_LIBRARY_PATH",
 			wanted))
@@ -145,7 +145,9 @@ func examineProvider(path string, loaders, others []string) Provider {
 			continue // where a system keeps its own is for its loader to know
 		}
 		p.Missing = append(p.Missing, name)
-		p.Others = append(p.Others, otherVersions(name, slices.Concat(loaders, others))...)
+		if other := otherVersion(name, slices.Concat(loaders, others)); other != "" {
+			p.Others = append(p.Others, other)
+		}
 	}
 	return p
 }
@@ -183,23 +185,22 @@ func folderOf(name string, folders []string) string {
 	return folders[i]
 }
 
-// otherVersions are the files of the same library with another number: libcudart.so.12 for
-// libcudart.so.13.
-func otherVersions(name string, folders []string) []string {
-	i := strings.Index(name, ".so.")
-	if i < 0 {
-		return nil
+// otherVersion is a file of the same library with another number, such as libcudart.so.12 for
+// libcudart.so.13; "": there is none.
+func otherVersion(name string, folders []string) string {
+	stem, _, numbered := strings.Cut(name, ".so.")
+	if !numbered {
+		return ""
 	}
-	var out []string
 	for _, dir := range folders {
-		found, _ := filepath.Glob(filepath.Join(escape(dir), name[:i]+".so.*")) // the pattern is good
+		found, _ := filepath.Glob(filepath.Join(escape(dir), stem+".so.*")) // the pattern is good
 		for _, f := range found {
-			if major := regexp.MustCompile(`\.so\.\d+$`).MatchString(f); major && filepath.Base(f) != name && !slices.Contains(out, f) {
-				out = append(out, f)
+			if regexp.MustCompile(`\.so\.\d+$`).MatchString(f) && filepath.Base(f) != name {
+				return f
 			}
 		}
 	}
-	return out
+	return ""
 }
 
 // loaderFolders are those in which the loader of a child looks by itself.
@@ -285,8 +286,8 @@ func sitePackages(interpreter string) []string {
 		}
 	}
 	var once []string
-	for _, dir := range out {
-		if dir != "" && !slices.Contains(once, dir) {
+	for _, dir := range out { // lib64 is often a link to lib
+		if dir, err := filepath.EvalSymlinks(dir); err == nil && dir != "" && !slices.Contains(once, dir) {
 			once = append(once, dir)
 		}
 	}

@@ -25,7 +25,8 @@ func cuda13() []string {
 
 func TestTheLibrariesOfAProviderAreFoundInAnEnvironmentWithPyTorch(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
 	provider, driver := filepath.Join(dir, providerFile), filepath.Join(dir, "driver")
 	onnx.Stub(t, provider, cuda13()...)
 	onnx.Stub(t, filepath.Join(driver, "libcuda.so.1"))
@@ -66,7 +67,7 @@ func TestWhatAProviderLacksIsNamedWithTheRemedy(t *testing.T) {
 	onnx.Stub(t, filepath.Join(twelve, "libcudart.so.12"))
 	p = ort.ExamineProvider(provider, nil, ort.CUDAFolders(dir, []string{dir}))
 	require.Equal(t, []string{filepath.Join(twelve, "libcudart.so.12")}, p.Others)
-	require.Contains(t, p.Remedy(), "there are "+filepath.Join(twelve, "libcudart.so.12")+", and the provider wants ")
+	require.Contains(t, p.Remedy(), "there is "+filepath.Join(twelve, "libcudart.so.12")+", and the provider wants ")
 	require.Contains(t, p.Remedy(), "an ONNX Runtime that was built for what is there, or install the libraries of CUDA 13")
 
 	onnx.Stub(t, provider, "libsomething.so.1")
