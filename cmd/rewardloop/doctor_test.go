@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
@@ -70,21 +70,40 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	}
 }
 
-func TestTheDoctorSaysForWhichCUDAItsProviderWasBuiltAndWhatItLacks(t *testing.T) {
+// shared compiles a shared library of a line of C, which needs others of its folder.
+func shared(t *testing.T, dir, name, code string, needed ...string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skipf("SKIPPED: no C compiler: %v", err)
+	}
+	source := filepath.Join(dir, "lib.c")
+	require.NoError(t, os.WriteFile(source, []byte(code), 0o600))
+	args := []string{"-shared", "-fPIC", "-o", filepath.Join(dir, name), "-Wl,-soname," + name, "-Wl,--no-as-needed", source, "-L" + dir}
+	for _, n := range needed {
+		args = append(args, "-l:"+n)
+	}
+	out, err := exec.CommandContext(t.Context(), cc, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.Symlink(onnx.Library(t).Path, filepath.Join(dir, "libonnxruntime.so.1")))
-	onnx.Stub(t, filepath.Join(dir, "libonnxruntime_providers_cuda.so"), "libcudart.so.13", "libcublas.so.13")
-	onnx.Stub(t, filepath.Join(dir, "libonnxruntime_providers_shared.so"))
-	onnx.Stub(t, filepath.Join(dir, "libcudart.so.12"))
+	shared(t, dir, "libcudart.so.13", "int runtime;")
+	shared(t, dir, "libcublas.so.13", "int blas;")
+	shared(t, dir, "libonnxruntime.so.1", "void *OrtGetApiBase(void) { return 0; }") // no child can load it
+	shared(t, dir, "libonnxruntime_providers_shared.so", "int bridge;")
+	shared(t, dir, "libonnxruntime_providers_cuda.so", "int provider;", "libcudart.so.13", "libcublas.so.13")
+	require.NoError(t, os.Rename(filepath.Join(dir, "libcudart.so.13"), filepath.Join(dir, "libcudart.so.12")))
 	got, checks := examined(t, "server.listen=127.0.0.1:0", withoutModels(t), "pool.onnx.library="+dir,
 		"reward.custom_reward_function.path=builtin://jpeg_compressibility")
 	require.Equal(t, exitOK, got.code, "no reward asks for a card: %s", got.stdout)
 	c := checks["cuda provider"]
 	require.Equal(t, stateMissing, c.State)
 	require.Contains(t, c.Detail, "built for CUDA 13, at "+dir)
-	require.Contains(t, c.Detail, "libcublas.so.13")
-	require.Contains(t, c.Advice, "there is "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants")
+	require.Contains(t, c.Detail, "missing libcudart.so.13")
+	require.Contains(t, c.Advice, "there is "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants libcudart.so.13")
 }
 
 func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {

@@ -1,8 +1,12 @@
 package ort_test
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +22,42 @@ const (
 	bridgeFile   = "libonnxruntime_providers_shared.so"
 )
 
+// stub writes a shared library that needs others and has nothing else.
+func stub(tb testing.TB, path string, needed ...string) {
+	tb.Helper()
+	names, dynamic := []byte{0}, []elf.Dyn64{}
+	for _, name := range needed {
+		dynamic = append(dynamic, elf.Dyn64{Tag: int64(elf.DT_NEEDED), Val: uint64(len(names))})
+		names = append(append(names, name...), 0)
+	}
+	dynamic = append(dynamic, elf.Dyn64{Tag: int64(elf.DT_NULL)})
+	sections := []byte("\x00.dynstr\x00.dynamic\x00.shstrtab\x00")
+	const head, section = 64, 64
+	at := uint64(head)
+	size := uint64(16 * len(dynamic))
+	table := []elf.Section64{
+		{},
+		{Name: 1, Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(len(names)), Addralign: 1},
+		{Name: 9, Type: uint32(elf.SHT_DYNAMIC), Off: at + uint64(len(names)), Size: size, Link: 1, Entsize: 16, Addralign: 1},
+		{Name: 18, Type: uint32(elf.SHT_STRTAB), Off: at + uint64(len(names)) + size, Size: uint64(len(sections)), Addralign: 1},
+	}
+	machine := elf.EM_X86_64
+	if runtime.GOARCH == "arm64" {
+		machine = elf.EM_AARCH64
+	}
+	header := elf.Header64{
+		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_DYN), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT),
+		Shoff: table[3].Off + table[3].Size, Ehsize: head, Shentsize: section, Shnum: uint16(len(table)), Shstrndx: 3,
+	}
+	var out bytes.Buffer
+	for _, part := range []any{header, names, dynamic, sections, table} {
+		require.NoError(tb, binary.Write(&out, binary.LittleEndian, part))
+	}
+	require.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(tb, os.WriteFile(path, out.Bytes(), 0o600))
+}
+
 // cuda13 is what the provider of ONNX Runtime 1.29 needs.
 func cuda13() []string {
 	return []string{"libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10", "libcudart.so.13", "libcuda.so.1", "libonnxruntime_providers_shared.so", "libc.so.6"}
@@ -28,15 +68,15 @@ func TestTheLibrariesOfAProviderAreFoundInAnEnvironmentWithPyTorch(t *testing.T)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	provider, driver := filepath.Join(dir, providerFile), filepath.Join(dir, "driver")
-	onnx.Stub(t, provider, cuda13()...)
-	onnx.Stub(t, filepath.Join(driver, "libcuda.so.1"))
+	stub(t, provider, cuda13()...)
+	stub(t, filepath.Join(driver, "libcuda.so.1"))
 	site := filepath.Join(dir, "venv", "lib", "python3.12", "site-packages")
 	cu13, cudnn := filepath.Join(site, "nvidia", "cu13", "lib"), filepath.Join(site, "nvidia", "cudnn", "lib")
 	for _, name := range []string{"libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10", "libcudart.so.13", "libnvrtc.so.13"} {
-		onnx.Stub(t, filepath.Join(cu13, name))
+		stub(t, filepath.Join(cu13, name))
 	}
-	onnx.Stub(t, filepath.Join(cudnn, "libcudnn.so.9"))
-	onnx.Stub(t, filepath.Join(site, "torch", "lib", "libtorch.so"))
+	stub(t, filepath.Join(cudnn, "libcudnn.so.9"))
+	stub(t, filepath.Join(site, "torch", "lib", "libtorch.so"))
 	python := filepath.Join(dir, "venv", "bin", "python")
 	require.NoError(t, os.MkdirAll(filepath.Dir(python), 0o700))
 	require.NoError(t, os.WriteFile(python, []byte("#!/bin/false"), 0o700)) //nolint:gosec // a program
@@ -57,20 +97,20 @@ func TestWhatAProviderLacksIsNamedWithTheRemedy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	provider := filepath.Join(dir, providerFile)
-	onnx.Stub(t, provider, cuda13()...)
+	stub(t, provider, cuda13()...)
 	p := ort.ExamineProvider(provider, nil, nil)
 	require.Equal(t, []string{"libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10", "libcudart.so.13", "libcuda.so.1", "libcudnn.so.9", "libnvrtc.so.13"}, p.Missing)
 	require.Contains(t, p.Remedy(), "libcuda.so.1 is the driver's: install NVIDIA's driver")
 	require.Contains(t, p.Remedy(), "install the libraries of CUDA 13 and cuDNN 9, with PyTorch in the environment that pool.python.interpreter")
 
 	twelve := filepath.Join(dir, "nvidia", "cuda_runtime", "lib")
-	onnx.Stub(t, filepath.Join(twelve, "libcudart.so.12"))
+	stub(t, filepath.Join(twelve, "libcudart.so.12"))
 	p = ort.ExamineProvider(provider, nil, ort.CUDAFolders(dir, []string{dir}))
 	require.Equal(t, []string{filepath.Join(twelve, "libcudart.so.12")}, p.Others)
 	require.Contains(t, p.Remedy(), "there is "+filepath.Join(twelve, "libcudart.so.12")+", and the provider wants ")
 	require.Contains(t, p.Remedy(), "an ONNX Runtime that was built for what is there, or install the libraries of CUDA 13")
 
-	onnx.Stub(t, provider, "libsomething.so.1")
+	stub(t, provider, "libsomething.so.1")
 	p = ort.ExamineProvider(provider, nil, nil)
 	require.Zero(t, p.Major)
 	require.Equal(t, []string{"libcudnn.so.9"}, p.Missing)
@@ -94,8 +134,8 @@ func TestALibraryWithItsProviderIsFoundInAWheelsFolder(t *testing.T) {
 	for _, dir := range []string{wheel, plain} {
 		require.NoError(t, os.Symlink(lib.Path, filepath.Join(dir, "libonnxruntime.so.1.29.0")))
 	}
-	onnx.Stub(t, filepath.Join(wheel, providerFile), cuda13()...)
-	onnx.Stub(t, filepath.Join(wheel, bridgeFile))
+	stub(t, filepath.Join(wheel, providerFile), cuda13()...)
+	stub(t, filepath.Join(wheel, bridgeFile))
 	require.Equal(t, wheel, ort.LastPlace([]string{site}), "the Python environments come last")
 	got, err := ort.FindAmong(false, plain, wheel)
 	require.NoError(t, err)

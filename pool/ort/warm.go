@@ -81,7 +81,7 @@ func (s *Session) warm(ctx context.Context, most, bytes int) (fits int, err erro
 		case err == nil:
 			a.Release()
 			fits = n
-		case errors.Is(err, infer.ErrMemory), deviceFault.MatchString(err.Error()):
+		case errors.Is(err, infer.ErrMemory), errors.Is(err, errDevice):
 			return fits, err
 		default:
 			return fits, nil
