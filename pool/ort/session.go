@@ -91,7 +91,7 @@ func (s *Session) open() error {
 	}
 	o, err := sessionOptions(s.cfg)
 	if err != nil {
-		return fmt.Errorf("%w: the options of a session on %s: %w", infer.ErrUnavailable, s.cfg.Model.Device, err)
+		return failedOptions(s.cfg.Model.Device, err)
 	}
 	defer func() { _ = o.Destroy() }() // it cannot fail
 	if s.cfg.data != nil {
