@@ -133,9 +133,9 @@ var (
 	outOfMemory = regexp.MustCompile(`(?i)failed to allocate memory|out of memory|std::bad_alloc|bad allocation|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation`)
 	deviceFault = regexp.MustCompile(`CUDA failure|CUDA error|CUBLAS_STATUS|CUBLAS failure|CUDNN_STATUS|CUDNN failure|cudaError`)
 	// No driver or device, too old a driver, or one for other cards: nothing that passes.
-	lacking     = regexp.MustCompile(`CUDA failure (3[4-6]|10[01]|209|80[34])\b`)
-	otherShape  = regexp.MustCompile(`shape verification failed|but the computed output shape`)
-	badItem     = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
+	lacking    = regexp.MustCompile(`CUDA failure (3[4-6]|10[01]|209|80[34])\b`)
+	otherShape = regexp.MustCompile(`shape verification failed|but the computed output shape`)
+	badItem    = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
 )
 
 // errDevice marks errors of CUDA within a child.
