@@ -53,7 +53,7 @@ const (
 func OpenLanguage(cfg SessionConfig) (*Language, error) {
 	cfg = cfg.withDefaults()
 	m := cfg.Model
-	cfg.kept = keptOutput
+	cfg.decoder = true
 	decoder, err := OpenSession(cfg)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func OpenLanguage(cfg SessionConfig) (*Language, error) {
 	if l.ports, err = bindDecoder(m, decoder.info.Inputs, decoder.info.Outputs); err != nil {
 		return nil, errors.Join(err, decoder.Close())
 	}
-	cfg.kept, cfg.Want = nil, infer.Info{}
+	cfg.decoder, cfg.Want = false, infer.Info{}
 	cfg.Model = infer.Model{Name: m.Name, Path: m.Embed, Device: m.Device}
 	if l.embed, err = OpenSession(cfg); err != nil {
 		return nil, errors.Join(err, decoder.Close())
