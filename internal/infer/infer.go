@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The ways in which a model fails, beside the end of the caller's context.
@@ -273,6 +274,19 @@ type Port struct {
 // own type, and F32 where it is F16.
 func (p Port) Carries(d DType) bool {
 	return p.DType == string(d) && d != F16 || p.DType == string(F16) && d == F32
+}
+
+// Types lists ports by name and type for people. Those whose names differ behind the first dot
+// alone, as those of layers do, are there once: "logits F32, present F16".
+func Types(ports []Port) string {
+	var out []string
+	for _, p := range ports {
+		name, _, _ := strings.Cut(p.Name, ".")
+		if one := name + " " + p.DType; !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // Info is what a model says about itself.

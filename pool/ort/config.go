@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // Isolation says where sessions run.
@@ -45,6 +47,8 @@ type Config struct {
 	CUDA CUDA
 	// Language bounds what language models may take of a process.
 	Language LanguageLimits
+	// Loaded is told of every model that a device has loaded; nil: nobody is.
+	Loaded func(infer.Model, infer.Info)
 }
 
 // CUDA are options of ONNX Runtime's CUDA provider.
