@@ -173,6 +173,8 @@ func (b *binding) cache(key string, p infer.Port) cachePort {
 	}
 	if c.axis == 0 {
 		b.fault("its input %s must have one free axis besides the batch, that of the past, and the sizes of the others in the file", list([]infer.Port{p}))
+	} else if infer.Elements(c.of(1, 1)) < 1 {
+		b.fault("its input %s has no numbers for a token, or more than any model needs", list([]infer.Port{p}))
 	}
 	return c
 }
@@ -266,6 +268,13 @@ func (p decoderPorts) bytes(batch, prompt, more, logits int) int64 {
 		n += copies * tokens * int64(c.dtype.Size()) * int64(infer.Elements(c.of(1, 1)))
 	}
 	return int64(batch) * n
+}
+
+// fits reports whether the caches and the logits of a batch are tensors that can be made: a
+// bound on memory of 4 GiB or more lets some pass that cannot.
+func (p decoderPorts) fits(batch, tokens, logits int) bool {
+	return infer.Elements([]int{batch, logits, p.vocabulary}) >= 0 &&
+		!slices.ContainsFunc(p.caches, func(c cachePort) bool { return infer.Elements(c.of(batch, tokens)) < 0 })
 }
 
 // bindEmbed checks the model that makes embeddings of token ids, of the given width

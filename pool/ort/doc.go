@@ -25,7 +25,7 @@
 //     outputs) is replaced; its batch is run once more elsewhere, then fails.
 //  6. Close ends the children.
 //
-// Everything that touches ONNX Runtime is in runtime.go, session.go, introspect.go and
+// Everything that touches ONNX Runtime is in runtime.go, session.go, introspect.go, half.go and
 // call.go. A plain model's batch goes through run.go (and foresee.go, which spares a copy);
 // language.go, prompt.go, prefill.go and greedy.go are built on them.
 // Built without cgo the package compiles, and opening anything says so.

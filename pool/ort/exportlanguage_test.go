@@ -13,3 +13,6 @@ func HeldBytes(l *Language) int {
 	defer l.decoder.buffers.mu.Unlock()
 	return l.decoder.buffers.held
 }
+
+// Fits reports whether the caches and the logits of a batch are tensors that can be made.
+func Fits(l *Language, batch, tokens, logits int) bool { return l.ports.fits(batch, tokens, logits) }

@@ -3,6 +3,7 @@
 package ort_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -219,4 +220,37 @@ func TestTheBoundOnMemoryCountsTheBytesThatACacheHas(t *testing.T) {
 		require.ErrorContains(t, err, "the bound is 32768")
 		require.NoError(t, l.Close())
 	}
+}
+
+func TestACacheOfAnAbsurdShapeIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	ports := func(dtype string, shape ...int) error {
+		in := []infer.Port{{Name: "inputs_embeds", DType: "F16", Shape: []int{-1, -1, 8}}, {Name: "attention_mask", DType: "I64", Shape: []int{-1, -1}}}
+		out := []infer.Port{{Name: "logits", DType: "F16", Shape: []int{-1, -1, 16}}}
+		for _, what := range []string{"key", "value"} {
+			in = append(in, infer.Port{Name: "past_key_values.0." + what, DType: dtype, Shape: shape})
+			out = append(out, infer.Port{Name: "present.0." + what, DType: dtype, Shape: shape})
+		}
+		return ort.BindDecoder(in, out)
+	}
+	require.NoError(t, ports("F16", -1, 2, -1, 4))
+	require.NoError(t, ports("F32", -1, 2, -1, 4))
+	for _, bad := range [][]int{{-1, 1 << 40, -1, 4}, {-1, 1 << 20, -1, 1 << 20}, {-1, 0, -1, 4}} {
+		err := ports("F16", bad...)
+		require.ErrorIs(t, err, infer.ErrModel)
+		require.ErrorContains(t, err, fmt.Sprintf("its input [past_key_values.0.value F16%v] has no numbers for a token, or more than any model needs", bad))
+	}
+	for _, dtype := range []string{"BF16", "I64"} {
+		err := ports(dtype, -1, 2, -1, 4)
+		require.ErrorIs(t, err, infer.ErrModel)
+		require.ErrorContains(t, err, "its input [past_key_values.0.key "+dtype+"[-1 2 -1 4]] is no F32 or F16 of four axes")
+	}
+}
+
+func TestABatchOfMoreNumbersThanATensorHasDoesNotFit(t *testing.T) {
+	t.Parallel()
+	l := openLanguage(t, "last_kv16")
+	require.True(t, ort.Fits(l, 1, 1<<20, 1))
+	require.False(t, ort.Fits(l, 1, 1<<28, 1), "2^31 numbers in a cache")
+	require.False(t, ort.Fits(l, 1<<7, 1, 1<<20), "2^31 numbers in the logits")
 }
