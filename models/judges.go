@@ -41,14 +41,14 @@ func chat(name string, from func(string) string, judge string, graphs ...graph) 
 
 const (
 	smolInput = "512x512 in one piece (judge.json: split false, longest_edge 512), RGB, (x/255-0.5)/0.5; 64 tokens a picture; " +
-		"float32 key-value cache"
+		"float32 key-value cache (float16 in half precision)"
 	qwenInput = "sides multiples of 28, at most 401,408 pixels (judge.json: max_pixels), RGB, CLIP's mean and deviation; a token for " +
 		"28x28 pixels; float32 key-value cache"
 )
 
-// judges are the vision-language models that a judge runs here. Variants in half
-// precision are not among them: their key-value cache is float16, which the runtime
-// refuses. q4 is the decoder's weights in 4 bits, with a float32 cache.
+// judges are the vision-language models that a judge runs here. fp16 is half precision, the
+// key-value cache too, for cards: a CPU computes it in float32 and gains nothing. q4 is the
+// decoder's weights in 4 bits, with a float32 cache.
 func judges() []Model {
 	hf := Licence{SPDX: "Apache-2.0", Holder: "Hugging Face", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
 	alibaba := Licence{SPDX: "Apache-2.0", Holder: "Alibaba Cloud", URL: "https://huggingface.co/Qwen/Qwen2-VL-2B-Instruct/blob/main/LICENSE"}
@@ -62,6 +62,7 @@ func judges() []Model {
 	three := at("onnx-community/Qwen2.5-VL-3B-Instruct-ONNX", "main")
 	vision, embed := graph{role: "vision", name: "vision_encoder"}, graph{role: "embed", name: "embed_tokens"}
 	decoder, q4 := graph{role: "decoder", name: "decoder_model_merged"}, graph{role: "decoder", name: "decoder_model_merged_q4"}
+	half := func(g graph) graph { g.name += "_fp16"; return g }
 	split := func(g graph, data, maybe int) graph { g.data, g.maybe = data, maybe; return g }
 	named := func(g graph, name string) graph { g.name = name; return g }
 
@@ -72,6 +73,11 @@ func judges() []Model {
 			Files: chat("smolvlm-256m", small, "judge-smolvlm.json", vision, embed, decoder),
 		},
 		{
+			Name: "smolvlm-256m-fp16", Summary: "SmolVLM 256M Instruct in half precision: for cards",
+			Licence: hf, Homepage: "https://huggingface.co/HuggingFaceTB/SmolVLM-256M-Instruct", Preprocessing: smolInput,
+			Files: chat("smolvlm-256m-fp16", small, "judge-smolvlm-fp16.json", half(vision), half(embed), half(decoder)),
+		},
+		{
 			Name: "smolvlm-256m-q4", Summary: "SmolVLM 256M Instruct with a decoder of 4 bits",
 			Licence: hf, Homepage: "https://huggingface.co/HuggingFaceTB/SmolVLM-256M-Instruct", Preprocessing: smolInput,
 			Files: chat("smolvlm-256m-q4", small, "judge-smolvlm-q4.json", vision, embed, q4),
@@ -80,6 +86,11 @@ func judges() []Model {
 			Name: "smolvlm-500m", Summary: "SmolVLM 500M Instruct: judges better than 256M at twice the work",
 			Licence: hf, Homepage: "https://huggingface.co/HuggingFaceTB/SmolVLM-500M-Instruct", Preprocessing: smolInput,
 			Files: chat("smolvlm-500m", middle, "judge-smolvlm.json", vision, embed, decoder),
+		},
+		{
+			Name: "smolvlm-500m-fp16", Summary: "SmolVLM 500M Instruct in half precision: for cards",
+			Licence: hf, Homepage: "https://huggingface.co/HuggingFaceTB/SmolVLM-500M-Instruct", Preprocessing: smolInput,
+			Files: chat("smolvlm-500m-fp16", middle, "judge-smolvlm-fp16.json", half(vision), half(embed), half(decoder)),
 		},
 		{
 			Name: "smolvlm-500m-q4", Summary: "SmolVLM 500M Instruct with a decoder of 4 bits",

@@ -30,6 +30,7 @@ if [ "${1:-}" = --environment ]; then exit 0; fi
 say "tiny models and their goldens, into testdata/models"
 "$python" models/export/tiny_preference.py testdata/models
 "$python" models/export/tiny_vlm.py testdata/models
+"$python" models/export/tiny_half.py testdata/models
 say "what Pillow and transformers make of pictures, into internal/imageproc/testdata"
 "$python" models/export/golden_pixels.py internal/imageproc/testdata
 say "what tokenizers makes of texts, into internal/hftok/testdata"

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The ways in which a model fails, beside the end of the caller's context.
@@ -73,6 +74,9 @@ const (
 	U8  DType = "U8"
 	// Bool elements are bytes, 0 or 1, in the slice of U8.
 	Bool DType = "BOOL"
+	// F16 is a type of ports alone: tensors of F32 go in and come out, and are converted
+	// where the model runs.
+	F16 DType = "F16"
 )
 
 // Size is the number of bytes of an element; 0 for an unknown type.
@@ -82,6 +86,8 @@ func (d DType) Size() int {
 		return 4
 	case I64:
 		return 8
+	case F16:
+		return 2
 	case U8, Bool:
 		return 1
 	}
@@ -101,8 +107,8 @@ type Tensor struct {
 	I32 []int32
 	U8  []byte
 
-	// Norm makes an F32 input of a U8 tensor where the model runs, so that a quarter of
-	// the bytes travel. Nil: the tensor goes in as it is.
+	// Norm makes an F32 or F16 input of a U8 tensor where the model runs, so that a quarter
+	// of the bytes travel. Nil: the tensor goes in as it is.
 	Norm *Normalize
 }
 
@@ -144,7 +150,7 @@ func (t Tensor) Len() int {
 // Check says what is wrong with the tensor itself: unknown type, or data that is
 // not as long as the shape says. It wraps ErrInput.
 func (t Tensor) Check() error {
-	if t.DType.Size() == 0 {
+	if t.DType.Size() == 0 || t.DType == F16 {
 		return fmt.Errorf("%w: tensor %q has type %q, want F32, I64, I32, U8 or BOOL", ErrInput, t.Name, t.DType)
 	}
 	if n := Elements(t.Shape); n < 0 || n != t.Len() {
@@ -257,10 +263,30 @@ type Batch struct {
 
 // Port is one input or output of a model as it describes itself.
 type Port struct {
-	Name  string `json:"name"`
+	Name string `json:"name"`
+	// DType is the type that the model has, F16 too; Carries says which tensors pass.
 	DType string `json:"dtype"`
 	// Shape has -1 for sizes that are free.
 	Shape []int `json:"shape"`
+}
+
+// Carries reports whether tensors of type d go in or come out there: those of the port's
+// own type, and F32 where it is F16.
+func (p Port) Carries(d DType) bool {
+	return p.DType == string(d) && d != F16 || p.DType == string(F16) && d == F32
+}
+
+// Types lists ports by name and type for people. Those whose names differ behind the first dot
+// alone, as those of layers do, are there once: "logits F32, present F16".
+func Types(ports []Port) string {
+	var out []string
+	for _, p := range ports {
+		name, _, _ := strings.Cut(p.Name, ".")
+		if one := name + " " + p.DType; !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // Info is what a model says about itself.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Normalize makes float32 of bytes: a value v of channel c becomes
+// Normalize makes numbers of bytes: a value v of channel c becomes
 // (float32(v·Rescale) − Mean[c]) / Std[c], in float32 and in this order, as Hugging
 // Face's image processors compute it.
 type Normalize struct {
@@ -55,9 +55,25 @@ func (n *Normalize) Table() [][256]float32 {
 
 // Into writes to dst what src becomes, which is as long: one byte is one number. src
 // begins with the first channel.
-func (n *Normalize) Into(dst []float32, src []byte) {
-	table := n.Table()
-	if n.Inner == 1 { // channels last
+func (n *Normalize) Into(dst []float32, src []byte) { lookUp(dst, src, n.Table(), n.Inner) }
+
+// IntoHalves is Into in half precision, see ToHalf. It wraps ErrInput where the
+// normalisation makes of some byte what is beyond MaxHalf.
+func (n *Normalize) IntoHalves(dst []uint16, src []byte) error {
+	floats := n.Table()
+	table := make([][256]uint16, len(floats))
+	for c := range table {
+		if v := ToHalf(table[c][:], floats[c][:]); v >= 0 {
+			return fmt.Errorf("%w: normalisation makes %v of the byte %d in channel %d, and F16 ends at %d", ErrInput, floats[c][v], v, c, MaxHalf)
+		}
+	}
+	lookUp(dst, src, table, n.Inner)
+	return nil
+}
+
+// lookUp writes to dst what a table of each channel has for the bytes of src.
+func lookUp[T float32 | uint16](dst []T, src []byte, table [][256]T, inner int) {
+	if inner == 1 { // channels last
 		for len(src) >= len(table) {
 			for c := range table {
 				dst[c] = table[c][src[c]]
@@ -67,7 +83,7 @@ func (n *Normalize) Into(dst []float32, src []byte) {
 		return
 	}
 	for c := 0; len(src) > 0; c = (c + 1) % len(table) {
-		t, k := &table[c], min(n.Inner, len(src))
+		t, k := &table[c], min(inner, len(src))
 		for i, v := range src[:k] {
 			dst[:k][i] = t[v]
 		}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 type Devices struct {
 	cfg   config.Pool
 	store models.Store
+	log   *slog.Logger // nil: nothing is logged
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -77,6 +79,7 @@ func (d *Devices) open() error {
 	opener, err := ort.NewOpener(ort.Config{
 		Library: c.Library, Python: d.cfg.Python.Interpreter, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation),
 		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch,
+		Loaded: d.loaded,
 	})
 	if err != nil {
 		return err
@@ -87,6 +90,18 @@ func (d *Devices) open() error {
 	}
 	d.opener, d.pool = opener, p
 	return nil
+}
+
+// loaded logs which file runs where, and in which types.
+func (d *Devices) loaded(m infer.Model, info infer.Info) {
+	if d.log == nil {
+		return
+	}
+	what := []any{"model", m.Name, "file", m.Path, "device", m.Device, "provider", info.Provider, "inputs", infer.Types(info.Inputs), "outputs", infer.Types(info.Outputs)}
+	if m.Embed != "" {
+		what = append(what, "embed", m.Embed)
+	}
+	d.log.Info("a model is loaded", what...)
 }
 
 // On implements localmodel.Foreseer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -100,12 +101,14 @@ func scoreAGroup(t *testing.T, device string, tolerance float64) {
 		term + "pair.path=builtin://clipscore", term + "pair.model=" + tiny(t, "tiny-clip"), term + "pair.device=" + device,
 		term + "own.path=onnx://" + tiny(t, "tiny-graph"), term + "own.device=" + device,
 		term + "shown.path=builtin://vlm", term + "shown.model=" + tiny(t, "tiny-idefics3"), term + "shown.device=" + device,
+		term + "half.path=builtin://vlm", term + "half.model=" + tiny(t, "tiny-idefics3"), term + "half.device=" + device, term + "half.dtype=fp16",
 		term + "says.path=builtin://judge", term + "says.engine=here", term + `says.regex="([0-9])"`, term + "says.max_tokens=16",
-		term + "says.template=" + question, term + "shown.template=" + question,
+		term + "says.template=" + question, term + "shown.template=" + question, term + "half.template=" + question,
 		"+engines.here.onnx=" + tiny(t, "tiny-idefics3"), "+engines.here.device=" + device,
 	}, nil)
 	require.NoError(t, err)
-	n, err := node.New(node.Options{Config: cfg})
+	book := new(logbook)
+	n, err := node.New(node.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(book, nil))})
 	require.NoError(t, err)
 	require.NoError(t, n.Start(t.Context()))
 	defer n.Stop()
@@ -128,11 +131,18 @@ func scoreAGroup(t *testing.T, device string, tolerance float64) {
 		require.NoError(t, err)
 		require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
 		assert.InDelta(t, judge.Cases[2].PYes, res.ExtraInfo["reward/shown"], tolerance)
+		assert.InDelta(t, judge.Cases[2].PYes, res.ExtraInfo["reward/half"], 2e-2)
 		assert.InDelta(t, 1, res.ExtraInfo["reward/says"], 0, "the digit among what the judge writes")
 		assert.InDelta(t, clip.Scores["clipscore.flow_grpo"][at][text], res.ExtraInfo["reward/pair"], tolerance)
 		assert.InDelta(t, graph.Scores["onnx"][at][text], res.ExtraInfo["reward/own"], tolerance)
 	}
 	require.InDelta(t, 1, answered(t, addr.String(), "tiny-clip/text")-before, 0, "the text of a group is encoded once")
+	for _, says := range []string{
+		`decoder_model_merged.onnx device=` + device, `past_key_values F32" outputs="logits F32, present F32"`,
+		`decoder_model_merged_fp16.onnx device=` + device, `past_key_values F16" outputs="logits F16, present F16"`,
+	} {
+		require.Contains(t, book.String(), says)
+	}
 }
 
 // answered is how many items a model has answered, as the metrics say.

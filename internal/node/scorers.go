@@ -36,6 +36,7 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 	if err != nil {
 		return nil, err
 	}
+	readers.Devices.log = log
 	engines, err := newEngines(cfg, readers.Judges)
 	if err != nil {
 		return nil, errors.Join(err, readers.Close())

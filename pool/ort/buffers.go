@@ -17,7 +17,7 @@ type buffers struct {
 
 // maxHeld bounds what buffers keep. The largest outputs here, probability maps of
 // 2,048 by 2,048 floats, have 16 MiB. A language model's are larger: the cache of 30
-// layers with 3 heads of 64 has 45 KiB a token and item.
+// layers with 3 heads of 64 has 45 KiB a token and item, half of it in F16.
 const (
 	maxHeld      = 64 << 20
 	maxHeldCache = 512 << 20

@@ -98,7 +98,7 @@ func (s *Session) bind(c *call, inputs []infer.Tensor, shapes [][]int, outputs [
 		if shape == nil || n == 0 {
 			continue
 		}
-		t := infer.Tensor{Name: p.Name, DType: infer.DType(p.DType), Shape: shape}
+		t := infer.Tensor{Name: p.Name, DType: passed(p), Shape: shape}
 		size := n * t.DType.Size()
 		memory := s.buffers.get(size)
 		c.memory = append(c.memory, memory)
@@ -139,6 +139,8 @@ func value(c *call, t infer.Tensor) (ort.Value, error) {
 		return wrap(c, t.Shape, t.U8)
 	case infer.Bool:
 		return wrap(c, t.Shape, bools(t.U8))
+	case infer.F16:
+		return wrapHalves(c, t.Shape, t.U8)
 	}
 	return nil, fmt.Errorf("a tensor of %s", t.DType)
 }
@@ -153,21 +155,35 @@ func wrap[T float32 | int64 | int32 | uint8 | bool](c *call, shape []int, data [
 	if len(shape) == 0 {
 		return ort.NewScalar(data[0])
 	}
-	dims := make(ort.Shape, len(shape))
-	for i, n := range shape {
-		dims[i] = int64(n)
-	}
 	if len(data) > 0 {
 		c.pins.Pin(&data[0])
 	}
-	return ort.NewTensor(dims, data)
+	return ort.NewTensor(dimensions(shape), data)
+}
+
+// wrapHalves is wrap for F16, of a shape with axes. The bindings want memory for a tensor
+// without elements, too.
+func wrapHalves(c *call, shape []int, data []byte) (ort.Value, error) {
+	if len(data) == 0 {
+		data = make([]byte, alignment)
+	}
+	c.pins.Pin(&data[0])
+	return ort.NewCustomDataTensor(dimensions(shape), data, ort.TensorElementDataTypeFloat16)
+}
+
+func dimensions(shape []int) ort.Shape {
+	out := make(ort.Shape, len(shape))
+	for i, n := range shape {
+		out[i] = int64(n)
+	}
+	return out
 }
 
 // collect makes t of an output. One that was foreseen is there already, but for
 // scalars.
 func collect(t *infer.Tensor, p infer.Port, v ort.Value) error {
 	ok := false
-	switch infer.DType(p.DType) {
+	switch passed(p) {
 	case infer.F32:
 		t.F32, ok = take(t.F32, v)
 	case infer.I64:
@@ -185,7 +201,7 @@ func collect(t *infer.Tensor, p infer.Port, v ort.Value) error {
 	if !ok {
 		return fmt.Errorf("output %q came as %T and was announced as %s", p.Name, v, p.DType)
 	}
-	t.Name, t.DType, t.Shape = p.Name, infer.DType(p.DType), []int{}
+	t.Name, t.DType, t.Shape = p.Name, passed(p), []int{}
 	for _, n := range v.GetShape() {
 		t.Shape = append(t.Shape, int(n))
 	}

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // Isolation says where sessions run.
@@ -58,6 +60,8 @@ type Config struct {
 	WarmCPU bool
 	// Language bounds what language models may take of a process.
 	Language LanguageLimits
+	// Loaded is told of every model that a device has loaded; nil: nobody is.
+	Loaded func(infer.Model, infer.Info)
 }
 
 // CUDA are options of ONNX Runtime's CUDA provider.

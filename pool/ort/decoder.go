@@ -51,14 +51,15 @@ type decoderPorts struct {
 type decoderFeed struct {
 	role  role
 	cache int // its place in caches
-	shape []int
+	port  infer.Port
 }
 
 // cachePort is the shape of one layer's keys or values: mostly [B, heads, past, dim].
 type cachePort struct {
 	name  string
-	shape []int // -1 for the batch and the past
-	axis  int   // which is the past
+	dtype infer.DType // F32 or F16
+	shape []int       // -1 for the batch and the past
+	axis  int         // which is the past
 }
 
 // of is the shape that the cache has for a batch and so many tokens.
@@ -66,6 +67,14 @@ func (c cachePort) of(batch, tokens int) []int {
 	out := slices.Clone(c.shape)
 	out[0], out[c.axis] = batch, tokens
 	return out
+}
+
+// tensor is the cache in memory, of whose first bytes it takes as many as it has.
+func (c cachePort) tensor(batch, tokens int, memory func(size int) []byte) infer.Tensor {
+	t := infer.Tensor{DType: c.dtype, Shape: c.of(batch, tokens)}
+	size := t.DType.Size() * infer.Elements(t.Shape)
+	setRaw(&t, memory(size)[:size])
+	return t
 }
 
 // binding collects what is wrong with a decoder while its ports are bound.
@@ -147,9 +156,9 @@ func (b *binding) bindCaches() {
 
 // cache finds the axis of the past: the one besides the batch whose size is free.
 func (b *binding) cache(key string, p infer.Port) cachePort {
-	c := cachePort{name: key, shape: p.Shape}
-	if p.DType != string(infer.F32) || len(p.Shape) != 4 {
-		b.fault("its input %s is no F32 of four axes: export it with a cache of fp32", list([]infer.Port{p}))
+	c := cachePort{name: key, dtype: infer.DType(p.DType), shape: p.Shape}
+	if !p.Carries(infer.F32) || len(p.Shape) != 4 {
+		b.fault("its input %s is no F32 or F16 of four axes: export it with such a cache", list([]infer.Port{p}))
 		return c
 	}
 	b.first(p)
@@ -164,6 +173,8 @@ func (b *binding) cache(key string, p infer.Port) cachePort {
 	}
 	if c.axis == 0 {
 		b.fault("its input %s must have one free axis besides the batch, that of the past, and the sizes of the others in the file", list([]infer.Port{p}))
+	} else if infer.Elements(c.of(1, 1)) < 1 {
+		b.fault("its input %s has no numbers for a token, or more than any model needs", list([]infer.Port{p}))
 	}
 	return c
 }
@@ -178,9 +189,9 @@ func (b *binding) first(p infer.Port) {
 }
 
 func (b *binding) bindInput(p infer.Port) {
-	feed := decoderFeed{shape: p.Shape}
+	feed := decoderFeed{port: p}
 	want := func(dtype infer.DType, ranks ...int) bool {
-		ok := p.DType == string(dtype) && slices.Contains(ranks, len(p.Shape))
+		ok := p.Carries(dtype) && slices.Contains(ranks, len(p.Shape))
 		if !ok {
 			b.fault("its input %s is not %s of %v axes", list([]infer.Port{p}), dtype, ranks)
 		}
@@ -224,8 +235,8 @@ func (b *binding) bindInput(p infer.Port) {
 func (b *binding) bindOutput(p infer.Port) {
 	if p.Name == logitsPort {
 		b.ports.outs = append(b.ports.outs, -1)
-		if p.DType != string(infer.F32) || len(p.Shape) != 3 {
-			b.fault("its output %s is not F32 of three axes", list([]infer.Port{p}))
+		if !p.Carries(infer.F32) || len(p.Shape) != 3 {
+			b.fault("its output %s is not F32 or F16 of three axes", list([]infer.Port{p}))
 			return
 		}
 		b.ports.vocabulary = p.Shape[2]
@@ -246,11 +257,24 @@ func (p decoderPorts) bytes(batch, prompt, more, logits int) int64 {
 	if more > 0 {
 		copies = 2
 	}
-	n := int64(prompt)*int64(max(p.width, 1)) + int64(logits)*int64(max(p.vocabulary, 1))
-	for _, c := range p.caches {
-		n += copies * tokens * int64(infer.Elements(c.of(1, 1)))
+	embedding := infer.F32.Size()
+	for _, f := range p.feeds {
+		if f.role == feedEmbeds && f.port.DType == string(infer.F16) {
+			embedding += infer.F16.Size() // it is there in both
+		}
 	}
-	return 4 * int64(batch) * n
+	n := int64(embedding)*int64(prompt)*int64(max(p.width, 1)) + int64(infer.F32.Size())*int64(logits)*int64(max(p.vocabulary, 1))
+	for _, c := range p.caches {
+		n += copies * tokens * int64(c.dtype.Size()) * int64(infer.Elements(c.of(1, 1)))
+	}
+	return int64(batch) * n
+}
+
+// fits reports whether the caches and the logits of a batch are tensors that can be made: a
+// bound on memory of 4 GiB or more lets some pass that cannot.
+func (p decoderPorts) fits(batch, tokens, logits int) bool {
+	return infer.Elements([]int{batch, logits, p.vocabulary}) >= 0 &&
+		!slices.ContainsFunc(p.caches, func(c cachePort) bool { return infer.Elements(c.of(batch, tokens)) < 0 })
 }
 
 // bindEmbed checks the model that makes embeddings of token ids, of the given width
@@ -275,8 +299,8 @@ func bindEmbed(m infer.Model, info infer.Info, width int) error {
 	switch {
 	case len(info.Outputs) > 1 && out.Name != embedsPort:
 		faults = append(faults, fmt.Sprintf("it has the outputs %s, want %q", list(info.Outputs), embedsPort))
-	case out.DType != string(infer.F32) || len(out.Shape) != 3:
-		faults = append(faults, fmt.Sprintf("its output %s is not F32 of three axes", list([]infer.Port{out})))
+	case !out.Carries(infer.F32) || len(out.Shape) != 3:
+		faults = append(faults, fmt.Sprintf("its output %s is not F32 or F16 of three axes", list([]infer.Port{out})))
 	case width >= 0 && out.Shape[2] >= 0 && out.Shape[2] != width:
 		faults = append(faults, fmt.Sprintf("its output %s is %d wide, and the decoder's %q %d", list([]infer.Port{out}), out.Shape[2], embedsPort, width))
 	}

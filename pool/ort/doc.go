@@ -31,7 +31,7 @@
 //     when.
 //  6. Close ends the children.
 //
-// Everything that touches ONNX Runtime is in runtime.go, session.go, introspect.go,
+// Everything that touches ONNX Runtime is in runtime.go, session.go, introspect.go, half.go,
 // placement.go and call.go. All sessions of a card are opened, run and closed on the one
 // thread of its child. A plain model's batch goes through run.go (and foresee.go, which spares a copy);
 // language.go, prompt.go, prefill.go and greedy.go are built on them.

@@ -227,14 +227,69 @@ func TestADeviceSpeaksAsTheReferenceDoes(t *testing.T) { //nolint:paralleltest /
 	defer cancel()
 	_, err = cuda.Run(ctx, slow, batchOf(t, flat[0].request(infer.Generate{MaxNew: 50}))) // 5,000 products of matrices
 	require.ErrorIs(t, err, infer.ErrTimeout)
+	requireFlat(t, 64, func() { say(t, cuda, onCUDA(language("flat")), flat[2].request(g)) })
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}
+
+func TestADeviceInHalfPrecisionAgreesWithTheCPUInFloats(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	cpu := openCPU(t, ort.Config{})
+	half, full := onCUDA(model("vit_fp16")), model("vit")
+	info, err := cuda.Load(t.Context(), half)
+	require.NoError(t, err)
+	require.Equal(t, "CUDAExecutionProvider", info.Provider)
+	require.Equal(t, []infer.Port{{Name: "pixel_values", DType: "F16", Shape: []int{-1, 3, -1, -1}}}, info.Inputs)
+	for _, b := range []infer.Batch{picturesOf(1, 64), picturesOf(8, 224, "image_embeds"), picturesOf(8, 224)} {
+		want, err := cpu.Run(t.Context(), full, b)
+		require.NoError(t, err)
+		for range 3 {
+			got, err := cuda.Run(t.Context(), half, b)
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for i := range got {
+				most := farthest(t, got[i], want[i])
+				t.Logf("%s %v: at most %.2g apart", got[i].Name, got[i].Shape, most)
+				require.LessOrEqual(t, most, nearHalf)
+			}
+		}
+	}
+	all := numbersOfHalf()
+	for _, rows := range []int{2, 64, 2} {
+		out, err := cuda.Run(t.Context(), onCUDA(model("half_echo")), infer.Batch{
+			Names: make([]string, rows), Inputs: []infer.Tensor{infer.Floats("x", all, rows, len(all)/rows)}, Outputs: []string{"y"},
+		})
+		require.NoError(t, err)
+		require.Equal(t, infer.Floats("y", all, rows, len(all)/rows), out[0])
+	}
+	b := picturesOf(8, 224, "image_embeds")
+	requireFlat(t, 64, func() {
+		_, err := cuda.Run(t.Context(), half, b)
+		require.NoError(t, err)
+	})
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}
+
+func TestADeviceSpeaksInHalfPrecision(t *testing.T) { //nolint:paralleltest // one device
+	cuda, o := openCUDA(t)
+	requireHalfSpeaks(t, cuda, "cuda:0")
+	flat, _ := golden(t)
+	item := flat[2].request(infer.Generate{ImageToken: imageToken, MaxNew: 12, Top: 3})
+	whole := onCUDA(language("flat_fp16"))
+	whole.Embed = language("embed_fp16").Path
+	requireFlat(t, 64, func() { say(t, cuda, whole, item) })
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+}
+
+// requireFlat runs 300 times, and looks that the device's memory stays within so many MB.
+func requireFlat(tb testing.TB, margin int, run func()) {
+	tb.Helper()
 	var device []int
 	for range 3 {
 		for range 100 {
-			say(t, cuda, onCUDA(language("flat")), flat[2].request(g))
+			run()
 		}
-		device = append(device, usedMB(t))
+		device = append(device, usedMB(tb))
 	}
-	t.Logf("after 100, 200 and 300 answers: device %v MB", device)
-	require.Less(t, device[2], device[0]+64)
-	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+	tb.Logf("after 100, 200 and 300 runs: device %v MB", device)
+	require.Less(tb, device[2], device[0]+margin)
 }

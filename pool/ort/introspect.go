@@ -5,6 +5,7 @@ package ort
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -28,17 +29,22 @@ func (s *Session) introspect() (inputs, outputs []ort.InputOutputInfo, err error
 	return ort.GetInputOutputInfoWithOptions(s.cfg.Model.Path, o)
 }
 
-// supported refuses what cannot be passed on, naming the port.
-func supported(m infer.Model, all []ort.InputOutputInfo) error {
-	for _, p := range all {
+// supported refuses what cannot be passed on, naming the port and its type.
+func supported(m infer.Model, inputs, outputs []ort.InputOutputInfo) error {
+	refuse := func(p ort.InputOutputInfo, format string, args ...any) error {
+		return fmt.Errorf("%w: %q from %s: %q is "+format, append([]any{infer.ErrModel, m.Name, m.Path, p.Name}, args...)...)
+	}
+	for _, p := range slices.Concat(inputs, outputs) {
 		if p.OrtValueType != ort.ONNXTypeTensor {
-			return fmt.Errorf("%w: %q from %s: %q is %v, and only tensors can be passed on", infer.ErrModel, m.Name, m.Path, p.Name, p.OrtValueType)
-		}
-		if infer.DType(dtype(p.DataType)).Size() == 0 && strings.HasPrefix(p.Name, pastPrefix) {
-			return fmt.Errorf("%w: %q from %s: its cache %q is a tensor of %s: export it with a cache of fp32", infer.ErrModel, m.Name, m.Path, p.Name, dtype(p.DataType))
+			return refuse(p, "%v, and only tensors can be passed on", p.OrtValueType)
 		}
 		if infer.DType(dtype(p.DataType)).Size() == 0 {
-			return fmt.Errorf("%w: %q from %s: %q is a tensor of %s, and F32, I64, I32, U8 and BOOL can be passed on: put a Cast behind or before it", infer.ErrModel, m.Name, m.Path, p.Name, dtype(p.DataType))
+			return refuse(p, "a tensor of %s, and F32, F16, I64, I32, U8 and BOOL can be passed on: export it in F32 or F16, or put a Cast behind or before it", dtype(p.DataType))
+		}
+	}
+	for _, p := range inputs { // the bindings cannot make one
+		if p.DataType == ort.TensorElementDataTypeFloat16 && len(p.Dimensions) == 0 {
+			return refuse(p, "a tensor of F16 without axes, which cannot be passed on: export it in F32 or with an axis")
 		}
 	}
 	return nil
@@ -58,7 +64,7 @@ func dtype(t ort.TensorElementDataType) string {
 	case ort.TensorElementDataTypeBool:
 		return string(infer.Bool)
 	case ort.TensorElementDataTypeFloat16:
-		return "F16"
+		return string(infer.F16)
 	case ort.TensorElementDataTypeBFloat16:
 		return "BF16"
 	case ort.TensorElementDataTypeDouble:

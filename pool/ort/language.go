@@ -29,7 +29,7 @@ import (
 // memory (a binding to a device is not among their calls): 45 KiB a token of context for
 // a model of 256M, that is some 100 MB a token said behind a prompt of 1,100, about
 // 10 ms at what pageable memory gives. Where logits of a prompt are all that is asked
-// for, it crosses once.
+// for, it crosses once. A cache of F16 stays F16, which is half of that.
 type Language struct {
 	decoder, embed *Session
 	ports          decoderPorts
@@ -53,7 +53,7 @@ const (
 func OpenLanguage(cfg SessionConfig) (*Language, error) {
 	cfg = cfg.withDefaults()
 	m := cfg.Model
-	cfg.kept = keptOutput
+	cfg.decoder = true
 	decoder, err := OpenSession(cfg)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func OpenLanguage(cfg SessionConfig) (*Language, error) {
 	if l.ports, err = bindDecoder(m, decoder.info.Inputs, decoder.info.Outputs); err != nil {
 		return nil, errors.Join(err, decoder.Close())
 	}
-	cfg.kept, cfg.Want = nil, infer.Info{}
+	cfg.decoder, cfg.Want = false, infer.Info{}
 	cfg.Model = infer.Model{Name: m.Name, Path: m.Embed, Device: m.Device}
 	if l.embed, err = OpenSession(cfg); err != nil {
 		return nil, errors.Join(err, decoder.Close())

@@ -292,7 +292,8 @@ func TestAnExportThatDoesNotFitIsRefusedByName(t *testing.T) {
 	eitherWay(t, func(t *testing.T, d *device) {
 		t.Helper()
 		for decoder, says := range map[string][]string{
-			"bad_fp16":    {`its cache "past_key_values.0.key" is a tensor of F16`, "export it with a cache of fp32"},
+			"bad_bf16":    {`"past_key_values.0.key" is a tensor of BF16`, "export it in F32 or F16"},
+			"bad_types":   {"its output [present.1.value F32[-1 2 -1 4]] does not fit its input [past_key_values.1.value F16[-1 2 -1 4]]"},
 			"bad_input":   {"nobody feeds its input [encoder_hidden_states F32[-1 4 8]]"},
 			"bad_mask":    {`it has no input "attention_mask"`},
 			"bad_embeds":  {`it has no input "inputs_embeds"`, "nobody feeds its input [embeddings F32[-1 -1 8]]"},

@@ -228,7 +228,7 @@ func setRaw(t *infer.Tensor, data []byte) {
 		t.I64 = elements[int64](data)
 	case infer.I32:
 		t.I32 = elements[int32](data)
-	case infer.U8, infer.Bool:
+	case infer.U8, infer.Bool, infer.F16: // F16 only between a session and ONNX Runtime
 		t.U8 = data
 	}
 }
@@ -240,7 +240,7 @@ func bytesOf[T float32 | int64 | int32](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0]))) //nolint:gosec // of the slice itself
 }
 
-func elements[T float32 | int64 | int32](b []byte) []T {
+func elements[T float32 | int64 | int32 | uint16](b []byte) []T {
 	if len(b) == 0 {
 		return []T{}
 	}

@@ -80,10 +80,16 @@ func placement(session *ort.DynamicAdvancedSession, provider string) (mine, all 
 // design, and nearly every exported transformer has some.
 func (s *Session) onCard() error {
 	mine, all, err := placement(s.session, cudaProvider)
+	added := 0 // nodes of create's, which a card can run always
+	for _, p := range s.info.Outputs {
+		if p.DType == string(infer.F16) && !s.cfg.keeps(p.Name) {
+			added++
+		}
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %q: %w", infer.ErrUnavailable, s.cfg.Model.Name, err)
-	case all > 0 && mine == 0:
+	case all > 0 && mine <= added:
 		return fmt.Errorf("%w: %q from %s: %s can run none of its %d nodes, and the CPU would run them all: say device: cpu, or export the model with operators and types that the card's provider has",
 			infer.ErrModel, s.cfg.Model.Name, s.cfg.Model.Path, s.cfg.Model.Device, all)
 	}

@@ -13,7 +13,7 @@ func match(m infer.Model, have, want infer.Info) error {
 	lacks := func(have, want []infer.Port) bool {
 		return slices.ContainsFunc(want, func(w infer.Port) bool {
 			return !slices.ContainsFunc(have, func(h infer.Port) bool {
-				return h.Name == w.Name && h.DType == w.DType && compatible(h.Shape, w.Shape)
+				return h.Name == w.Name && h.Carries(infer.DType(w.DType)) && compatible(h.Shape, w.Shape)
 			})
 		})
 	}

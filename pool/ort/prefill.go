@@ -4,6 +4,7 @@ package ort
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -20,6 +21,7 @@ type generation struct {
 	cache [2][][]byte // memory of every cache: that of the past, and that which a step writes
 	ones  []int64     // of the mask
 	spare []byte      // memory of the logits
+	half  []byte      // memory of the embeddings, for a decoder that takes them in F16
 }
 
 // generation begins with an empty cache, for so many tokens an item at most.
@@ -36,12 +38,12 @@ func (l *Language) generation(batch, longest int) *generation {
 
 // release gives the memory back.
 func (g *generation) release() {
-	for _, m := range append(slices.Concat(g.cache[0], g.cache[1]), g.spare) {
+	for _, m := range append(slices.Concat(g.cache[0], g.cache[1]), g.spare, g.half) {
 		if m != nil {
 			g.l.decoder.buffers.put(m)
 		}
 	}
-	g.cache, g.spare = [2][][]byte{}, nil
+	g.cache, g.spare, g.half = [2][][]byte{}, nil, nil
 }
 
 // room returns memory of at least size bytes, of which the first are used: m if it is
@@ -72,6 +74,8 @@ func (g *generation) step(ctx context.Context, embeds []float32, n int, position
 	runtime.KeepAlive(g)
 	switch {
 	case err == nil:
+	case errors.Is(err, infer.ErrInput):
+		return logits, err
 	case ctx.Err() != nil:
 		return logits, s.ended(ctx, fmt.Sprintf("behind %d tokens", g.past))
 	case otherShape.MatchString(err.Error()): // such as a cache that forgets
@@ -95,7 +99,11 @@ func (g *generation) bind(c *call, embeds []float32, n int, positions []int64, k
 		return logits, err
 	}
 	for _, f := range g.l.ports.feeds {
-		v, err := value(c, g.input(f, embeds, n, positions, keep))
+		t, err := g.input(f, embeds, n, positions, keep)
+		if err != nil {
+			return logits, fmt.Errorf("%q: behind %d tokens: input %s: %w", g.l.decoder.cfg.Model.Name, g.past, list([]infer.Port{f.port}), err)
+		}
+		v, err := value(c, t)
 		if err != nil {
 			return logits, err
 		}
@@ -105,10 +113,10 @@ func (g *generation) bind(c *call, embeds []float32, n int, positions []int64, k
 		var t infer.Tensor
 		switch {
 		case k >= 0:
-			t = infer.Tensor{DType: infer.F32, Shape: g.l.ports.caches[k].of(g.batch, g.past+n)}
-			size := 4 * infer.Elements(t.Shape)
-			g.cache[1][k] = g.room(g.cache[1][k], size)
-			setRaw(&t, g.cache[1][k][:size])
+			t = g.l.ports.caches[k].tensor(g.batch, g.past+n, func(size int) []byte {
+				g.cache[1][k] = g.room(g.cache[1][k], size)
+				return g.cache[1][k]
+			})
 		case g.l.rows == rowsUnknown:
 			c.outputs = append(c.outputs, nil)
 			continue
@@ -129,31 +137,37 @@ func (g *generation) bind(c *call, embeds []float32, n int, positions []int64, k
 }
 
 // input is what an input of the decoder is fed with in a step.
-func (g *generation) input(f decoderFeed, embeds []float32, n int, positions []int64, keep int) infer.Tensor {
+func (g *generation) input(f decoderFeed, embeds []float32, n int, positions []int64, keep int) (infer.Tensor, error) {
 	switch f.role {
 	case feedEmbeds:
-		return infer.Floats(embedsPort, embeds, g.batch, n, g.l.ports.width)
+		t := infer.Floats(embedsPort, embeds, g.batch, n, g.l.ports.width)
+		if f.port.DType == string(infer.F32) {
+			return t, nil
+		}
+		half := infer.Tensor{DType: infer.F16, Shape: t.Shape}
+		size := half.DType.Size() * len(embeds)
+		g.half = g.room(g.half, size)
+		setRaw(&half, g.half[:size])
+		return half, fill(half, t)
 	case feedMask:
 		total := g.past + n
-		return infer.Tensor{DType: infer.I64, Shape: []int{g.batch, total}, I64: g.ones[:g.batch*total]}
+		return infer.Tensor{DType: infer.I64, Shape: []int{g.batch, total}, I64: g.ones[:g.batch*total]}, nil
 	case feedPositions:
 		shape := []int{g.batch, n}
 		if g.l.ports.axes == 3 {
 			shape = []int{3, g.batch, n}
 		}
-		return infer.Tensor{DType: infer.I64, Shape: shape, I64: positions}
+		return infer.Tensor{DType: infer.I64, Shape: shape, I64: positions}, nil
 	case feedCache:
-		t := infer.Tensor{DType: infer.F32, Shape: g.l.ports.caches[f.cache].of(g.batch, g.past)}
-		setRaw(&t, g.cache[0][f.cache][:4*infer.Elements(t.Shape)])
-		return t
+		return g.l.ports.caches[f.cache].tensor(g.batch, g.past, func(int) []byte { return g.cache[0][f.cache] }), nil
 	case feedBranch:
-		t := infer.Tensor{DType: infer.Bool, Shape: single(f.shape), U8: []byte{0}}
+		t := infer.Tensor{DType: infer.Bool, Shape: single(f.port.Shape), U8: []byte{0}}
 		if g.past > 0 {
 			t.U8[0] = 1
 		}
-		return t
+		return t, nil
 	default: // feedKeep
-		return infer.Tensor{DType: infer.I64, Shape: single(f.shape), I64: []int64{int64(keep)}}
+		return infer.Tensor{DType: infer.I64, Shape: single(f.port.Shape), I64: []int64{int64(keep)}}, nil
 	}
 }
 

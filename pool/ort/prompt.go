@@ -129,14 +129,14 @@ func (l *Language) afford(p *prompt, refuse func(string, ...any) error) error {
 		logits = 1
 	}
 	need := l.ports.bytes(p.batch, p.tokens, p.MaxNew, logits)
-	if need <= l.limits.Memory {
+	if need <= l.limits.Memory && l.ports.fits(p.batch, p.tokens+p.MaxNew, logits) {
 		return nil
 	}
 	if p.batch > 1 {
-		return fmt.Errorf("%w: %w: %q: %d prompts of %d tokens and %d new ones need %d bytes, the bound is %d",
+		return fmt.Errorf("%w: %w: %q: %d prompts of %d tokens and %d new ones need %d bytes, the bound is %d, and 2^31-1 numbers a tensor",
 			infer.ErrMemory, errBudget, l.decoder.cfg.Model.Name, p.batch, p.tokens, p.MaxNew, need, l.limits.Memory)
 	}
-	return refuse("a prompt of %d tokens with %d new ones needs %d bytes for cache and logits, the bound is %d", p.tokens, p.MaxNew, need, l.limits.Memory)
+	return refuse("a prompt of %d tokens with %d new ones needs %d bytes for cache and logits, the bound is %d, and 2^31-1 numbers a tensor", p.tokens, p.MaxNew, need, l.limits.Memory)
 }
 
 // embeddings are those of ids, [B, n, D]. The caller releases them.

@@ -30,12 +30,13 @@ func (a *Answer) Release() {
 	a.memory, a.Outputs = nil, nil
 }
 
-// Run runs the model on a batch. Bytes with a Norm are made floats first. Outputs that
+// Run runs the model on a batch. Bytes with a Norm are made numbers first, and floats
+// numbers of F16 where an input is F16; the outputs of F16 are F32. Outputs that
 // are not wanted are computed all the same, because a run of the bindings asks for all
 // that a session was opened with, but go no further. The inputs are bound in place; they are read only
 // and only until Run returns. When ctx ends, so does the run, between two nodes of
 // the graph. Errors wrap infer.ErrInput (a batch that does not fit the model, or
-// has numbers that are none), infer.ErrMemory, infer.ErrFault (among others: NaN or
+// has numbers that are none or too large for F16), infer.ErrMemory, infer.ErrFault (among others: NaN or
 // an infinity in an output), infer.ErrTimeout or ctx's cancellation; after
 // infer.ErrFault the process should be replaced.
 func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
@@ -54,8 +55,11 @@ func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 		return nil, err
 	}
 	defer s.end()
-	memory := s.normalised(inputs)
-	a, err := s.run(ctx, inputs)
+	var a *Answer
+	memory, err := s.converted(inputs)
+	if err == nil {
+		a, err = s.run(ctx, inputs)
+	}
 	for _, m := range memory {
 		s.buffers.put(m)
 	}
@@ -119,28 +123,12 @@ func (s *Session) arrange(b infer.Batch) ([]infer.Tensor, error) {
 		if t.Norm != nil {
 			got = infer.F32
 		}
-		if string(got) != w.DType || !fits(t.Shape, w.Shape) {
+		if !w.Carries(got) || !fits(t.Shape, w.Shape) {
 			return nil, fail(fmt.Sprintf("cannot take its input %q", w.Name))
 		}
 		out[i] = t
 	}
 	return out, nil
-}
-
-// normalised makes floats of the bytes that are to be normalised, in memory that the
-// caller gives back once the run is over.
-func (s *Session) normalised(inputs []infer.Tensor) (memory [][]byte) {
-	for i, t := range inputs {
-		if t.Norm == nil {
-			continue
-		}
-		floats := infer.Tensor{Name: t.Name, DType: infer.F32, Shape: t.Shape}
-		m := s.buffers.get(4 * len(t.U8))
-		setRaw(&floats, m[:4*len(t.U8)])
-		t.Norm.Into(floats.F32, t.U8)
-		memory, inputs[i] = append(memory, m), floats
-	}
-	return memory
 }
 
 // wanted are the places of the outputs that a batch asks for; nil: all.

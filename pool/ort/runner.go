@@ -48,11 +48,15 @@ func (r *runner) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
 	defer cancel()
 	failed := r.loadEverywhere(wait, m)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if info, ok := r.infos[m]; ok {
-		return info, nil
+	info, ok := r.infos[m]
+	r.mu.Unlock()
+	if !ok {
+		return infer.Info{}, incoming(ctx, 1, failed)
 	}
-	return infer.Info{}, incoming(ctx, 1, failed)
+	if r.cfg.Loaded != nil {
+		r.cfg.Loaded(m, info)
+	}
+	return info, nil
 }
 
 // loadEverywhere asks for the model until every process has it, one fails, or the wait is over.

@@ -79,10 +79,10 @@ func (s *Session) open() error {
 	if err != nil {
 		return failedLoad(s.cfg.Model, err)
 	}
-	if kept := s.cfg.kept; kept != nil && slices.ContainsFunc(outputs, func(p ort.InputOutputInfo) bool { return kept(p.Name) }) {
-		outputs = slices.DeleteFunc(outputs, func(p ort.InputOutputInfo) bool { return !kept(p.Name) })
+	if s.cfg.decoder && slices.ContainsFunc(outputs, func(p ort.InputOutputInfo) bool { return keptOutput(p.Name) }) {
+		outputs = slices.DeleteFunc(outputs, func(p ort.InputOutputInfo) bool { return !keptOutput(p.Name) })
 	}
-	if err := supported(s.cfg.Model, append(slices.Clone(inputs), outputs...)); err != nil {
+	if err := supported(s.cfg.Model, inputs, outputs); err != nil {
 		return err
 	}
 	s.info = infer.Info{Inputs: ports(inputs), Outputs: ports(outputs), Provider: cpuProvider}
@@ -94,12 +94,7 @@ func (s *Session) open() error {
 		return failedOptions(s.cfg.Model.Device, err)
 	}
 	defer func() { _ = o.Destroy() }() // it cannot fail
-	if s.cfg.data != nil {
-		s.session, err = ort.NewDynamicAdvancedSessionWithONNXData(s.cfg.data, names(s.info.Inputs), names(s.info.Outputs), o)
-	} else {
-		s.session, err = ort.NewDynamicAdvancedSession(s.cfg.Model.Path, names(s.info.Inputs), names(s.info.Outputs), o)
-	}
-	if err != nil {
+	if err := s.create(o); err != nil {
 		return failedLoad(s.cfg.Model, err)
 	}
 	if s.cfg.cuda() {

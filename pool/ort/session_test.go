@@ -229,14 +229,6 @@ func TestAModelOtherThanWantedIsRefusedWithBothSides(t *testing.T) {
 	}
 }
 
-func TestAnOutputThatCannotBePassedOnIsNamedAtLoad(t *testing.T) {
-	t.Parallel()
-	_, err := openModel(t, infer.Model{Name: "halves", Path: fixture("halves")}, infer.Info{})
-	require.ErrorIs(t, err, infer.ErrModel)
-	require.ErrorContains(t, err, `"half" is a tensor of F16`)
-	require.ErrorContains(t, err, "Cast")
-}
-
 // badFiles are models that are none, with what is said of them.
 func badFiles(tb testing.TB) map[string]infer.Model {
 	tb.Helper()

@@ -30,8 +30,8 @@ type SessionConfig struct {
 	// Language bounds what a language model may take, see OpenLanguage.
 	Language LanguageLimits
 
-	// kept says which outputs are asked for; nil: all.
-	kept func(name string) bool
+	// decoder: the outputs are asked for that keptOutput says, and caches stay as they are.
+	decoder bool
 	// data is the model itself, where it is part of the program.
 	data []byte
 	// hooks are set by tests alone.

@@ -114,6 +114,44 @@ func TestGoldenEmbeddings(t *testing.T) {
 	})
 }
 
+func TestGoldenEmbeddingsInHalfPrecision(t *testing.T) {
+	t.Parallel()
+	inBoth(t, func(t *testing.T, nets infer.Nets) {
+		t.Helper()
+		dir := inHalf(t, "tiny-clip")
+		f, err := preference.Open(t.Context(), nets, dir, "cpu")
+		require.NoError(t, err)
+		r := read(t, dir)
+		for i, im := range r.Images {
+			text := r.Texts[i%len(r.Texts)]
+			image, words, err := f.Embeds(t.Context(), golden(t, im.File), text.Text)
+			require.NoError(t, err)
+			closeTo(t, im.Embeds, image, 2e-2, im.File)
+			closeTo(t, text.Embeds, words, 2e-2, fmt.Sprintf("%.40q", text.Text))
+		}
+	})
+}
+
+// inHalf is a model of two towers whose sidecar names the files in half precision.
+func inHalf(tb testing.TB, name string) string {
+	tb.Helper()
+	from, err := filepath.Abs(folder(tb, name))
+	require.NoError(tb, err)
+	dir := tb.TempDir()
+	data, err := os.ReadFile(filepath.Join(from, preference.SidecarFile))
+	require.NoError(tb, err)
+	var side map[string]any
+	require.NoError(tb, json.Unmarshal(data, &side))
+	side["files"] = map[string]string{"vision": "vision_model_fp16.onnx", "text": "text_model_fp16.onnx"}
+	data, err = json.Marshal(side)
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(filepath.Join(dir, preference.SidecarFile), data, 0o600))
+	for _, file := range []string{"vision_model_fp16.onnx", "text_model_fp16.onnx", "tokenizer.json", "golden.json"} {
+		require.NoError(tb, os.Symlink(filepath.Join(from, file), filepath.Join(dir, file)))
+	}
+	return dir
+}
+
 func TestGoldenPicturesAndTokens(t *testing.T) {
 	t.Parallel()
 	nets := onnx.CPU(t, ort.Inline)

@@ -129,7 +129,7 @@ func checkPort(in infer.Port, r role) error {
 	if r == rolePixels {
 		want, rank = []infer.DType{infer.F32}, 4
 	}
-	if !slices.Contains(want, infer.DType(in.DType)) || len(in.Shape) != rank {
+	if !slices.ContainsFunc(want, in.Carries) || len(in.Shape) != rank {
 		return fmt.Errorf("input %s takes %s: want %s with %d axes", show(in), r, join(want), rank)
 	}
 	return nil
@@ -140,8 +140,8 @@ func checkOutput(outputs []infer.Port, name string) error {
 	switch {
 	case i < 0:
 		return fmt.Errorf("output %q is missing: the model has %s; %s can name another under outputs", name, portList(outputs), sidecarFile)
-	case outputs[i].DType != string(infer.F32):
-		return fmt.Errorf("output %s: want F32; export it with float32 outputs", show(outputs[i]))
+	case !outputs[i].Carries(infer.F32):
+		return fmt.Errorf("output %s: want F32 or F16; export it with such outputs", show(outputs[i]))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func checkOutput(outputs []infer.Port, name string) error {
 func (c constant) fit(in infer.Port) (infer.Tensor, error) {
 	t := c.tensor()
 	switch {
-	case in.DType != string(c.DType):
+	case !in.Carries(c.DType):
 		return t, fmt.Errorf("constant %q is %s, the input is %s", c.Name, c.DType, show(in))
 	case len(in.Shape) == len(c.Shape)+1:
 		return t, nil

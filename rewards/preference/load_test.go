@@ -53,8 +53,8 @@ func TestEveryFaultOfAModelIsNamedAtOnce(t *testing.T) {
 		"no outputs": {nil, vision, []infer.Port{floats("pooler_output", -1, 2)}, []infer.Port{whole("input_ids")}, nil, []string{
 			`vision_model.onnx: output "image_embeds" is missing: the model has "pooler_output"`, `text_model.onnx: output "text_embeds" is missing: the model has none`,
 		}},
-		"half": {nil, []infer.Port{{Name: "pixel_values", DType: "F16", Shape: []int{-1, 3, 8, 8}}}, []infer.Port{{Name: "image_embeds", DType: "F16"}}, []infer.Port{{Name: "input_ids", DType: "F32", Shape: []int{-1, -1}}}, []infer.Port{floats("text_embeds", -1, 2)}, []string{
-			`"pixel_values" (F16 [-1 3 8 8])`, "want F32 with 4 axes", `output "image_embeds" (F16 [])`, "want I64 or I32 with 2 axes",
+		"other types": {nil, []infer.Port{{Name: "pixel_values", DType: "U8", Shape: []int{-1, 3, 8, 8}}}, []infer.Port{{Name: "image_embeds", DType: "I64"}}, []infer.Port{{Name: "input_ids", DType: "F32", Shape: []int{-1, -1}}}, []infer.Port{floats("text_embeds", -1, 2)}, []string{
+			`"pixel_values" (U8 [-1 3 8 8])`, "want F32 with 4 axes", `output "image_embeds" (I64 []): want F32 or F16`, "want I64 or I32 with 2 axes",
 		}},
 		"named mask": {[]string{`"kind"`, `"inputs": {"mask": "mask"}, "kind"`}, vision, []infer.Port{floats("image_embeds", -1, 2)}, []infer.Port{whole("input_ids")}, []infer.Port{floats("text_embeds", -1, 2)}, []string{
 			`text_model.onnx: input "mask" (mask) is missing`,

@@ -98,12 +98,13 @@ func ports(info infer.Info, known ...string) (map[string]*infer.Port, error) {
 	return found, nil
 }
 
-// wanted checks type and axes of an input; sizes of -1 in either are free.
+// wanted checks that tensors of a type go into an input, and its axes; sizes of -1 in either
+// are free.
 func wanted(p *infer.Port, name string, dtype infer.DType, shape ...int) error {
 	if p == nil {
 		return fmt.Errorf("the vision encoder lacks the input %q", name)
 	}
-	fits := p.DType == string(dtype) && len(p.Shape) == len(shape)
+	fits := p.Carries(dtype) && len(p.Shape) == len(shape)
 	for i := 0; fits && i < len(shape); i++ {
 		fits = p.Shape[i] < 0 || shape[i] < 0 || p.Shape[i] == shape[i]
 	}
@@ -121,8 +122,8 @@ func giving(info infer.Info) error {
 	names := make([]string, 0, len(info.Outputs))
 	for _, p := range info.Outputs {
 		if p.Name == featurePort {
-			if p.DType != string(infer.F32) {
-				return fmt.Errorf("the vision encoder's output %q is %s, want F32", p.Name, p.DType)
+			if !p.Carries(infer.F32) {
+				return fmt.Errorf("the vision encoder's output %q is %s, want F32 or F16", p.Name, p.DType)
 			}
 			return nil
 		}

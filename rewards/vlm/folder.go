@@ -38,7 +38,7 @@ func suffixes() map[string]string {
 
 // dtypes says in which precision each session runs: fp32, fp16, int8, uint8, q8, q4,
 // q4f16, bnb4, q2, q1, q2f16 or q1f16; "" is fp32. It is the suffix of the file that is
-// taken; inputs and outputs are float32 in all of them.
+// taken; its inputs and outputs may be float32 or float16.
 type dtypes struct {
 	Vision  string `json:"vision"`
 	Embed   string `json:"embed"`
@@ -334,6 +334,12 @@ func (f *folder) findSessions(dtype string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// overrides reports whether dtype, of all sessions, takes other files than judge.json does.
+func (f *folder) overrides(dtype string) bool {
+	known, d := suffixes(), f.sidecar.DType
+	return dtype != "" && slices.ContainsFunc([]string{d.Vision, d.Embed, d.Decoder}, func(of string) bool { return known[of] != known[dtype] })
 }
 
 // others says which files there are of a session.

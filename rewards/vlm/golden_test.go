@@ -174,6 +174,26 @@ func (c goldenCase) check(tb testing.TB, folder string, got vlm.Inspection) {
 	}
 }
 
+// checkHalf is check for models in half precision: what is computed is within 2e-2, and what
+// is said the same.
+func (c goldenCase) checkHalf(tb testing.TB, folder string, got vlm.Inspection) {
+	tb.Helper()
+	const near = 2e-2
+	require.Equal(tb, c.InputIDs, got.IDs, "%s: token ids", c.Name)
+	if len(c.Images) > 0 {
+		features := apart(tb, floats(tb, filepath.Join(folder, c.ImageFeatures.File)), got.Features)
+		assert.LessOrEqual(tb, features, near, "%s: features", c.Name)
+	}
+	logits := apart(tb, floats(tb, filepath.Join(folder, c.LastLogits.File)), got.Logits)
+	assert.LessOrEqual(tb, logits, near, "%s: logits", c.Name)
+	tb.Logf("%s in half precision: logits are %.1e apart", c.Name, logits)
+	assert.Equal(tb, c.Greedy, got.Greedy, "%s: what is said", c.Name)
+	assert.InDeltaSlice(tb, c.GreedyLogprobs, got.Logprobs, near, c.Name)
+	for i, k := range c.Candidates {
+		assert.InDelta(tb, k.Logprob, got.Candidates[i], 5*near, "%s: log P(%q), the sum over its tokens", c.Name, k.Text)
+	}
+}
+
 // apart is the largest difference, by the largest value where that is above 1.
 func apart(tb testing.TB, want, got []float32) float64 {
 	tb.Helper()

@@ -37,6 +37,7 @@ func TestExportsInOtherFormsWorkOrAreRefusedByName(t *testing.T) {
 			File  string `json:"file"`
 			Works bool   `json:"works"`
 			Names string `json:"names"`
+			Half  bool   `json:"half"`
 		} `json:"files"`
 	}
 	require.NoError(t, json.Unmarshal(data, &index))
@@ -65,8 +66,54 @@ func TestExportsInOtherFormsWorkOrAreRefusedByName(t *testing.T) {
 			c := g.find(t, name)
 			got, err := j.Inspect(t.Context(), c.turns(), c.pixels(t), c.candidates(), 16)
 			require.NoError(t, err, f.File)
+			if f.Half {
+				c.checkHalf(t, folder, got)
+				continue
+			}
 			c.check(t, folder, got)
 		}
+	}
+}
+
+func TestAJudgeInHalfPrecisionAnswersAsInFloats(t *testing.T) {
+	t.Parallel()
+	folder := tiny(t, "tiny-idefics3")
+	g := readGolden(t, folder)
+	registry := judges(t, onnx.CPU(t, ort.Inline))
+	mixed := []byte(`{"format": 1, "longest_edge": 64, "dtype": {"vision": "fp16", "decoder": "fp16"}}`)
+	for name, o := range map[string]vlm.Options{
+		"all files": {Model: folder, DType: "fp16"},
+		"two files": {Model: variant(t, folder, map[string][]byte{"judge.json": mixed})},
+	} {
+		j, err := registry.Judge(o)
+		require.NoError(t, err, name)
+		require.NoError(t, j.Warm(t.Context()), name)
+		for _, of := range []string{"whole-64x64-a", "whole-97x131", "text-only"} {
+			c := g.find(t, of)
+			got, err := j.Inspect(t.Context(), c.turns(), c.pixels(t), c.candidates(), 16)
+			require.NoError(t, err, name)
+			c.checkHalf(t, folder, got)
+		}
+	}
+}
+
+// Metrics tell models by their names, and models of equal names and files are one.
+func TestOnlyAJudgeOfOtherFilesThanItsFoldersHasAnotherName(t *testing.T) {
+	t.Parallel()
+	folder := tiny(t, "tiny-idefics3")
+	for dtype, want := range map[string]string{"": "tiny-idefics3", "fp32": "tiny-idefics3", "fp16": "tiny-idefics3 fp16"} {
+		nets := &scripted{vocabulary: 746, tokens: 16}
+		seen := ""
+		nets.before = func(_ context.Context, m infer.Model, r infer.Request) error {
+			if r.Name == "vocabulary" {
+				seen = m.Name
+			}
+			return nil
+		}
+		j, err := judges(t, nets).Judge(vlm.Options{Model: folder, DType: dtype})
+		require.NoError(t, err)
+		require.NoError(t, j.Warm(t.Context()))
+		require.Equal(t, want, seen)
 	}
 }
 
@@ -134,8 +181,9 @@ func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
 		want  string
 	}{
 		{map[string][]byte{"config.json": nil, "tokenizer.json": nil}, vlm.Options{}, "lacks config.json, tokenizer.json"},
-		{map[string][]byte{"onnx/embed_tokens.onnx": nil}, vlm.Options{}, "lacks onnx/embed_tokens.onnx; there is none of another dtype"},
-		{nil, vlm.Options{DType: "q4"}, "lacks onnx/vision_encoder_q4.onnx; there is vision_encoder.onnx; choose with dtype"},
+		{map[string][]byte{"onnx/embed_tokens.onnx": nil, "onnx/embed_tokens_fp16.onnx": nil}, vlm.Options{}, "lacks onnx/embed_tokens.onnx; there is none of another dtype"},
+		{nil, vlm.Options{DType: "q4"}, "lacks onnx/vision_encoder_q4.onnx; there is vision_encoder.onnx, vision_encoder_fp16.onnx; choose with dtype"},
+		{map[string][]byte{"onnx/decoder_model_merged_fp16.onnx": nil}, vlm.Options{DType: "fp16"}, "lacks onnx/decoder_model_merged_fp16.onnx; there is decoder_model_merged.onnx; choose with dtype"},
 		{nil, vlm.Options{DType: "q5"}, `dtype: "q5" is unknown, want one of bnb4, fp16, fp32`},
 		{nil, vlm.Options{Device: "tpu"}, `device: "tpu" is unknown`},
 		{map[string][]byte{"config.json": []byte(`{"model_type": "florence2"}`)}, vlm.Options{}, `config.json says model_type "florence2"; there are idefics3, qwen2_5_vl, qwen2_vl, smolvlm`},
@@ -226,7 +274,7 @@ func TestAVisionEncoderOfOtherPortsIsRefusedByName(t *testing.T) {
 	}{
 		{"tiny-idefics3", []infer.Port{pixels, {Name: "cross_mask", DType: "F32", Shape: []int{-1}}}, features, `the input "cross_mask", which nobody feeds`},
 		{"tiny-idefics3", nil, features, `lacks the input "pixel_values"`},
-		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "F16", Shape: pixels.Shape}}, features, `"pixel_values" is F16`},
+		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "U8", Shape: pixels.Shape}}, features, `"pixel_values" is U8`},
 		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "F32", Shape: []int{-1, 17, 3, 64, 64}}}, features, `is F32 [-1 17 3 64 64], want F32 [-1 1 3 64 64]`},
 		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "F32", Shape: []int{-1, 1, 3, 384, 384}}}, features, "[-1 1 3 64 64]"},
 		{"tiny-idefics3", []infer.Port{pixels, {Name: "pixel_attention_mask", DType: "I64", Shape: []int{-1, -1, -1, -1}}}, features, `"pixel_attention_mask" is I64`},

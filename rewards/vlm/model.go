@@ -64,6 +64,9 @@ func newModel(name string, key modelKey, nets infer.Nets) (*model, error) {
 	if _, err := openFamily(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
+	if f.overrides(key.dtype) { // both may run, and metrics tell models by their names
+		name += " " + key.dtype
+	}
 	return &model{
 		name: name, key: key, nets: nets, folder: f,
 		prompts: localmodel.NewCache(promptEntries, promptBytes, encoded.bytes),

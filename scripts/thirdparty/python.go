@@ -70,6 +70,7 @@ func pythonLicences() map[string][2]string {
 		"numpy":                     {"BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0", "https://github.com/numpy/numpy"},
 		"omegaconf":                 {"BSD-3-Clause", "https://github.com/omry/omegaconf"},
 		"onnx":                      {"Apache-2.0", "https://github.com/onnx/onnx"},
+		"onnxconverter-common":      {"MIT", "https://github.com/microsoft/onnxconverter-common"},
 		"onnxruntime":               {"MIT", "https://github.com/microsoft/onnxruntime"},
 		"open-clip-torch":           {"MIT", "https://github.com/mlfoundations/open_clip"},
 		"opencv-python-headless":    {"Apache-2.0", "https://github.com/opencv/opencv-python"},

@@ -4,8 +4,14 @@
     venv/bin/python make_language.py
 
 It writes the folder language: a decoder of two layers with a cache in every form that
-exports have, decoders that must be refused, and language.json with what a reference in
-numpy, which has no cache, makes of some prompts. Everything is seeded.
+exports have, each in three precisions, decoders that must be refused, and language.json
+with what a reference in numpy, which has no cache, makes of some prompts. Everything is
+seeded.
+
+    flat         float32
+    flat_kv16    a cache of float16 around arithmetic in float32
+    flat_fp16    weights, arithmetic, cache, embeddings and logits of float16
+    mixed        as flat_fp16, with embeddings and logits of float32
 """
 
 import json
@@ -30,6 +36,7 @@ def weight(*shape, scale=0.6):
 
 EMBED = weight(VOCAB, WIDTH, scale=1.0)
 EMBED[POISON] = 3e38  # its keys and values overflow
+HALF_EMBED = np.clip(EMBED, -6e4, 6e4).astype(np.float16)  # they do here, too
 PLACE = [weight(PLACES, WIDTH, scale=0.7) for _ in range(3)]
 W = [{k: weight(WIDTH, WIDTH) for k in "qkvo"} for _ in range(LAYERS)]
 HEAD = weight(WIDTH, VOCAB, scale=1.2)
@@ -42,18 +49,24 @@ def port(name, dtype, *shape):
 
 
 class Graph:
-    """Nodes and weights under names that do not repeat."""
+    """Nodes and weights under names that do not repeat, with arithmetic of one type."""
 
-    def __init__(self):
+    def __init__(self, kind=T.FLOAT):
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
+        self.kind = kind
 
     def const(self, value):
         name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        value = np.asarray(value)
+        if value.dtype == np.float32 and self.kind == T.FLOAT16:
+            value = value.astype(np.float16)
+        self.weights.append(numpy_helper.from_array(value, name))
         return name
 
-    def op(self, kind, *inputs, to=None, **attributes):
+    def op(self, kind, *inputs, to=None, to_type=None, **attributes):
         out = to or f"t{len(self.nodes)}"
+        if to_type is not None:  # of a Cast
+            attributes["to"] = to_type
         self.nodes.append(h.make_node(kind, list(inputs), [out], **attributes))
         return out
 
@@ -103,35 +116,34 @@ def joined(g, past, now, branch):
     if not branch:
         return g.op("Concat", past, now, axis=2)
     name = f"f{len(g.nodes)}"
-    then = h.make_graph([h.make_node("Concat", [past, now], [name + "t"], axis=2)], name + "then", [], [port(name + "t", T.FLOAT, None, None, None, None)])
-    other = h.make_graph([h.make_node("Identity", [now], [name + "e"])], name + "else", [], [port(name + "e", T.FLOAT, None, None, None, None)])
+    then = h.make_graph([h.make_node("Concat", [past, now], [name + "t"], axis=2)], name + "then", [], [port(name + "t", g.kind, None, None, None, None)])
+    other = h.make_graph([h.make_node("Identity", [now], [name + "e"])], name + "else", [], [port(name + "e", g.kind, None, None, None, None)])
     return g.op("If", g.op("Squeeze", "use_cache_branch"), then_branch=then, else_branch=other)
 
 
 def bias(g, mask, seq, total):
-    """0 where a position may look, -1e9 where it may not: [B, 1, L, T]."""
+    """0 where a position may look, -1e9 where it may not (-3e4 in float16): [B, 1, L, T]."""
+    never = -1e9 if g.kind == T.FLOAT else -3e4
     one = g.const(np.array(1, np.int64))
     keys = g.op("Range", g.const(np.array(0, np.int64)), scalar(g, total), one)
     asks = g.op("Range", scalar(g, g.op("Sub", total, seq)), scalar(g, total), one)
     late = g.op("Greater", g.op("Unsqueeze", keys, g.const(np.array([0], np.int64))), g.op("Unsqueeze", asks, g.const(np.array([1], np.int64))))
-    late = g.op("Mul", cast(g, late), g.const(np.array(-1e9, np.float32)))
+    late = g.op("Mul", cast(g, late), g.const(np.array(never, np.float32)))
     if mask is None:
         return late
     absent = g.op("Sub", g.const(np.array(1, np.float32)), cast(g, mask))
-    absent = g.op("Mul", absent, g.const(np.array(-1e9, np.float32)))
+    absent = g.op("Mul", absent, g.const(np.array(never, np.float32)))
     absent = g.op("Unsqueeze", absent, g.const(np.array([1, 2], np.int64)))
     return g.op("Add", late, absent)
 
 
-def cast(g, x, kind=T.FLOAT):
-    out = f"t{len(g.nodes)}"
-    g.nodes.append(h.make_node("Cast", [x], [out], to=kind))
-    return out
+def cast(g, x, kind=None):
+    return g.op("Cast", x, to_type=kind or g.kind)
 
 
-def decoder(name, form="flat", branch=False, keep=None, mask=True, kv=T.FLOAT, past=True, lost=(), more=(), embeds="inputs_embeds", last=False, slow=0, width=WIDTH, logits="logits", room="past", pair=False, items="batch", forget=False):
-    g = Graph()
-    g.inputs.append(port(embeds, T.FLOAT, "batch", "sequence", width))
+def decoder(name, form="flat", branch=False, keep=None, mask=True, kv=T.FLOAT, past=True, lost=(), more=(), embeds="inputs_embeds", last=False, slow=0, width=WIDTH, logits="logits", room="past", pair=False, items="batch", forget=False, kind=T.FLOAT, ends=T.FLOAT, present=None):
+    g = Graph(kind)
+    g.inputs.append(port(embeds, ends, "batch", "sequence", width))
     if mask:
         g.inputs.append(port("attention_mask", T.INT64, "batch", "total"))
     if branch:
@@ -146,7 +158,8 @@ def decoder(name, form="flat", branch=False, keep=None, mask=True, kv=T.FLOAT, p
         total = length(g, "attention_mask", 1)
     elif past:
         total = g.op("Add", seq, length(g, "past_key_values.0.key", 2))
-    x = g.op("Add", embeds, places(g, form, embeds, total))
+    x = embeds if ends == kind else cast(g, embeds)
+    x = g.op("Add", x, places(g, form, embeds, total))
     if pair:  # as a tracer writes it that has seen one prompt
         x = g.op("Reshape", x, g.const(np.array([1, -1, WIDTH], np.int64)))
     look = bias(g, "attention_mask" if mask else None, seq, total)
@@ -158,13 +171,14 @@ def decoder(name, form="flat", branch=False, keep=None, mask=True, kv=T.FLOAT, p
             if past:
                 source = f"past_key_values.{i}.{what}"
                 g.inputs.append(port(source, kv, items, HEADS, room, DIM))
-                if kv != T.FLOAT:
+                if kv != kind:
                     source = cast(g, source)
                 all_ = joined(g, source, now, branch)
                 if f"{i}.{what}" not in lost:
-                    g.outputs.append(port(f"present.{i}.{what}", kv, "batch", HEADS, "total", DIM))
-                    if kv != T.FLOAT:
-                        g.nodes.append(h.make_node("Cast", [all_], [f"present.{i}.{what}"], to=kv))
+                    new = present or kv
+                    g.outputs.append(port(f"present.{i}.{what}", new, "batch", HEADS, "total", DIM))
+                    if new != kind:
+                        g.op("Cast", all_, to=f"present.{i}.{what}", to_type=new)
                     elif forget:  # all but the last 8 tokens
                         g.op("Slice", all_, g.const(np.array([-8], np.int64)), g.const(np.array([2**40], np.int64)), g.const(np.array([2], np.int64)), to=f"present.{i}.{what}")
                     else:
@@ -182,8 +196,11 @@ def decoder(name, form="flat", branch=False, keep=None, mask=True, kv=T.FLOAT, p
     if keep is not None:
         n = g.op("Reshape", "num_logits_to_keep", g.const(np.array([1], np.int64)))
         x = g.op("Slice", x, g.op("Neg", n), g.const(np.array([2**40], np.int64)), g.const(np.array([1], np.int64)))
-    g.op("Add", g.op("MatMul", x, g.const(HEAD)), g.const(BIAS), to=logits)
-    g.outputs.insert(0, port(logits, T.FLOAT, "batch", "kept", VOCAB if form != "none" else "vocabulary"))
+    if ends == kind:
+        g.op("Add", g.op("MatMul", x, g.const(HEAD)), g.const(BIAS), to=logits)
+    else:
+        g.op("Cast", g.op("Add", g.op("MatMul", x, g.const(HEAD)), g.const(BIAS)), to=logits, to_type=ends)
+    g.outputs.insert(0, port(logits, ends, "batch", "kept", VOCAB if form != "none" else "vocabulary"))
     g.save(name)
 
 
@@ -204,7 +221,8 @@ def delayed(g, x, times):
 def embedder(name, table, ids="input_ids", out="inputs_embeds"):
     g = Graph()
     g.inputs.append(port(ids, T.INT64, "batch", "sequence"))
-    g.outputs.append(port(out, T.FLOAT, "batch", "sequence", table.shape[1]))
+    kind = h.np_dtype_to_tensor_dtype(table.dtype)
+    g.outputs.append(port(out, kind, "batch", "sequence", table.shape[1]))
     g.op("Gather", g.const(table), ids, to=out)
     g.save(name)
 
@@ -259,18 +277,26 @@ def case(ids, features=None, positions=None, new=12, top=3):
 def main():
     OUT.mkdir(exist_ok=True)
     embedder("embed", EMBED)
-    decoder("flat")
-    decoder("three", form="three")
-    decoder("none", form="none")
-    decoder("branch", branch=True)
-    decoder("keep", keep=())
-    decoder("keep1", keep=(1,))
-    decoder("last", last=True)
+    embedder("embed_fp16", HALF_EMBED)
+    for name, shape in {
+        "flat": {},
+        "three": {"form": "three"},
+        "none": {"form": "none"},
+        "branch": {"branch": True},
+        "keep": {"keep": ()},
+        "keep1": {"keep": (1,)},
+        "last": {"last": True},
+    }.items():
+        decoder(name, **shape)
+        decoder(name + "_kv16", kv=T.FLOAT16, **shape)
+        decoder(name + "_fp16", kv=T.FLOAT16, kind=T.FLOAT16, ends=T.FLOAT16, **shape)
+    decoder("mixed", kv=T.FLOAT16, kind=T.FLOAT16)
     decoder("slow", slow=100)
     decoder("one", items=1)
     decoder("forgets", forget=True)
     # What must be refused.
-    decoder("bad_fp16", kv=T.FLOAT16)
+    decoder("bad_bf16", kv=T.BFLOAT16)
+    decoder("bad_types", kv=T.FLOAT16, present=T.FLOAT)
     decoder("bad_input", more=[port("encoder_hidden_states", T.FLOAT, "batch", 4, WIDTH)])
     decoder("bad_mask", mask=False)
     decoder("bad_embeds", embeds="embeddings")

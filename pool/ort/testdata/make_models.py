@@ -123,12 +123,102 @@ def log():
 
 
 def halves():
-    """An output of 16-bit floats."""
+    """An output of float16 of an input of float32."""
     save(
         HERE / "halves.onnx",
         [h.make_node("Cast", ["x"], ["half"], to=T.FLOAT16)],
         [port("x", T.FLOAT, "n", 2)],
         [port("half", T.FLOAT16, "n", 2)],
+    )
+
+
+def half_echo():
+    """y = x in float16, and without axes the sum of x."""
+    save(
+        HERE / "half_echo.onnx",
+        [h.make_node("Identity", ["x"], ["y"]), h.make_node("ReduceSum", ["x"], ["sum"], keepdims=0)],
+        [port("x", T.FLOAT16, "n", "k")],
+        [port("y", T.FLOAT16, "n", "k"), port("sum", T.FLOAT16)],
+    )
+
+
+def half_scalar():
+    """An input of float16 that has no axes, which cannot be fed."""
+    save(HERE / "half_scalar.onnx", [h.make_node("Mul", ["x", "by"], ["y"])], [port("x", T.FLOAT16, "n", 2), port("by", T.FLOAT16)], [port("y", T.FLOAT16, "n", 2)])
+
+
+def half_log():
+    """y = log(x) in float16: NaN and infinities for the asking."""
+    save(HERE / "half_log.onnx", [h.make_node("Log", ["x"], ["y"])], [port("x", T.FLOAT16, "n", 2)], [port("y", T.FLOAT16, "n", 2)])
+
+
+def brain():
+    """An output of bfloat16."""
+    save(HERE / "brain.onnx", [h.make_node("Cast", ["x"], ["y"], to=T.BFLOAT16)], [port("x", T.FLOAT, "n", 2)], [port("y", T.BFLOAT16, "n", 2)])
+
+
+def outside():
+    """y = x W in float16, W in a file beside the model."""
+    (HERE / "outside.bin").unlink(missing_ok=True)
+    save(
+        HERE / "outside.onnx",
+        [h.make_node("MatMul", ["x", "w"], ["y"])],
+        [port("x", T.FLOAT16, "n", 2)],
+        [port("y", T.FLOAT16, "n", 2)],
+        [constant("w", np.array([[1, 2], [3, 4]], np.float16))],
+    )
+    model = onnx.load(HERE / "outside.onnx")
+    onnx.save_model(model, HERE / "outside.onnx", save_as_external_data=True, location="outside.bin", size_threshold=0)
+
+
+def vit(name, kind):
+    """A small encoder of images as CLIP has: patches of 8 by 8, a layer of attention with two
+    heads, the mean of the places, a projection."""
+    rng = np.random.default_rng(5)
+    dtype = h.tensor_dtype_to_np_dtype(kind)
+    wide, heads = 16, 2
+
+    def w(name, *shape):
+        return constant(name, (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32).astype(dtype))
+
+    def split(to, last):
+        return [
+            h.make_node("MatMul", ["tokens", "w_" + to], [to + "0"]),
+            h.make_node("Reshape", [to + "0", "apart"], [to + "1"]),
+            h.make_node("Transpose", [to + "1"], [to], perm=last),
+        ]
+
+    save(
+        HERE / f"{name}.onnx",
+        [
+            h.make_node("Conv", ["pixel_values", "patches"], ["map"], strides=[8, 8]),
+            h.make_node("Reshape", ["map", "rows"], ["columns"]),
+            h.make_node("Transpose", ["columns"], ["tokens"], perm=[0, 2, 1]),
+            *split("q", [0, 2, 1, 3]),
+            *split("k", [0, 2, 3, 1]),
+            *split("v", [0, 2, 1, 3]),
+            h.make_node("MatMul", ["q", "k"], ["looks"]),
+            h.make_node("Softmax", ["looks"], ["shares"], axis=-1),
+            h.make_node("MatMul", ["shares", "v"], ["seen"]),
+            h.make_node("Transpose", ["seen"], ["seen1"], perm=[0, 2, 1, 3]),
+            h.make_node("Reshape", ["seen1", "joined"], ["seen2"]),
+            h.make_node("Add", ["tokens", "seen2"], ["sum"]),
+            h.make_node("Tanh", ["sum"], ["last_hidden_state"]),
+            h.make_node("ReduceMean", ["last_hidden_state"], ["mean"], axes=[1], keepdims=0),
+            h.make_node("MatMul", ["mean", "projection"], ["image_embeds"]),
+        ],
+        [port("pixel_values", kind, "n", 3, "h", "w")],
+        [port("last_hidden_state", kind, "n", "places", wide), port("image_embeds", kind, "n", 8)],
+        [
+            w("patches", wide, 3, 8, 8),
+            w("w_q", wide, wide),
+            w("w_k", wide, wide),
+            w("w_v", wide, wide),
+            w("projection", wide, 8),
+            constant("rows", np.array([0, wide, -1], np.int64)),
+            constant("apart", np.array([0, 0, heads, wide // heads], np.int64)),
+            constant("joined", np.array([0, 0, wide], np.int64)),
+        ],
     )
 
 
@@ -215,5 +305,7 @@ def tower():
     )
 
 
-for make in (canary, dtypes, scalar, slow, echo, log, halves, conv, nonzero, huge, through, liar, flags, tower):
+for make in (canary, dtypes, scalar, slow, echo, log, halves, half_echo, half_scalar, half_log, brain, outside, conv, nonzero, huge, through, liar, flags, tower):
     make()
+vit("vit", T.FLOAT)
+vit("vit_fp16", T.FLOAT16)
