@@ -146,6 +146,7 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return x.memory() })
 	add(func(context.Context) check { return descriptors() })
 	add(func(context.Context) check { return tempDir() })
+	add(x.cards)
 	add(x.onnxRuntime)
 	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)

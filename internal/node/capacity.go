@@ -88,12 +88,12 @@ func digest(p *config.Profile) string {
 		return ""
 	}
 	own := *p
-	own.Concurrency, own.Place = 0, config.Place{}
+	own.Concurrency, own.Place, own.Cards = 0, config.Place{}, config.ResourcePool{}
 	own.Terms, own.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
 	for i := range own.Terms {
 		t := &own.Terms[i]
 		t.Concurrency, t.AgentConcurrency, t.MemoryBytes, t.Env, t.Timeout, t.Retries, t.Place = 0, 0, 0, nil, 0, 0, config.Place{}
-		t.Probe = nil
+		t.Probe, t.Fraction = nil, 0
 		if t.Function != "" {
 			t.Path = filepath.Base(t.Path)
 		}

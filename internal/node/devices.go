@@ -13,6 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -22,6 +23,10 @@ import (
 type Devices struct {
 	cfg   config.Pool
 	store models.Store
+	// book says which cards there are and who has which. It asks the machine once, when a model
+	// is first wanted of which it may be that it runs on a card: with plan any.
+	book func() (Book, error)
+	plan bool // book is that of a configuration, and asks for nothing where no model needs a card
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -40,7 +45,7 @@ func newDevices(cfg config.Pool) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Devices{cfg: cfg, store: store}, nil
+	return &Devices{cfg: cfg, store: store, book: sync.OnceValues(everyCard)}, nil
 }
 
 // Net implements infer.Nets.
@@ -54,19 +59,47 @@ func (d *Devices) Net(m infer.Model) (infer.Net, error) {
 
 // model is a file on a device; the pool is made when the first is asked for.
 func (d *Devices) model(m infer.Model) (*pool.Model, error) {
+	book, _, err := d.places(m.Device)
+	if err != nil {
+		return nil, infer.Marked(infer.ErrMissing, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(book); err != nil {
 		return nil, err
 	}
 	return d.pool.Model(m, pool.ModelOptions{})
 }
 
+// places are the devices that a model's device stands for, and the book that says so; of the
+// CPU it is empty.
+func (d *Devices) places(device string) (book Book, on []string, err error) {
+	if device != infer.CPU || d.plan {
+		book, err = d.book()
+	}
+	if device == infer.CPU {
+		return book, nil, nil
+	}
+	if device == infer.Pool {
+		if on = book.Plan.Pool; len(on) == 0 && err == nil {
+			err = book.usable(cards.Device(0))
+		}
+		if len(on) > 0 {
+			err = nil // it is another model that does not fit
+		}
+		return book, on, err
+	}
+	if err != nil && book.Plan.Cards == nil {
+		return book, nil, err
+	}
+	return book, []string{device}, book.usable(device)
+}
+
 // open makes the pool. The caller holds mu.
-func (d *Devices) open() error {
+func (d *Devices) open(book Book) error {
 	if d.pool != nil {
 		return nil
 	}
@@ -92,6 +125,11 @@ func (d *Devices) open() error {
 // On implements localmodel.Foreseer.
 func (d *Devices) On(device string) any {
 	slots := ort.Config{Slots: d.cfg.ONNX.Slots}.WithDefaults().SlotsOf(device)
+	if device == infer.Pool { // a model on every card has the slots of all of them
+		if _, on, err := d.places(device); err == nil {
+			slots *= len(on)
+		}
+	}
 	return pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
 }
 

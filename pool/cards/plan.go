@@ -6,13 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// The devices that a want may name, beside cuda:<n>.
-const (
-	CPU = "cpu"
-	// Pool is every card of the reward pool.
-	Pool = "cuda"
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // Want is what somebody needs to compute on.
@@ -106,8 +101,10 @@ type Plan struct {
 type Unfit struct {
 	// Want is its place among the wants.
 	Want int
-	// Message says why, with numbers, and what to do.
-	Message string
+	// Owner is that of the want.
+	Owner string
+	// Why says with numbers why it does not fit, and what to do.
+	Why string
 }
 
 // UnfitError lists every want that does not fit, in order.
@@ -117,7 +114,7 @@ type UnfitError []Unfit
 func (e UnfitError) Error() string {
 	lines := make([]string, len(e))
 	for i, u := range e {
-		lines[i] = u.Message
+		lines[i] = u.Owner + ": " + u.Why
 	}
 	return strings.Join(lines, "\n")
 }
@@ -146,9 +143,9 @@ func Make(cards []Card, poolSize int, wants []Want) (Plan, error) {
 			p.refuse(i, "its fraction is %v: want more than 0 and at most 1", w.Fraction)
 		case w.Count > 0:
 			sets = append(sets, i)
-		case w.Device == CPU:
-			p.devices[i] = []string{CPU}
-		case w.Device == Pool:
+		case w.Device == infer.CPU:
+			p.devices[i] = []string{infer.CPU}
+		case w.Device == infer.Pool:
 			pooled = append(pooled, i)
 		default:
 			p.place(i, p.named(w.Device))
@@ -173,7 +170,7 @@ func (p *planner) named(device string) choice {
 	n, err := strconv.Atoi(strings.TrimPrefix(device, "cuda:"))
 	switch {
 	case err != nil || n < 0 || Device(n) != device:
-		return choice{why: fmt.Sprintf("there is no device %q: want cpu, cuda or cuda:<n>", device)}
+		return choice{why: fmt.Sprintf("there is no device %q: want %s", device, infer.DeviceForm)}
 	case n >= len(p.Cards):
 		return choice{why: fmt.Sprintf("%s is not there: this process sees %s", device, p.seen())}
 	case p.Cards[n].Card.Sick != "":
@@ -347,7 +344,7 @@ func (s Share) describe() string {
 }
 
 func (p *planner) refuse(i int, format string, args ...any) {
-	p.unfit = append(p.unfit, Unfit{i, p.wants[i].Owner + ": " + fmt.Sprintf(format, args...)})
+	p.unfit = append(p.unfit, Unfit{i, p.wants[i].Owner, fmt.Sprintf(format, args...)})
 }
 
 // done sums up.
