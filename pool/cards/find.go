@@ -18,7 +18,7 @@ const VisibleEnv = "CUDA_VISIBLE_DEVICES"
 
 // Options are where Find looks. The zero value of a field means its default.
 type Options struct {
-	// Program is nvidia-smi, looked for on PATH.
+	// Program is nvidia-smi, looked for on PATH. Where it is named NVML is not asked.
 	Program string
 	// DriverDir is where the driver describes its cards; default /proc/driver/nvidia.
 	DriverDir string
@@ -27,9 +27,12 @@ type Options struct {
 	// Timeout bounds each call of the program, of which there are at most three; default 10 s.
 	// Without persistence mode the driver takes about a second for each card to answer.
 	Timeout time.Duration
+
+	named bool // the program is
 }
 
 func (o Options) withDefaults() Options {
+	o.named = o.Program != ""
 	o.Program = cmp.Or(o.Program, "nvidia-smi")
 	o.DriverDir = cmp.Or(o.DriverDir, "/proc/driver/nvidia")
 	if o.LookupEnv == nil {
@@ -85,21 +88,40 @@ func Find(ctx context.Context, o Options) (Found, error) {
 	return f, nil
 }
 
+// count notes the uncorrected errors of a card's memory.
+func (g *gpu) count(errs int64) {
+	if g.ECCErrors = errs; errs > 0 {
+		g.Sick = fmt.Sprintf("%d uncorrected errors of its memory since the driver was loaded: reset the card (nvidia-smi --gpu-reset) or restart the machine", errs)
+	}
+}
+
+// library asks NVML, in a program that is built with the tag nvml; nil in all others.
+var library func(ctx context.Context, limit time.Duration) (all []gpu, notes []string, err error)
+
 // list asks the first source that is there for all cards of the machine.
 func (f *Found) list(ctx context.Context, o Options) ([]gpu, error) {
-	s := smi{o}
-	all, notes, err := s.cards(ctx)
-	f.Notes = append(f.Notes, notes...)
-	switch {
-	case err == nil:
-		if len(all) > 0 {
-			f.Source = "nvidia-smi"
+	sources := []struct {
+		name string
+		ask  func(ctx context.Context, limit time.Duration) ([]gpu, []string, error)
+	}{{"NVML", library}, {"nvidia-smi", func(ctx context.Context, _ time.Duration) ([]gpu, []string, error) { return smi{o}.cards(ctx) }}}
+	for _, s := range sources {
+		if s.ask == nil || s.name == "NVML" && o.named {
+			continue
 		}
-		return all, nil
-	case !errors.Is(err, errNoProgram):
-		return nil, err
+		all, notes, err := s.ask(ctx, o.Timeout)
+		f.Notes = append(f.Notes, notes...)
+		switch {
+		case err == nil:
+			if len(all) > 0 {
+				f.Source = s.name
+			}
+			return all, nil
+		case !errors.Is(err, errNoProgram):
+			return nil, err
+		}
 	}
-	if all = driverCards(o.DriverDir); len(all) > 0 {
+	all := driverCards(o.DriverDir)
+	if len(all) > 0 {
 		f.Source = o.DriverDir
 		f.Notes = append(f.Notes, o.Program+" is not on PATH: memory, health and processes of the cards are not known (in a container NVIDIA_DRIVER_CAPABILITIES=compute,utility brings it)")
 	}

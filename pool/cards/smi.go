@@ -103,9 +103,7 @@ func parseCard(line string) (g gpu, why string) {
 			return g, fmt.Sprintf("%q is no number", short(x.text))
 		}
 	}
-	if g.ECCErrors > 0 {
-		g.Sick = fmt.Sprintf("%d uncorrected errors of its memory since the driver was loaded: reset the card (nvidia-smi --gpu-reset) or restart the machine", g.ECCErrors)
-	}
+	g.count(g.ECCErrors)
 	g.mig = f[6] == "Enabled"
 	return g, ""
 }
