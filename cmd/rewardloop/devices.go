@@ -79,6 +79,9 @@ func devices(ctx context.Context, args []string, e env) int {
 		rep.Faults = strings.Split(e.secrets.Text(err.Error()), "\n")
 	}
 	if *asJSON {
+		if rep.Cards == nil {
+			rep.Cards = []cards.Card{}
+		}
 		enc := json.NewEncoder(e.stdout)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")

@@ -27,7 +27,7 @@ import (
 
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory and
-limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
+limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
 a function in Python, the engine, and one known picture through the whole path. With -c
 also the configuration, its files and its address, that every reward it names gets
 ready, and that functions in Python score a known sample (probe: false at a function's

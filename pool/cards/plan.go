@@ -52,17 +52,14 @@ type Use struct {
 // 300 to 600 MB.
 const librariesBytes = 600 << 20
 
-// Budget is how many bytes of the card models may have together; 0: not known. It is what is
-// free less what the libraries need, and no more than the fractions add up to where every
-// owner says one.
+// Budget is how many bytes of the card models may have together; 0: not known. It is all of
+// the card, or what the fractions add up to where every owner says one, less what the
+// libraries need. What is free now does not count: a process that is just being replaced has
+// its memory for a moment longer.
 func (u Use) Budget() int64 {
-	total := u.Card.MemoryBytes
-	if total == 0 {
+	budget := u.Card.MemoryBytes
+	if budget == 0 {
 		return 0
-	}
-	budget := total
-	if u.Card.FreeBytes >= 0 {
-		budget = u.Card.FreeBytes
 	}
 	var sum float64
 	for _, s := range u.Shares {
@@ -73,7 +70,7 @@ func (u Use) Budget() int64 {
 		sum += cmp.Or(s.Fraction, 1)
 	}
 	if sum > 0 && sum < 1 {
-		budget = min(budget, int64(sum*float64(total)))
+		budget = int64(sum * float64(budget))
 	}
 	return max(budget-librariesBytes, 1)
 }
@@ -392,7 +389,7 @@ func (u Use) crowded() string {
 	if len(who) > 0 {
 		by = ": " + strings.Join(who[:min(len(who), 4)], ", ")
 	}
-	return fmt.Sprintf("%s has %s free now of %s; others have the rest%s", u.Device, GiB(free), GiB(total), by)
+	return fmt.Sprintf("%s has %s free now of %s; others have the rest%s. Where they keep it write fraction beside device", u.Device, GiB(free), GiB(total), by)
 }
 
 func devicesOf(cards []int) []string {

@@ -159,7 +159,7 @@ func TestThePlanSaysWhatOfEachCardIsPlannedAndLeft(t *testing.T) {
 	assert.EqualValues(t, 40*gib, p.Cards[0].Left)
 	assert.EqualValues(t, 40*gib-600<<20, p.Cards[0].Budget(), "half the card, less what libraries need")
 	assert.Zero(t, p.Cards[1].Planned)
-	assert.EqualValues(t, 79*gib-600<<20, p.Cards[1].Budget(), "what is free, less what libraries need")
+	assert.EqualValues(t, 80*gib-600<<20, p.Cards[1].Budget(), "all of it, less what libraries need")
 	assert.Zero(t, p.Cards[2].Left, "a set has whole cards")
 	assert.Zero(t, cards.Use{}.Budget(), "of a card whose memory is not known nothing is")
 }
@@ -173,5 +173,5 @@ func TestMemoryThatOthersHaveNowIsNoted(t *testing.T) {
 	p, err := cards.Make(crowd, 0, []cards.Want{{Owner: "a", Device: "cuda:0", Fraction: 0.5}})
 	require.NoError(t, err)
 	require.Len(t, p.Notes, 1, "nobody plans on the other card")
-	assert.Equal(t, "cuda:0 has 3.0 GiB free now of 80.0 GiB; others have the rest: process 77 (python)", p.Notes[0])
+	assert.Equal(t, "cuda:0 has 3.0 GiB free now of 80.0 GiB; others have the rest: process 77 (python). Where they keep it write fraction beside device", p.Notes[0])
 }
