@@ -29,7 +29,7 @@ func ask(parent context.Context, limit time.Duration, lib nvml.Interface) ([]gpu
 		err   error
 	}
 	said := make(chan answer, 1)
-	go func() {
+	go func() { // ends with the driver's answer, for which ask waits until the time is up
 		var a answer
 		a.all, a.notes, a.err = machineOf(lib)
 		said <- a

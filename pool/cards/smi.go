@@ -274,7 +274,7 @@ func (s smi) run(parent context.Context, args ...string) (answer, error) {
 		return answer{}, fmt.Errorf("%s does not start: %w", s.Program, err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- cmd.Wait() }() // ends with the process, which is killed when its time is up; run waits, but for one that cannot be killed
 	const patience = 2 * time.Second
 	select {
 	case err = <-ended:
