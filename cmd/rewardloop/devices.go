@@ -43,8 +43,10 @@ type deviceReport struct {
 	Plan *cards.Plan `json:"plan,omitempty"` // nil: no configuration is named
 	// Engines are those that verl-omni would start on cards of their own.
 	Engines []config.Foreseen `json:"engines,omitempty"`
-	// Faults are the models that do not fit, or why the cards are not known.
+	// Faults are the models that do not fit.
 	Faults []string `json:"faults,omitempty"`
+	// Unknown says why it is not known which cards there are.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 func devices(ctx context.Context, args []string, e env) int {
@@ -55,9 +57,9 @@ func devices(ctx context.Context, args []string, e env) int {
 		return code
 	}
 	var rep deviceReport
-	var err error
+	var err, unknown error
 	if *file == "" && fs.NArg() == 0 {
-		rep.Found, err = cards.Find(ctx, cards.Options{})
+		rep.Found, unknown = cards.Find(ctx, cards.Options{})
 	} else {
 		cfg, wrong := config.Load(*file, fs.Args(), e.getenv)
 		if cfg != nil {
@@ -73,7 +75,10 @@ func devices(ctx context.Context, args []string, e env) int {
 		defer s.Close() // nothing was started
 		var book node.Book
 		book, err = node.PlanCards(ctx, cfg, s.Registry, true)
-		rep.Found, rep.Plan, rep.Engines = book.Found, &book.Plan, cfg.Foreseen()
+		rep.Found, rep.Plan, rep.Engines, unknown = book.Found, &book.Plan, cfg.Foreseen(), book.Unknown
+	}
+	if unknown != nil {
+		rep.Unknown = unknown.Error()
 	}
 	if err != nil {
 		rep.Faults = strings.Split(e.secrets.Text(err.Error()), "\n")
@@ -91,18 +96,22 @@ func devices(ctx context.Context, args []string, e env) int {
 	} else {
 		rep.print(e.stdout, e.secrets)
 	}
-	if err != nil {
-		if !*asJSON {
-			complain(e, "devices", exitFailure, errors.New(strings.Join(rep.Faults, "\n")))
-		}
-		return exitFailure
+	switch {
+	case err == nil && unknown == nil:
+		return exitOK
+	case err != nil && !*asJSON:
+		return complain(e, "devices", exitFailure, errors.New(strings.Join(rep.Faults, "\n")))
 	}
-	return exitOK
+	return exitFailure
 }
 
 // print writes the report for people.
 func (r deviceReport) print(w io.Writer, secrets *redact.Words) {
-	fmt.Fprintln(w, cardsSeen(r.Found))
+	if r.Unknown != "" {
+		fmt.Fprintln(w, "the cards are not known:", r.Unknown)
+	} else {
+		fmt.Fprintln(w, cardsSeen(r.Found))
+	}
 	for i, c := range r.Cards {
 		fmt.Fprintf(w, "  %-7s %s\n", cards.Device(i), cardLine(c))
 		for _, p := range c.Processes {

@@ -29,15 +29,20 @@ func withCards(t *testing.T, n int) (called string) {
 		}
 		list += "END"
 	}
-	script := "#!/bin/sh\ntouch " + called + "\ncase \"$1\" in --query-gpu=*) " + list + "\n;; *) echo 'GPU-0, 77, 1024, python' ;; esac\n"
-	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
-	err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o700)
-	syscall.ForkLock.RUnlock()
-	require.NoError(t, err)
+	script := "touch " + called + "\ncase \"$1\" in --query-gpu=*) " + list + "\n;; *) echo 'GPU-0, 77, 1024, python' ;; esac\n"
+	fake(t, dir, script)
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(cards.VisibleEnv, "") // restored afterwards
 	require.NoError(t, os.Unsetenv(cards.VisibleEnv))
 	return called
+}
+
+// fake writes a shell script in place of nvidia-smi.
+func fake(t *testing.T, dir, script string) {
+	t.Helper()
+	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+script), 0o700))
 }
 
 // pooled is a configuration with a pool of two cards and three models that run here.
@@ -94,6 +99,27 @@ func TestDevicesSaysPlainlyThatThereIsNoCard(t *testing.T) {
 	got = call(t, "", "devices", "reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m")
 	require.Equal(t, exitOK, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "\nplan:\n  cpu     onnx model m, engine e\n")
+}
+
+func TestDevicesSaysThatTheCardsAreNotKnownAndWhy(t *testing.T) {
+	dir := t.TempDir()
+	fake(t, dir, "echo what\n")
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	got := call(t, "", "devices")
+	require.Equal(t, exitFailure, got.code)
+	assert.Contains(t, got.stdout, "the cards are not known: nvidia-smi lists cards in a way that is not understood")
+	assert.NotContains(t, got.stdout, "CPU")
+
+	file := put(t, dir, "cfg.yaml", []byte(pooled))
+	got = call(t, "", "devices", "-c", file, "--json")
+	require.Equal(t, exitFailure, got.code)
+	var rep deviceReport
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &rep), got.stdout)
+	assert.Contains(t, rep.Unknown, "is not understood")
+	assert.Len(t, rep.Faults, 2, "each model that asks for a card")
+	got = call(t, "", "config", "check", "-c", file)
+	require.Equal(t, exitUsage, got.code)
+	assert.Contains(t, got.stderr, "engines.second.device: nvidia-smi lists cards in a way that is not understood")
 }
 
 func TestDevicesSaysWhichModelDoesNotFitAndPlansTheOthers(t *testing.T) {

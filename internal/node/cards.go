@@ -16,6 +16,8 @@ import (
 type Book struct {
 	Found cards.Found
 	Plan  cards.Plan
+	// Unknown says why it is not known which cards there are.
+	Unknown error
 }
 
 // PlanCards says which model of a configuration has which card. The machine is asked for its
@@ -24,11 +26,8 @@ type Book struct {
 func PlanCards(ctx context.Context, cfg *config.Config, reg *rewards.Registry, look bool) (b Book, err error) {
 	asked := cfg.AsksForCards(reg)
 	if asked || look {
-		if b.Found, err = cards.Find(ctx, cards.Options{}); err != nil {
-			if asked {
-				err = cfg.UnknownCards(reg, err)
-			}
-			return b, err
+		if b.Found, b.Unknown = cards.Find(ctx, cards.Options{}); b.Unknown != nil && asked {
+			return b, cfg.UnknownCards(reg, b.Unknown)
 		}
 	}
 	b.Plan, err = cfg.PlanCards(reg, b.Found.Cards)
@@ -42,8 +41,8 @@ func PlanCards(ctx context.Context, cfg *config.Config, reg *rewards.Registry, l
 
 // everyCard is the book of a process without a configuration: the pool is every healthy card.
 func everyCard() (b Book, err error) {
-	if b.Found, err = cards.Find(context.Background(), cards.Options{}); err != nil {
-		return b, err
+	if b.Found, b.Unknown = cards.Find(context.Background(), cards.Options{}); b.Unknown != nil {
+		return b, b.Unknown
 	}
 	for i, c := range b.Found.Cards {
 		if c.Sick == "" {

@@ -2,6 +2,8 @@ package cards_test
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -174,4 +176,70 @@ func TestMemoryThatOthersHaveNowIsNoted(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, p.Notes, 1, "nobody plans on the other card")
 	assert.Equal(t, "cuda:0 has 3.0 GiB free now of 80.0 GiB; others have the rest: process 77 (python). Where they keep it write fraction beside device", p.Notes[0])
+}
+
+// Whatever is wanted: a whole card has one owner, fractions add up to one at most, a want has
+// all of its cards or none and a reason, and the same question has the same answer.
+func TestEveryDrawnPlanKeepsTheRulesOfTheBook(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 2))
+	for range 5000 {
+		there := some(rng.IntN(9))
+		for i := range there {
+			if rng.IntN(6) == 0 {
+				there[i].Sick = "ill"
+			}
+		}
+		wants := make([]cards.Want, rng.IntN(8))
+		for i := range wants {
+			w := cards.Want{Owner: fmt.Sprint(i), Fraction: []float64{0, 0, 0.1, 0.3, 0.5, 0.7, 1}[rng.IntN(7)], Bytes: []int64{0, 0, 7 * gib, 30 * gib}[rng.IntN(4)]}
+			if w.Device = []string{"cpu", "cuda", "cuda:0", "cuda:3", ""}[rng.IntN(5)]; w.Device == "" {
+				w.Count = 1 + rng.IntN(4)
+			}
+			wants[i] = w
+		}
+		size := rng.IntN(4)
+		plan, err := cards.Make(there, size, wants)
+		again, _ := cards.Make(there, size, wants)
+		require.Equal(t, plan, again)
+		unfit, _ := errors.AsType[cards.UnfitError](err)
+		require.Len(t, wants, len(plan.Owners)+len(unfit))
+		for _, u := range unfit {
+			require.NotEmpty(t, u.Why)
+		}
+		require.Len(t, plan.Cards, len(there))
+		keepsTheRules(t, plan, size)
+	}
+}
+
+func keepsTheRules(t *testing.T, plan cards.Plan, size int) {
+	t.Helper()
+	shares := map[string]int{} // of each owner
+	for _, u := range plan.Cards {
+		var sum float64
+		for _, s := range u.Shares {
+			require.Empty(t, u.Card.Sick)
+			require.False(t, s.Whole && len(u.Shares) > 1, "%+v", u)
+			sum += s.Fraction
+			shares[s.Owner]++
+		}
+		require.LessOrEqual(t, sum, 1+1e-9)
+		require.LessOrEqual(t, u.Planned, u.Card.MemoryBytes)
+		require.Equal(t, u.Card.MemoryBytes-u.Planned, u.Left)
+	}
+	for _, h := range plan.Owners {
+		switch {
+		case h.Device == "cpu":
+			require.Equal(t, []string{"cpu"}, h.Devices)
+			continue
+		case h.Device == "cuda":
+			require.Equal(t, plan.Pool, h.Devices)
+			require.True(t, size == 0 || len(plan.Pool) == size)
+		case h.Count > 0:
+			require.Len(t, h.Devices, h.Count)
+		default:
+			require.Equal(t, []string{h.Device}, h.Devices)
+		}
+		require.Equal(t, len(h.Devices), shares[h.Owner])
+	}
 }
