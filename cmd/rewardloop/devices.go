@@ -172,7 +172,11 @@ func (r deviceReport) printPlan(w io.Writer) {
 		}
 	}
 	if len(r.Plan.Owners) == 0 {
-		fmt.Fprintln(w, "  no model runs in this process")
+		text := "no model runs in this process"
+		if len(r.Faults) > 0 {
+			text = "no model has its place"
+		}
+		fmt.Fprintln(w, "  "+text)
 	}
 }
 

@@ -80,6 +80,8 @@ func Find(ctx context.Context, o Options) (Found, error) {
 					"Write uuids, or set CUDA_DEVICE_ORDER=PCI_BUS_ID")
 			}
 		}
+	case len(all) == 0 && len(f.Notes) == 0:
+		f.Notes = append(f.Notes, o.Program+" is not on PATH, and no driver has described a card in "+o.DriverDir)
 	default:
 		for _, g := range all {
 			f.Cards = append(f.Cards, g.devices()...)

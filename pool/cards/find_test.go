@@ -100,8 +100,10 @@ func TestAMachineWithoutCardsHasNoneAndThatIsNoError(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, found.Cards)
 			assert.Empty(t, found.Source)
-			if name != "no program" {
-				require.Len(t, found.Notes, 1)
+			require.Len(t, found.Notes, 1)
+			if name == "no program" {
+				assert.Contains(t, found.Notes[0], "is not on PATH, and no driver has described a card")
+			} else {
 				assert.Contains(t, found.Notes[0], "nvidia-smi: ")
 			}
 		})

@@ -180,7 +180,7 @@ func (p *planner) named(device string) choice {
 func (p *planner) seen() string {
 	switch n := len(p.Cards); n {
 	case 0:
-		return "no card (rewardloop devices says why); write device: cpu, or run it where a card is"
+		return "no card; write device: cpu, or run it where a card is"
 	case 1:
 		return "1 card, cuda:0"
 	default:
