@@ -64,6 +64,7 @@ func (p *parts) logCapacities(ctx context.Context) {
 		p.log.WarnContext(ctx, "Tesseract reads the text of pictures instead of PP-OCR, and scores differ from PP-OCR's; write engine: tesseract at the reward if that is meant",
 			"reason", why)
 	}
+	p.logCards(ctx)
 	for _, c := range p.Capacities() {
 		p.log.InfoContext(ctx, "capacity", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "fewest", c.Least().Key, "components", c.Reasons())
 	}

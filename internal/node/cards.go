@@ -109,3 +109,20 @@ func (p *parts) leaveUnplanned() error {
 	}
 	return errors.Join(errs...)
 }
+
+// logCards says which models have which card, one line a card.
+func (p *parts) logCards(ctx context.Context) {
+	book, _ := p.scorers.Readers.Devices.book() // what does not fit was refused, or is left to others
+	for _, u := range book.Plan.Cards {
+		var owners []string
+		for _, s := range u.Shares {
+			owners = append(owners, s.Owner)
+		}
+		if len(owners) > 0 {
+			p.log.InfoContext(ctx, "card", "device", u.Device, "card", u.Card.Visible(), "name", u.Card.Name, "models_of", strings.Join(owners, ", "), "bytes", u.Budget())
+		}
+	}
+	for _, note := range slices.Concat(book.Found.Notes, book.Plan.Notes) {
+		p.log.WarnContext(ctx, "cards", "note", note)
+	}
+}

@@ -24,8 +24,9 @@ type Options struct {
 	DriverDir string
 	// LookupEnv is os.LookupEnv.
 	LookupEnv func(string) (string, bool)
-	// Timeout bounds each call of the program, of which there are at most three; default 10 s.
-	// Without persistence mode the driver takes about a second for each card to answer.
+	// Timeout bounds each call of the program, of which there are at most three, and half as
+	// much again all of them; default 20 s. Without persistence mode the driver may take two
+	// seconds for each card to answer.
 	Timeout time.Duration
 
 	named bool // the program is
@@ -38,7 +39,7 @@ func (o Options) withDefaults() Options {
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
 	}
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
 	return o
 }
 
@@ -105,7 +106,7 @@ func (f *Found) list(ctx context.Context, o Options) ([]gpu, error) {
 	sources := []struct {
 		name string
 		ask  func(ctx context.Context, limit time.Duration) ([]gpu, []string, error)
-	}{{"NVML", library}, {"nvidia-smi", func(ctx context.Context, _ time.Duration) ([]gpu, []string, error) { return smi{o}.cards(ctx) }}}
+	}{{"NVML", library}, {"nvidia-smi", func(ctx context.Context, _ time.Duration) ([]gpu, []string, error) { return smi{o, time.Now().Add(o.Timeout * 3 / 2)}.cards(ctx) }}}
 	for _, s := range sources {
 		if s.ask == nil || s.name == "NVML" && o.named {
 			continue

@@ -18,7 +18,10 @@ import (
 var errNoProgram = errors.New("nvidia-smi is not on PATH")
 
 // smi asks nvidia-smi.
-type smi struct{ Options }
+type smi struct {
+	Options
+	end time.Time // of all calls
+}
 
 // queried are the columns of the first call, in order.
 const queried = "index,uuid,name,memory.total,memory.free,ecc.errors.uncorrected.volatile.total,mig.mode.current"
@@ -263,7 +266,8 @@ func (s smi) run(parent context.Context, args ...string) (answer, error) {
 	if err != nil {
 		return answer{}, errNoProgram
 	}
-	ctx, cancel := context.WithTimeout(parent, s.Timeout)
+	limit := min(s.Timeout, time.Until(s.end))
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	out := &bounded{full: cancel}
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -292,7 +296,7 @@ func (s smi) run(parent context.Context, args ...string) (answer, error) {
 	case parent.Err() != nil:
 		return answer{}, fmt.Errorf("%s %s: %w", s.Program, args[0], parent.Err())
 	case ctx.Err() != nil:
-		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a card hangs; look at the kernel's log for NVRM and Xid, and restart the machine", s.Program, s.Timeout)
+		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a card hangs; look at the kernel's log for NVRM and Xid, and restart the machine", s.Program, limit.Round(time.Millisecond))
 	}
 	return answer{program: s.Program, text: text, exit: err}, nil
 }
