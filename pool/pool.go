@@ -81,7 +81,7 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 		return nil, fmt.Errorf("pool: model %s: %w", m.Name, errClosed)
 	}
 	if h := p.models[m]; h != nil {
-		if h.options != o {
+		if !h.options.equal(o) {
 			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with options %+v and %+v", m.Name, m.Device, infer.ErrModel, h.options, o)
 		}
 		return h, nil
