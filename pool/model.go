@@ -147,6 +147,13 @@ func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
 		m.account.top = 1 // it has no items yet
 		m.device.mu.Unlock()
 	}
+	if most := info.MaxBatch; most > 0 { // the device lacked memory for more
+		m.device.mu.Lock()
+		if top := m.account.top; top == 0 || top > most {
+			m.account.top = most
+		}
+		m.device.mu.Unlock()
+	}
 	return info, nil
 }
 

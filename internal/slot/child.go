@@ -49,13 +49,16 @@ type fate int
 const (
 	free      fate = iota // idle again
 	lingering             // its caller left; it still works on the request
+	doubtful              // to answer the canary before anything else
+	dead                  // it died while nobody used it
 	broken                // to be replaced
 )
 
 type verdict struct {
 	fate  fate
 	until time.Time // of lingering: its deadline
-	// turn, of lingering and broken, is to be released when the child, or the one that replaces
+	fault error     // of broken: how it failed; nil: not by itself
+	// turn, of lingering, doubtful and broken, is to be released when the child, or the one that replaces
 	// it, can have another request.
 	turn fair.Turn
 	// next, of broken, is told how the start of the replacement went; capacity 1. It is

@@ -272,6 +272,11 @@ func (p *Inline) attempt(s *inlineSlot, t inlineTask) ([]byte, error) {
 			}
 		}
 		body, err := call(s.handler, *t.req, t.deadline)
+		if err == nil && t.req.Check != nil {
+			if wrong := t.req.Check(body); wrong != nil {
+				err = fmt.Errorf("%w: a wrong answer: %w", errSpoilt, wrong)
+			}
+		}
 		if errors.Is(err, ErrCrashed) {
 			p.count(func(st *Stats) { st.Crashes++; st.LastError = err.Error() })
 		}

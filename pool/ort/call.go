@@ -58,6 +58,9 @@ func (s *Session) attempt(ctx context.Context, inputs []infer.Tensor, shapes [][
 
 // once makes the one call of ONNX Runtime that c is prepared for.
 func (s *Session) once(ctx context.Context, c *call) error {
+	if err := s.cfg.hooks.saw("run", c.inputs[0].GetShape()); err != nil {
+		return err
+	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)

@@ -28,11 +28,22 @@ func parseDevice(device string) (n int, err error) {
 	return 0, infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device %q, want cpu or cuda:<n> with n from 0", infer.ErrUnavailable, device))
 }
 
-// visible is the value of CUDA_VISIBLE_DEVICES with which a child sees device n of
-// this process alone. inherited is what this process was given, set whether it
-// was given anything. Its entries may be numbers or the names of GPUs and of parts
-// of them (GPU-…, MIG-…); like CUDA itself it ends at the first -1.
-func visible(n int, inherited string, set bool) (string, error) {
+// visible is the value of CUDA_VISIBLE_DEVICES with which a child sees device n alone.
+func (c Config) visible(n int) (string, error) {
+	if c.Cards == nil {
+		inherited, set := os.LookupEnv(visibleEnv)
+		return inheritedCard(n, inherited, set)
+	}
+	if n >= len(c.Cards) {
+		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device cuda:%d is not there: this process has %d cards", infer.ErrUnavailable, n, len(c.Cards)))
+	}
+	return c.Cards[n], nil
+}
+
+// inheritedCard is device n of this process, by the CUDA_VISIBLE_DEVICES that this process
+// was given; set is whether it was given any. Its entries may be numbers or the names of
+// GPUs and of parts of them (GPU-…, MIG-…); like CUDA itself it ends at the first -1.
+func inheritedCard(n int, inherited string, set bool) (string, error) {
 	if !set {
 		return strconv.Itoa(n), nil
 	}

@@ -59,6 +59,16 @@ func sentinelOf(word string) error {
 	return nil
 }
 
+// suspicious reports whether the device may be what a child's error with this word is about, and
+// not the input or the model.
+func suspicious(word string) bool {
+	switch word {
+	case "input", "model", "numbers", slot.TooLong:
+		return false
+	}
+	return true
+}
+
 // incoming maps what a slot pool answers to the sentinels of internal/infer. ctx
 // is the caller's; items is how many the batch had.
 func incoming(ctx context.Context, items int, err error) error {

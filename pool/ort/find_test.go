@@ -62,7 +62,7 @@ func TestADeviceIsFoundThroughWhatTheProcessSees(t *testing.T) {
 		{0, "", true, ""},
 		{0, "-1", true, ""},
 	} {
-		got, err := visible(tt.n, tt.inherited, tt.set)
+		got, err := inheritedCard(tt.n, tt.inherited, tt.set)
 		require.Equal(t, tt.want, got)
 		if tt.want == "" {
 			require.ErrorIs(t, err, infer.ErrUnavailable)
@@ -75,6 +75,25 @@ func TestADeviceIsFoundThroughWhatTheProcessSees(t *testing.T) {
 		_, err := parseDevice(bad)
 		require.ErrorIs(t, err, infer.ErrUnavailable, bad)
 	}
+}
+
+func TestADeviceIsTheCardThatTheConfigurationNames(t *testing.T) {
+	t.Setenv(visibleEnv, "7")
+	cfg := Config{Cards: []string{"GPU-1", "MIG-2"}}
+	got, err := cfg.visible(1)
+	require.NoError(t, err)
+	require.Equal(t, "MIG-2", got)
+	_, err = cfg.visible(2)
+	require.ErrorIs(t, err, infer.ErrMissing)
+	require.ErrorContains(t, err, "this process has 2 cards")
+	_, err = Config{Cards: []string{}}.visible(0)
+	require.ErrorIs(t, err, infer.ErrMissing, "a machine without cards")
+	got, err = Config{}.visible(0)
+	require.NoError(t, err)
+	require.Equal(t, "7", got)
+	_, err = NewOpener(Config{Cards: []string{"GPU-1", "", "0,1"}})
+	require.ErrorContains(t, err, `cards: "" of cuda:1`)
+	require.ErrorContains(t, err, `cards: "0,1" of cuda:2`)
 }
 
 func TestChildrenAreGivenNothingOfOurs(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -22,8 +21,11 @@ const kindName = "ort"
 type Opener struct {
 	cfg Config
 
+	// tune, where a test sets it, changes what a device's children are started with.
+	tune func(*slot.Config)
+
 	mu   sync.Mutex
-	open map[string]procs // guarded by mu; by device
+	open map[string]procs // guarded by mu; by device, those that did not start among them
 }
 
 var (
@@ -51,12 +53,17 @@ type procs interface {
 
 // childConfig is what a child is told at its start.
 type childConfig struct {
-	Library    Library       `json:"library"`
-	Device     string        `json:"device"`
-	Ordinal    int           `json:"ordinal"`
-	RunTimeout time.Duration `json:"run_timeout"`
-	Grace      time.Duration `json:"grace"`
-	CUDA       CUDA          `json:"cuda"`
+	Library     Library       `json:"library"`
+	Device      string        `json:"device"`
+	Ordinal     int           `json:"ordinal"`
+	LoadTimeout time.Duration `json:"load_timeout"`
+	RunTimeout  time.Duration `json:"run_timeout"`
+	Grace       time.Duration `json:"grace"`
+	CUDA        CUDA          `json:"cuda"`
+	// Warm is the largest batch that is tried when a model was loaded, 0: none; WarmBytes bounds
+	// its inputs.
+	Warm      int `json:"warm"`
+	WarmBytes int `json:"warm_bytes"`
 	// Language bounds language models.
 	Language LanguageLimits `json:"language"`
 	// Fresh: every answer needs memory of its own.
@@ -83,8 +90,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	}
 	slots, seen := o.cfg.SlotsOf(device), ""
 	if n >= 0 {
-		inherited, set := os.LookupEnv(visibleEnv)
-		if seen, err = visible(n, inherited, set); err != nil {
+		if seen, err = o.cfg.visible(n); err != nil {
 			return nil, err
 		}
 	}
@@ -92,16 +98,29 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.mu.Lock()
+	o.open[device] = p
+	o.mu.Unlock()
 	if err := p.Start(ctx); err != nil {
 		return nil, unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open[device] = p
 	return &runner{
-		cfg: o.cfg, device: device, procs: p, slots: slots, lenience: loadLenience,
+		cfg: o.cfg, device: device, procs: checked{p}, slots: slots, lenience: loadLenience,
 		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model),
 	}, nil
+}
+
+// checked looks at every answer: a child that answers garbage is replaced, and what it was asked is
+// asked once more.
+type checked struct{ procs }
+
+// Do is that of the processes.
+func (c checked) Do(ctx context.Context, req slot.Request) (slot.Response, error) {
+	req.Check = func(body []byte) error {
+		_, _, err := decodeAnswer(body)
+		return err
+	}
+	return c.procs.Do(ctx, req)
 }
 
 // Slots implements pool.Foreseer.
@@ -109,13 +128,19 @@ func (o *Opener) Slots(device string) int { return o.cfg.SlotsOf(device) }
 
 // procs makes the processes of a device without starting them.
 func (o *Opener) procs(lib Library, device string, slots int, env []string) (procs, error) {
-	child := childConfig{Library: lib, Device: device, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace, CUDA: o.cfg.CUDA, Language: o.cfg.Language}
+	child := childConfig{
+		Library: lib, Device: device, LoadTimeout: o.cfg.LoadTimeout, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace,
+		CUDA: o.cfg.CUDA, Language: o.cfg.Language, WarmBytes: o.cfg.MaxBatchBytes / 2,
+	}
+	n, err := parseDevice(device)
+	if err != nil {
+		return nil, err
+	}
+	if n >= 0 || o.cfg.WarmCPU {
+		child.Warm = o.cfg.MaxBatch
+	}
 	if o.cfg.Isolation == Inline {
 		child.Fresh = true
-		n, err := parseDevice(device)
-		if err != nil {
-			return nil, err
-		}
 		child.Ordinal = max(n, 0)
 	}
 	init, err := json.Marshal(child)
@@ -138,6 +163,12 @@ func (o *Opener) procs(lib Library, device string, slots int, env []string) (pro
 		// caller has left.
 		RequestTimeout: o.cfg.LoadTimeout + o.cfg.RunTimeout + o.cfg.Grace,
 		StartTimeout:   o.cfg.LoadTimeout,
+	}
+	if n >= 0 {
+		cfg.Device = &slot.Device{Name: device, Suspect: suspicious}
+	}
+	if o.tune != nil {
+		o.tune(&cfg)
 	}
 	if o.cfg.Isolation == Inline {
 		return slot.NewInline(cfg, Kinds()[0])

@@ -34,6 +34,27 @@ type SessionConfig struct {
 	kept func(name string) bool
 	// data is the model itself, where it is part of the program.
 	data []byte
+	// hooks are set by tests alone.
+	hooks hooks
+}
+
+// hooks are what tests put in place of what needs a card. They are never set outside of tests.
+type hooks struct {
+	// provide stands for the CUDA provider, so that the CPU runs the model.
+	provide func() error
+	// onCard stands for the look at which nodes the card has.
+	onCard func() error
+	// seen is told of every call of ONNX Runtime, on its thread: "open", "run" with the shape of the
+	// first input, or "close". Its error is that of the call.
+	seen func(what string, shape []int64) error
+}
+
+// saw tells of a call.
+func (h hooks) saw(what string, shape []int64) error {
+	if h.seen == nil {
+		return nil
+	}
+	return h.seen(what, shape)
 }
 
 func (c SessionConfig) cuda() bool { return strings.HasPrefix(c.Model.Device, "cuda:") }
