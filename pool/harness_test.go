@@ -35,12 +35,16 @@ type fake struct {
 	open  func(ctx context.Context, device string) error
 	load  func(ctx context.Context, m infer.Model) error
 	close func(ctx context.Context) error
-	info  infer.Info
+	// unload and restart come before a model is unloaded, and all are.
+	unload  func(m infer.Model) error
+	restart func() error
+	info    infer.Info
 
 	mu                   sync.Mutex
 	batches              [][]string // the names of each batch, in the order they began
 	running, peak        int
 	opens, loads, closes int
+	unloads, restarts    int
 	cancelled            int
 }
 
@@ -68,6 +72,26 @@ func (f *fake) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
 		}
 	}
 	return f.info, nil
+}
+
+func (f *fake) Unload(_ context.Context, m infer.Model) error {
+	f.mu.Lock()
+	f.unloads++
+	f.mu.Unlock()
+	if f.unload != nil {
+		return f.unload(m)
+	}
+	return nil
+}
+
+func (f *fake) Restart(context.Context) error {
+	f.mu.Lock()
+	f.restarts++
+	f.mu.Unlock()
+	if f.restart != nil {
+		return f.restart()
+	}
+	return nil
 }
 
 func (f *fake) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error) {

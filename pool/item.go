@@ -21,6 +21,7 @@ type item struct {
 	deadline time.Time     // of the caller's context; zero: none
 	begun    chan struct{} // closed when what runs it has begun
 	done     chan struct{}
+	mobile   bool // its model has other devices, to which it may move
 
 	state      state
 	at         time.Time // when it came into its lane
@@ -59,6 +60,24 @@ func (it *item) late(err error) error {
 	return err
 }
 
+// moved is the answer to an item that another device is to have.
+type moved struct {
+	why error
+	ran bool // the device ran it and failed; else it only waited there
+}
+
+// Error is that of the reason.
+func (m *moved) Error() string { return m.why.Error() }
+
+// again makes of an item that was answered with moved the one for the next device. Its caller is
+// answered with the reason if there is none.
+func (it *item) again(why error, mobile bool) *item {
+	return &item{
+		req: it.req, tenant: it.tenant, key: it.key, bytes: it.bytes, deadline: it.deadline,
+		begun: it.begun, running: it.running, done: make(chan struct{}), mobile: mobile, err: why,
+	}
+}
+
 // answer settles an item. Its caller is let go as soon as nothing reads its
 // inputs any more: now, or when its batch lets go of them.
 func (it *item) answer(out []infer.Tensor, err error) {
@@ -74,6 +93,9 @@ type batch struct {
 	items []*item
 	// live is the number of items whose callers still wait.
 	live int
+	// began is when it was handed out, cost what it was expected to take then.
+	began time.Time
+	cost  time.Duration
 	// reading says that the run still reads the callers' tensors: until they have
 	// been copied into a batch of several, and to the end of a batch of one, which
 	// is not copied.
@@ -94,13 +116,11 @@ func (b *batch) release() {
 	}
 }
 
-// begin notes when the batch was handed out. A caller that has left may be reading its
-// item.
+// begin notes when the batch is handed out, of items that are all waited for.
 func (b *batch) begin(now time.Time) {
+	b.began = now
 	for _, it := range b.items {
-		if it.state != settled {
-			it.began = now
-		}
+		it.began = now
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -33,10 +34,11 @@ type Pool struct {
 
 	loads sync.WaitGroup // goroutines that open or load; none is added once closed is set
 
-	mu      sync.Mutex // guards what follows
-	models  map[infer.Model]*Model
-	devices map[string]*device
-	closed  bool
+	mu       sync.Mutex // guards what follows
+	models   map[infer.Model]*Model
+	replicas map[infer.Model]*replica // by the model with the device's name
+	devices  map[string]*device
+	closed   bool
 
 	closing  sync.Once
 	closeErr error // guarded by closing
@@ -51,7 +53,10 @@ func New(cfg Config, open Opener) (*Pool, error) {
 	if open == nil {
 		return nil, errors.New("pool: no opener of devices")
 	}
-	p := &Pool{cfg: cfg, open: open, models: make(map[infer.Model]*Model), devices: make(map[string]*device)}
+	p := &Pool{
+		cfg: cfg, open: open,
+		models: make(map[infer.Model]*Model), replicas: make(map[infer.Model]*replica), devices: make(map[string]*device),
+	}
 	p.runContext, p.endRuns = contexts()
 	p.loadContext, p.endLoads = contexts()
 	return p, nil
@@ -75,6 +80,13 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	if o.MaxBatch < 0 || o.MaxBatch > largestBatch {
 		return nil, fmt.Errorf("pool: model %s: %w: max_batch is %d, want 0 to %d", m.Name, infer.ErrModel, o.MaxBatch, largestBatch)
 	}
+	if len(o.Devices) == 0 {
+		o.Devices = []string{m.Device}
+	}
+	o.Devices = slices.Clone(o.Devices)
+	if n := len(slices.Compact(slices.Sorted(slices.Values(o.Devices)))); n < len(o.Devices) || slices.Contains(o.Devices, "") {
+		return nil, fmt.Errorf("pool: model %s: %w: its devices are %q, want the name of each once", m.Name, infer.ErrModel, o.Devices)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -86,12 +98,50 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 		}
 		return h, nil
 	}
-	h := &Model{model: m, options: o, device: p.device(m.Device), account: &account{model: m, top: o.MaxBatch}}
-	h.load.what = "loading " + m.Path
-	h.load.do, h.load.start, h.load.look = h.bringUp, p.start, h.fileState
-	h.load.min, h.load.max = reloadMin, reloadMax
+	h := &Model{model: m, options: o}
+	for _, device := range o.Devices {
+		on := m
+		on.Device = device
+		r := p.replica(on, o.MaxBatch)
+		if r.most != o.MaxBatch {
+			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with max_batch %d and %d", m.Name, device, infer.ErrModel, r.most, o.MaxBatch)
+		}
+		h.replicas = append(h.replicas, r)
+	}
 	p.models[m] = h
 	return h, nil
+}
+
+// replica finds or makes a model on a device. Called with mu held.
+func (p *Pool) replica(m infer.Model, most int) *replica {
+	if r := p.replicas[m]; r != nil {
+		return r
+	}
+	r := &replica{model: m, most: most, device: p.device(m.Device), account: &account{model: m, top: most}}
+	r.account.forget = r.load.forget
+	r.load.what = "loading " + m.Path
+	r.load.do, r.load.start, r.load.look = r.bringUp, p.start, r.fileState
+	r.load.after = func() { p.joined(r) }
+	r.load.min, r.load.max = reloadMin, reloadMax
+	p.replicas[m] = r
+	return r
+}
+
+// joined has what waits for a model on other devices choose again, now that one more has it.
+func (p *Pool) joined(r *replica) {
+	var others []*replica
+	p.mu.Lock()
+	for _, m := range p.models {
+		if slices.Contains(m.replicas, r) {
+			others = append(others, m.replicas...)
+		}
+	}
+	p.mu.Unlock()
+	for _, o := range others {
+		if o != r {
+			o.device.disperse(o.account)
+		}
+	}
 }
 
 // device finds or makes a device. Called with mu held.
@@ -100,6 +150,7 @@ func (p *Pool) device(name string) *device {
 		return d
 	}
 	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg, name), bounded: p.runContext}
+	d.memory.budget, d.relief.seed = p.cfg.Memory[name], maphash.MakeSeed()
 	if f, ok := p.open.(Foreseer); ok {
 		d.foreseen = f.Slots(name)
 	}
@@ -217,9 +268,9 @@ func (p *Pool) closeRunners(ctx context.Context, devices []*device) error {
 // Stats returns what the pool is doing and has done.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
-	models := make(map[*device][]*Model)
-	for _, m := range p.models {
-		models[m.device] = append(models[m.device], m)
+	models := make(map[*device][]*replica)
+	for _, r := range p.replicas {
+		models[r.device] = append(models[r.device], r)
 	}
 	p.mu.Unlock()
 	var s Stats

@@ -1,0 +1,136 @@
+//go:build cgo && linux
+
+package ort_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool/ort"
+)
+
+// wide is how many floats the rows of a wide model have; its weights are 64 MiB.
+const wide = 4096
+
+// wideModel writes y = xW, where W is 1 everywhere.
+func wideModel(tb testing.TB) infer.Model {
+	tb.Helper()
+	field := func(n int, parts ...[]byte) []byte {
+		var body []byte
+		for _, p := range parts {
+			body = append(body, p...)
+		}
+		return append(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(n<<3|2)), uint64(len(body))), body...)
+	}
+	number := func(n int, v uint64) []byte { return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(n<<3)), v) }
+	text := func(n int, s string) []byte { return field(n, []byte(s)) }
+	port := func(n int, name string) []byte {
+		batch, width := field(1, text(2, "b")), field(1, number(1, wide))
+		return field(n, text(1, name), field(2, field(1, number(1, 1), field(2, batch, width))))
+	}
+	weights := make([]byte, 4*wide*wide)
+	for i := 0; i < len(weights); i += 4 {
+		binary.LittleEndian.PutUint32(weights[i:], math.Float32bits(1))
+	}
+	graph := field(7,
+		field(1, text(1, "x"), text(1, "w"), text(2, "y"), text(4, "MatMul")),
+		text(2, "wide"),
+		field(5, number(1, wide), number(1, wide), number(2, 1), text(8, "w"), field(9, weights)),
+		port(11, "x"), port(12, "y"))
+	path := filepath.Join(tb.TempDir(), "wide.onnx")
+	data := append(append(number(1, 8), graph...), field(8, number(2, 17))...)
+	require.NoError(tb, os.WriteFile(path, data, 0o600))
+	return infer.Model{Name: "wide", Path: path, Device: "cpu"}
+}
+
+// held is the resident memory of processes.
+func held(tb testing.TB, pids []int) int64 {
+	tb.Helper()
+	var sum int64
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		require.NoError(tb, err)
+		var all, resident int64
+		_, err = fmt.Sscan(string(data), &all, &resident)
+		require.NoError(tb, err)
+		sum += resident * int64(os.Getpagesize())
+	}
+	return sum
+}
+
+func TestAModelThatIsUnloadedGivesItsMemoryBackAndTheNextRunLoadsItAgain(t *testing.T) {
+	t.Parallel()
+	d := openCPU(t, ort.Config{Slots: 2})
+	m := wideModel(t)
+	before := held(t, d.pids())
+	_, err := d.Load(t.Context(), m)
+	require.NoError(t, err)
+	require.True(t, ort.EveryoneHas(d.Runner, m))
+	require.GreaterOrEqual(t, held(t, d.pids())-before, int64(2*60<<20), "each process has the weights")
+
+	require.NoError(t, d.Unload(t.Context(), m))
+	assert.Less(t, held(t, d.pids())-before, int64(2*16<<20))
+	require.False(t, ort.EveryoneHas(d.Runner, m))
+	require.NoError(t, d.Unload(t.Context(), m), "twice is harmless")
+
+	x := infer.Floats("x", make([]float32, wide), 1, wide)
+	x.F32[7] = 3
+	out, err := d.Run(t.Context(), m, infer.Batch{Names: []string{"a"}, Inputs: []infer.Tensor{x}})
+	require.NoError(t, err)
+	require.InDelta(t, 3, out[0].F32[wide-1], 0)
+	require.Zero(t, d.opener.Stats()["cpu"].Crashes)
+}
+
+func TestAnUnloadWaitsForTheProcessThatIsBusyAndEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	d := openCPU(t, ort.Config{Slots: 1})
+	_, err := d.Load(t.Context(), model("slow"))
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	defer running.Wait()
+	began := make(chan struct{})
+	running.Go(func() {
+		b := slowBatch(8, 20_000)
+		b.Began = func() { close(began) }
+		_, err := d.Run(t.Context(), model("slow"), b)
+		assert.NoError(t, err)
+	})
+	<-began
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, d.Unload(ctx, model("echo")), infer.ErrTimeout)
+	require.NoError(t, d.Unload(t.Context(), model("echo")))
+}
+
+func TestARestartLeavesNoModelLoadedAndTheNextRunsLoadWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range isolations() {
+		d := openCPU(t, ort.Config{Isolation: isolation, Slots: 2})
+		for _, name := range []string{"echo", "conv"} {
+			_, err := d.Load(t.Context(), model(name))
+			require.NoError(t, err)
+		}
+		require.NoError(t, d.Restart(t.Context()))
+		if isolation == ort.Process {
+			require.False(t, ort.EveryoneHas(d.Runner, model("echo")))
+		}
+		for i := range 4 {
+			out, err := d.Run(t.Context(), model("echo"), rowsOf(2, float32(i)))
+			require.NoError(t, err)
+			require.InDelta(t, float32(i), out[0].F32[11], 0)
+		}
+		require.NoError(t, d.Unload(t.Context(), model("conv")))
+		require.Zero(t, d.opener.Stats()["cpu"].Crashes)
+	}
+}
