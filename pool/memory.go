@@ -47,6 +47,7 @@ type residence struct {
 	place place
 	bytes int64 // that it takes there, or did, or is to
 	said  bool  // the runner has said how many bytes, else they are estimated
+	asked bool  // somebody has asked for it
 	// users are calls that need it, from the moment at which they ask for it until they are
 	// answered, and runs.
 	users   int
@@ -166,7 +167,10 @@ func (m *memory) failed(a *account) {
 }
 
 // hold keeps a model from being evicted until release.
-func (m *memory) hold(a *account) { a.users++ }
+func (m *memory) hold(a *account) {
+	a.asked = true
+	a.users++
+}
 
 func (m *memory) release(a *account, now time.Time) {
 	a.used = now

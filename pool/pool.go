@@ -127,6 +127,24 @@ func (p *Pool) replica(m infer.Model, most int) *replica {
 	return r
 }
 
+// opened has a device load the models that were asked for before it was open. Who asked may have
+// been served by another device meanwhile.
+func (p *Pool) opened(d *device) {
+	var all []*replica
+	p.mu.Lock()
+	for _, r := range p.replicas {
+		if r.device == d {
+			all = append(all, r)
+		}
+	}
+	p.mu.Unlock()
+	for _, r := range all {
+		if r.asked() {
+			_, _ = r.load.poll() // who needs it hears of a failure
+		}
+	}
+}
+
 // joined has what waits for a model on other devices choose again, now that one more has it.
 func (p *Pool) joined(r *replica) {
 	var others []*replica
@@ -159,6 +177,7 @@ func (p *Pool) device(name string) *device {
 	d.open.what = "opening device " + name
 	d.open.do = func(ctx context.Context) (*opened, error) { return d.bringUp(ctx, p.open) }
 	d.open.start, d.open.look = p.start, func() string { return "" }
+	d.open.after = func() { p.opened(d) }
 	d.open.min, d.open.max = reopenMin, reopenMax
 	p.devices[name] = d
 	return d

@@ -30,6 +30,13 @@ func (r *replica) hold() (late bool) {
 	return now.Before(d.out) || r.account.evicted && d.memory.lack(r.account) > 0
 }
 
+// asked reports whether it was held before.
+func (r *replica) asked() bool {
+	r.device.mu.Lock()
+	defer r.device.mu.Unlock()
+	return r.account.asked
+}
+
 // release ends a hold.
 func (r *replica) release() {
 	d := r.device
