@@ -218,6 +218,9 @@ func (d *device) execute(ctx context.Context, b *batch) outcome {
 // call stacks the items and hands them to the runner.
 func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []infer.Tensor, err error) {
 	defer caught(&err)
+	if err := ctx.Err(); err != nil { // nobody waits for it any more
+		return nil, nil, err
+	}
 	reqs := make([]infer.Request, len(b.items))
 	for i, it := range b.items {
 		reqs[i] = it.req

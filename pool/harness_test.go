@@ -35,10 +35,10 @@ type fake struct {
 	open  func(ctx context.Context, device string) error
 	load  func(ctx context.Context, m infer.Model) error
 	close func(ctx context.Context) error
-	// unload and restart come before a model is unloaded, and all are.
-	unload  func(m infer.Model) error
-	restart func() error
-	info    infer.Info
+	// unload comes before a model is unloaded, hold before a restart.
+	unload func(m infer.Model) error
+	hold   func(ctx context.Context) error
+	info   infer.Info
 
 	mu                   sync.Mutex
 	batches              [][]string // the names of each batch, in the order they began
@@ -84,12 +84,12 @@ func (f *fake) Unload(_ context.Context, m infer.Model) error {
 	return nil
 }
 
-func (f *fake) Restart(context.Context) error {
+func (f *fake) Restart(ctx context.Context) error {
 	f.mu.Lock()
 	f.restarts++
 	f.mu.Unlock()
-	if f.restart != nil {
-		return f.restart()
+	if f.hold != nil {
+		return f.hold(ctx)
 	}
 	return nil
 }
