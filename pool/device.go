@@ -77,7 +77,7 @@ func (d *device) forecast(a *account, key string, now time.Time) forecast {
 func (d *device) submit(it *item, a *account) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	it.account, it.err = a, nil
+	it.account = a
 	d.policy.add(it, time.Now())
 	d.kick()
 }
@@ -180,7 +180,7 @@ func (d *device) run(ctx context.Context, b *batch) {
 	case lost(o.err) && !now.Before(d.out):
 		d.failed++
 		d.out = now.Add(pause(reopenMin, reopenMax, d.failed))
-		d.policy.move(func(*item) bool { return true }, o.err, now)
+		d.policy.move(func(*item) bool { return true }, now)
 	}
 	d.kick()
 }
@@ -189,7 +189,7 @@ func (d *device) run(ctx context.Context, b *batch) {
 func (d *device) disperse(a *account) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.policy.move(func(it *item) bool { return it.account == a }, errJoined, time.Now())
+	d.policy.move(func(it *item) bool { return it.account == a }, time.Now())
 	d.kick()
 }
 

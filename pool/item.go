@@ -62,19 +62,17 @@ func (it *item) late(err error) error {
 
 // moved is the answer to an item that another device is to have.
 type moved struct {
-	why error
-	ran bool // the device ran it and failed; else it only waited there
+	why error // how the device failed it; nil: it only waited there
 }
 
-// Error is that of the reason.
-func (m *moved) Error() string { return m.why.Error() }
+// Error is for those who do not know what to do about it.
+func (*moved) Error() string { return "the item moves to another device" }
 
-// again makes of an item that was answered with moved the one for the next device. Its caller is
-// answered with the reason if there is none.
-func (it *item) again(why error, mobile bool) *item {
+// again makes of an item that was answered with moved the one for the next device.
+func (it *item) again(mobile bool) *item {
 	return &item{
 		req: it.req, tenant: it.tenant, key: it.key, bytes: it.bytes, deadline: it.deadline,
-		begun: it.begun, running: it.running, done: make(chan struct{}), mobile: mobile, err: why,
+		begun: it.begun, running: it.running, done: make(chan struct{}), mobile: mobile,
 	}
 }
 

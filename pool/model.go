@@ -77,12 +77,13 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 	}
 	it.deadline, _ = ctx.Deadline()
 	var asked time.Time
-	var tried []*replica // that failed it
+	var tried []*replica // that failed it,
+	var failed error     // and how
 	for moves := 1; ; moves++ {
 		ready, err := m.ready(ctx, tried)
 		if err != nil {
-			if it.err != nil && ctx.Err() == nil && !errors.Is(it.err, errJoined) {
-				err = it.err // of the device that it has left
+			if failed != nil && ctx.Err() == nil {
+				err = failed
 			}
 			return nil, on, err
 		}
@@ -100,18 +101,27 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 		if !errors.As(it.err, &left) {
 			break
 		}
-		if left.ran {
-			tried = append(tried, r)
+		if left.why != nil {
+			tried, failed = append(tried, r), also(failed, on, left.why)
+			if len(tried) == len(m.replicas) {
+				return nil, m.model.Device, failed
+			}
 		}
-		if it = it.again(left.why, moves < maxMoves*len(m.replicas)); len(tried) == len(m.replicas) {
-			break
-		}
+		it = it.again(moves < maxMoves*len(m.replicas))
 	}
 	if !it.began.IsZero() {
 		obs.Spent(ctx, obs.BatchWait, it.began.Sub(asked))
 		obs.Spent(ctx, obs.Infer, time.Since(it.began))
 	}
 	return it.out, on, it.err
+}
+
+// also adds how an item failed on one more device.
+func also(failed error, on string, why error) error {
+	if failed == nil {
+		return fmt.Errorf("on %s: %w", on, why)
+	}
+	return fmt.Errorf("%w; on %s: %w", failed, on, why)
 }
 
 // Enter waits for leave to make an item ready for the model, such as to decode a picture, and to

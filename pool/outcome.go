@@ -26,12 +26,8 @@ type outcome struct {
 	crowded bool
 }
 
-var (
-	// errClosed is what a pool that was closed answers with.
-	errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
-	// errJoined is why items move when another device has their model.
-	errJoined = fmt.Errorf("%w: it was to move to a device that had just loaded the model", infer.ErrUnavailable)
-)
+// errClosed is what a pool that was closed answers with.
+var errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
 
 // ended takes in that a batch that was handed out has run: its items are answered,
 // or made up into batches to be run again.
@@ -99,7 +95,7 @@ func (p *policy) leaveBatch(b *batch, why error) {
 	for _, it := range b.waiting() {
 		if it.mobile {
 			b.live--
-			p.moveOn(it, why, true)
+			p.moveOn(it, why)
 		}
 	}
 	if b.live == 0 {
@@ -108,13 +104,13 @@ func (p *policy) leaveBatch(b *batch, why error) {
 }
 
 // moveOn answers an item that another device is to have.
-func (p *policy) moveOn(it *item, why error, ran bool) {
+func (p *policy) moveOn(it *item, why error) {
 	p.counts(it).Moved++
-	p.give(it, nil, &moved{why, ran})
+	p.give(it, nil, &moved{why})
 }
 
 // move takes out the items that wait, are such, and may move to other devices.
-func (p *policy) move(such func(*item) bool, why error, now time.Time) {
+func (p *policy) move(such func(*item) bool, now time.Time) {
 	var all []*item
 	pick := func(it *item) {
 		if it.mobile && such(it) {
@@ -142,7 +138,7 @@ func (p *policy) move(such func(*item) bool, why error, now time.Time) {
 	}
 	for _, it := range all {
 		p.withdraw(it)
-		p.moveOn(it, why, false)
+		p.moveOn(it, nil)
 	}
 	p.refill(now)
 }

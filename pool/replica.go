@@ -72,7 +72,9 @@ func (r *replica) bringUp(ctx context.Context) (info infer.Info, err error) {
 	defer func() { d.settle(r.account, there, int64(run.slots)*info.Bytes, time.Since(begun)) }()
 	info, err = run.Load(ctx, r.model)
 	if errors.Is(err, infer.ErrMemory) { // the book was wrong
-		if n, failed := d.clear(ctx, r.account); n > 0 && failed == nil {
+		wait, cancel := context.WithTimeout(ctx, d.cfg.LoadTimeout/2)
+		defer cancel()
+		for errors.Is(err, infer.ErrMemory) && d.yield(wait, r.account) == nil {
 			info, err = run.Load(ctx, r.model)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // are unloaded, the least recently used first. It waits for half of LoadTimeout at most, so that
 // the other half is left for the load.
 func (d *device) reserve(ctx context.Context, a *account, estimate int64) error {
-	patience := time.NewTimer(d.cfg.LoadTimeout / 2)
-	defer patience.Stop()
+	patience, cancel := context.WithTimeout(ctx, d.cfg.LoadTimeout/2)
+	defer cancel()
 	for {
 		d.mu.Lock()
 		if !a.said {
@@ -36,18 +36,11 @@ func (d *device) reserve(ctx context.Context, a *account, estimate int64) error 
 		if d.memory.budget > 0 && a.bytes > d.memory.budget {
 			return full
 		}
-		var soon <-chan time.Time // nil: only a change helps
-		if wait > 0 {
-			soon = time.After(wait)
-		}
-		select {
-		case <-changed:
-		case <-soon:
-		case <-patience.C:
+		if err := sleep(patience, changed, wait); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%w, and none of them became idle within %s: move one to another device, or run it with fewer others",
 				full, d.cfg.LoadTimeout/2)
-		case <-ctx.Done():
-			return ctx.Err()
+		} else if err != nil {
+			return err
 		}
 	}
 }
@@ -88,27 +81,67 @@ func (d *device) settle(a *account, loaded bool, bytes int64, took time.Duration
 // for those that were loaded a moment ago.
 func (d *device) clear(ctx context.Context, a *account) (n int, err error) {
 	for {
-		d.mu.Lock()
-		idle, wait := d.memory.idle(a, time.Now())
-		for _, v := range idle {
-			d.memory.expel(v)
-		}
-		changed := d.memory.next()
-		d.mu.Unlock()
+		idle, wait, changed := d.expel(a)
 		if n += len(idle); len(idle) > 0 {
-			if err := d.unload(ctx, idle); err != nil {
-				return n, err
-			}
-			continue
+			err = d.unload(ctx, idle)
+		} else if wait > 0 {
+			err = sleep(ctx, changed, wait)
 		}
-		if wait == 0 {
-			return n, nil
+		if err != nil || len(idle) == 0 && wait == 0 {
+			return n, err
 		}
-		select {
-		case <-changed:
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return n, ctx.Err()
+	}
+}
+
+// yield unloads models beside a that nobody needs, one at least: it waits for those that
+// somebody does. Without any it fails.
+func (d *device) yield(ctx context.Context, a *account) error {
+	for {
+		idle, wait, changed := d.expel(a)
+		switch {
+		case len(idle) > 0:
+			return d.unload(ctx, idle)
+		case changed == nil:
+			return errAlone
 		}
+		if err := sleep(ctx, changed, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// errAlone says that no other model is on a device.
+var errAlone = errors.New("there is nothing else to unload")
+
+// expel takes the models beside a out of the book that nobody needs. Wait is how long it is until
+// another one may go, 0: there is none; changed is closed when more may, and nil where a is alone.
+func (d *device) expel(a *account) (idle []*account, wait time.Duration, changed <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	idle, wait = d.memory.idle(a, time.Now())
+	for _, v := range idle {
+		d.memory.expel(v)
+	}
+	if d.memory.crowded(a) {
+		changed = d.memory.next()
+	}
+	return idle, wait, changed
+}
+
+// sleep waits for a change, or for so long, 0: for the change alone.
+func sleep(ctx context.Context, changed <-chan struct{}, wait time.Duration) error {
+	var soon <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		soon = timer.C
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-soon:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
