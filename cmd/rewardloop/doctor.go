@@ -147,6 +147,9 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return descriptors() })
 	add(func(context.Context) check { return tempDir() })
 	add(x.onnxRuntime)
+	if c, found := x.cudaProvider(ctx); found {
+		out = append(out, c)
+	}
 	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)
 	out = append(out, x.readings(ctx)...)

@@ -70,13 +70,13 @@ func (d *Devices) open() error {
 	if d.pool != nil {
 		return nil
 	}
-	library, err := ort.Find(d.cfg.ONNX.Library)
-	if err != nil {
+	c := d.cfg.ONNX
+	if _, err := ort.Find(c.Library); err != nil {
 		return err
 	}
-	c := d.cfg.ONNX
 	opener, err := ort.NewOpener(ort.Config{
-		Library: library.Path, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation), RunTimeout: c.Timeout,
+		Library: c.Library, Python: d.cfg.Python.Interpreter, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation),
+		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch,
 	})
 	if err != nil {
 		return err

@@ -41,6 +41,7 @@ var (
 	childrenRestarts = desc("children_restarts_total", "Child processes that replaced another.", "of")
 	childrenCrashes  = desc("children_crashes_total", "Child processes that died at work or answered garbage.", "of")
 	childrenTimeouts = desc("children_timeouts_total", "Child processes that were killed at a deadline.", "of")
+	childrenRest     = desc("children_quarantined", "1 while the card of the child processes is in quarantine; else 0.", "of")
 
 	pythonWaiting  = desc("python_waiting_calls", "Calls of a Python function that wait for a process.", "function")
 	pythonHeldBack = desc("python_held_back", "1 while a Python function has one process after a pause, because its samples end their process or no process starts; else 0.", "function")
@@ -91,6 +92,11 @@ func children(to chan<- prometheus.Metric, of string, s slot.Stats) {
 	count(to, childrenRestarts, float64(s.Restarts), of)
 	count(to, childrenCrashes, float64(s.Crashes), of)
 	count(to, childrenTimeouts, float64(s.Timeouts), of)
+	quarantined := 0
+	if s.Quarantine != nil {
+		quarantined = 1
+	}
+	gauge(to, childrenRest, quarantined, of)
 }
 
 func device(to chan<- prometheus.Metric, s pool.DeviceStats) {

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // fakeLibrary is the runtime with two files beside it that stand for the CUDA provider.
@@ -301,6 +303,11 @@ func TestACardThatKeepsFailingIsInQuarantineAndThenUsedAgain(t *testing.T) {
 	require.ErrorIs(t, err, infer.ErrUnavailable)
 	require.NotErrorIs(t, err, infer.ErrMissing, "it will be tried again")
 	require.ErrorContains(t, err, "cuda:0 is in quarantine until "+q.Until.UTC().Format(time.TimeOnly))
+	err = localmodel.Classify(t.Context(), err)
+	blame, permanent := rewards.BlameOf(err)
+	require.Equal(t, rewards.Unavailable, rewards.ClassOf(err))
+	require.Equal(t, rewards.BlameWorker, blame, "another worker may have its samples")
+	require.False(t, permanent)
 	card.Cure(t, "run")
 	require.Eventually(t, func() bool {
 		got, err := echoes(d, t.Context(), 1, 7)
@@ -350,6 +357,7 @@ func TestACardWhoseChildrenStartTooSlowlyOrWronglyIsNotOpenedAndSaysWhy(t *testi
 		st := o.Stats()["cuda:0"]
 		require.Zero(t, st.Alive)
 		require.Contains(t, st.LastError, says, "the state says why as well")
+		require.ErrorContains(t, err, "not a shared library", "what is wrong with the provider's file is said, too")
 		require.Equal(t, 3, card.Count(t, "start"), says)
 	}
 }

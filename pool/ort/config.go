@@ -47,6 +47,9 @@ type Config struct {
 	// Cards holds, by n, the CUDA_VISIBLE_DEVICES of the child of cuda:<n>: the uuid of a card
 	// or of a part of one. Nil: the devices that this process's own CUDA_VISIBLE_DEVICES names.
 	Cards []string
+	// Python is the interpreter in whose environment CUDA's libraries, and an ONNX Runtime with the
+	// CUDA provider, are looked for; default: see FindCUDA.
+	Python string
 	// MaxBatch is the largest batch that the pool makes; default 32. When a card's child has
 	// loaded a model whose inputs leave only the batch axis open, it runs batches of 1, 2, 4 and
 	// so on up to it, as long as their inputs have no more than half of MaxBatchBytes.

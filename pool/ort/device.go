@@ -3,6 +3,8 @@ package ort
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +13,9 @@ import (
 
 // visibleEnv says which CUDA devices a process sees, and in which order.
 const visibleEnv = "CUDA_VISIBLE_DEVICES"
+
+// loaderEnv names folders to the loader of libraries.
+const loaderEnv = "LD_LIBRARY_PATH"
 
 // cpuDevice is the name of the CPU.
 const cpuDevice = "cpu"
@@ -63,14 +68,18 @@ func inheritedCard(n int, inherited string, set bool) (string, error) {
 
 // environment is what a child gets: what it needs to find libraries and devices,
 // and nothing else of ours, such as tokens. GOMAXPROCS: a child works on one
-// thread; its garbage collector must not take every core of a large machine.
-func environment(more ...string) []string {
+// thread; its garbage collector must not take every core of a large machine. Its loader looks for
+// libraries in those folders as well.
+func environment(folders []string, more ...string) []string {
+	if at := slices.Concat(filepath.SplitList(os.Getenv(loaderEnv)), folders); len(at) > 0 {
+		more = append(more, loaderEnv+"="+strings.Join(at, string(filepath.ListSeparator)))
+	}
 	env := []string{"LC_ALL=C.UTF-8", "GOMAXPROCS=2", "OMP_NUM_THREADS=1"}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		switch {
 		case name == visibleEnv:
-		case name == "PATH", name == "HOME", name == "TMPDIR", name == "LD_LIBRARY_PATH", name == "GORACE", name == "GOCOVERDIR",
+		case name == "PATH", name == "HOME", name == "TMPDIR", name == "GORACE", name == "GOCOVERDIR",
 			strings.HasPrefix(name, "CUDA_"), strings.HasPrefix(name, "NVIDIA_"):
 			env = append(env, kv)
 		}

@@ -136,6 +136,9 @@ var (
 	badItem     = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
 )
 
+// errDevice marks errors of CUDA within a child.
+var errDevice = errors.New("the device is at fault")
+
 // failedRun classes an error of a run by its text.
 func failedRun(err error) error {
 	text := err.Error()
@@ -144,7 +147,7 @@ func failedRun(err error) error {
 		return fmt.Errorf("%w: %w", infer.ErrMemory, err)
 	case deviceFault.MatchString(text):
 		// Errors of CUDA stay: every later call of the process repeats them.
-		return fmt.Errorf("%w: %w", infer.ErrFault, err)
+		return infer.Marked(errDevice, fmt.Errorf("%w: %w", infer.ErrFault, err))
 	case badItem.MatchString(text):
 		return fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}

@@ -16,20 +16,20 @@ func TestAnErrorListsEveryPlaceThatWasLookedAt(t *testing.T) {
 	bad := filepath.Join(dir, "lib[1]") // no pattern
 	require.NoError(t, os.Mkdir(bad, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(bad, "libonnxruntime.so.1"), []byte("text"), 0o600))
-	_, err := find("", "", []place{{"the first", filepath.Join(dir, "none")}, {"the second", bad}})
+	_, err := find("", "", []place{{"the first", filepath.Join(dir, "none")}, {"the second", bad}}, false)
 	require.ErrorIs(t, err, infer.ErrUnavailable)
 	require.ErrorContains(t, err, LibraryEnv+" is not set")
 	require.ErrorContains(t, err, "none (from the first): not there")
 	require.ErrorContains(t, err, "lib[1] (from the second): libonnxruntime.so.1: not a shared library")
 
-	_, err = find("", filepath.Join(dir, "env.so"), []place{{"the second", bad}})
+	_, err = find("", filepath.Join(dir, "env.so"), []place{{"the second", bad}}, false)
 	require.ErrorContains(t, err, "env.so (from "+LibraryEnv+"): not there")
 	require.NotContains(t, err.Error(), "the second")
 }
 
 func TestDefaultPlacesComeInTheirOrder(t *testing.T) {
 	t.Parallel()
-	all := places()
+	all := places(nil)
 	require.GreaterOrEqual(t, len(all), 4)
 	require.Equal(t, "the working directory", all[0].from)
 	require.True(t, filepath.IsAbs(all[0].path))
@@ -100,7 +100,9 @@ func TestChildrenAreGivenNothingOfOurs(t *testing.T) {
 	t.Setenv("REWARDLOOP_TOKEN", "secret")
 	t.Setenv(visibleEnv, "7")
 	t.Setenv("CUDA_CACHE_PATH", "/tmp/c")
-	env := environment(visibleEnv + "=3")
+	t.Setenv(loaderEnv, "/theirs")
+	env := environment([]string{"/a", "/b"}, visibleEnv+"=3")
+	require.Contains(t, env, "LD_LIBRARY_PATH=/theirs:/a:/b")
 	require.NotContains(t, env, "REWARDLOOP_TOKEN=secret")
 	require.NotContains(t, env, visibleEnv+"=7")
 	require.Contains(t, env, visibleEnv+"=3")

@@ -84,20 +84,19 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	if err := built(); err != nil {
 		return nil, err
 	}
-	lib, err := Find(o.cfg.Library)
+	var lib Library
+	var provider Provider
+	seen := ""
+	if n < 0 {
+		lib, err = Find(o.cfg.Library)
+	} else if lib, provider, err = FindCUDA(o.cfg.Library, o.cfg.Python); err == nil {
+		seen, err = o.cfg.visible(n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if n >= 0 && !lib.CUDA {
-		return nil, noCUDA(lib)
-	}
-	slots, seen := o.cfg.SlotsOf(device), ""
-	if n >= 0 {
-		if seen, err = o.cfg.visible(n); err != nil {
-			return nil, err
-		}
-	}
-	p, err := o.procs(lib, device, slots, environment(visibleEnv+"="+seen))
+	slots := o.cfg.SlotsOf(device)
+	p, err := o.procs(lib, device, slots, environment(provider.Folders, visibleEnv+"="+seen))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,11 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	o.open[device] = p
 	o.mu.Unlock()
 	if err := p.Start(ctx); err != nil {
-		return nil, unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
+		err = unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
+		if remedy := provider.Remedy(); remedy != "" {
+			err = fmt.Errorf("%w; the CUDA provider is %v: %s", err, provider, remedy)
+		}
+		return nil, err
 	}
 	return &runner{
 		cfg: o.cfg, device: device, procs: checked{p}, slots: slots, lenience: loadLenience,

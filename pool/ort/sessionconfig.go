@@ -79,9 +79,3 @@ func (c SessionConfig) validate() error {
 	}
 	return err
 }
-
-// noCUDA says what to do for a CUDA device.
-func noCUDA(lib Library) error {
-	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s and %s do not lie beside %s: put those of the GPU package of the same version there, or say device: cpu",
-		infer.ErrUnavailable, cudaFile, sharedFile, lib.Path))
-}

@@ -26,7 +26,16 @@ func (h *handler) warmed(m infer.Model, until time.Time) (*Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		fits, err := s.warm(ctx, most, h.cfg.WarmBytes)
+		fits := 0
+		warm := func() error {
+			fits, err = s.warm(ctx, most, h.cfg.WarmBytes)
+			return err
+		}
+		if s.cfg.cuda() { // a library that is loaded with the first run may take signals, too
+			_ = keepSignals(warm)
+		} else {
+			_ = warm()
+		}
 		switch {
 		case err == nil:
 			s.info.MaxBatch = lowered
@@ -72,7 +81,7 @@ func (s *Session) warm(ctx context.Context, most, bytes int) (fits int, err erro
 		case err == nil:
 			a.Release()
 			fits = n
-		case errors.Is(err, infer.ErrMemory), deviceFault.MatchString(err.Error()):
+		case errors.Is(err, infer.ErrMemory), errors.Is(err, errDevice):
 			return fits, err
 		default:
 			return fits, nil
