@@ -241,6 +241,33 @@ func TestTwoModelsThatAlternateOnACardTooSmallForBothLoadForHalfOfItsTimeAtMost(
 	}
 }
 
+func TestSamplesThatAskTwoModelsDuringOneVisitAreScoredWhereThereIsRoomForOne(t *testing.T) {
+	t.Parallel()
+	f := newShelf(time.Second)
+	onStage(t, &f.fake, small, func(t *testing.T, s *stage) {
+		t.Helper()
+		a, b := s.model(t, sized(t, "a", 6)), s.model(t, sized(t, "b", 6))
+		var all sync.WaitGroup
+		for x := range 20 {
+			all.Go(func() {
+				leave, err := a.Enter(t.Context())
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer leave()
+				for _, m := range []*pool.Model{a, b} {
+					out, err := m.Infer(t.Context(), number(float32(x)))
+					if assert.NoError(t, err) {
+						assert.InDelta(t, 2*x+1, out[0].F32[0], 0)
+					}
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(t, 1, f.most)
+	})
+}
+
 func TestWhatTheRunnerSaysReplacesTheEstimate(t *testing.T) {
 	t.Parallel()
 	f := newShelf(ms)

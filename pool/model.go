@@ -133,9 +133,9 @@ func also(failed error, on string, why error) error {
 func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
 	ready, err := m.ready(ctx, nil)
 	if err == nil {
-		asked := time.Now()
-		leave, err = enter(ctx, m.order(ready, ""), fair.Tenant(rewards.TenantOf(ctx)))
-		release(ready)
+		asked, devices := time.Now(), m.order(ready, "")
+		release(ready) // who waits for leave does not need the model yet
+		leave, err = enter(ctx, devices, fair.Tenant(rewards.TenantOf(ctx)))
 		obs.Spent(ctx, obs.BatchWait, time.Since(asked))
 	}
 	if err != nil {

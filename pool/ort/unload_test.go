@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
@@ -133,4 +134,77 @@ func TestARestartLeavesNoModelLoadedAndTheNextRunsLoadWhatTheyNeed(t *testing.T)
 		require.NoError(t, d.Unload(t.Context(), model("conv")))
 		require.Zero(t, d.opener.Stats()["cpu"].Crashes)
 	}
+}
+
+// cardPool is a pool with a fake card.
+func cardPool(t *testing.T, cfg pool.Config, card ort.FakeCard) (*pool.Pool, *ort.Opener) {
+	t.Helper()
+	o := fakeOpener(t, ort.Config{}, card)
+	p, err := pool.New(cfg, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, p.Close(ctx))
+	})
+	return p, o
+}
+
+// sums asks a wide model for the sum of numbers of which one is not 0.
+func sums(t *testing.T, p *pool.Pool, m infer.Model, v float32) {
+	t.Helper()
+	h, err := p.Model(m, pool.ModelOptions{})
+	require.NoError(t, err)
+	x := infer.Floats("x", make([]float32, wide), wide)
+	x.F32[wide/2] = v
+	out, err := h.Infer(t.Context(), infer.Request{Name: "a", Inputs: []infer.Tensor{x}})
+	require.NoError(t, err)
+	require.InDelta(t, v, out[0].F32[1], 0)
+}
+
+func TestOnACardTooSmallForBothOneOfTwoModelsIsInTheProcessAtATime(t *testing.T) {
+	t.Parallel()
+	one, two := on(wideModel(t)), on(wideModel(t))
+	need := pool.Estimate(one)
+	require.Greater(t, need, int64(2*64<<20))
+	p, o := cardPool(t, pool.Config{Memory: map[string]int64{"cuda:0": need + need/2}}, ort.NewFakeCard(t))
+	sums(t, p, one, 1)
+	pids := o.Stats()["cuda:0"].PIDs
+	before := held(t, pids)
+	for i := range 4 {
+		sums(t, p, []infer.Model{two, one}[i%2], float32(i))
+		require.Less(t, held(t, pids)-before, int64(32<<20), "the weights of the other are gone")
+	}
+	d := p.Stats().Devices[0]
+	require.EqualValues(t, 4, d.Evictions)
+	require.Equal(t, need, d.Taken)
+	require.Equal(t, pids, o.Stats()["cuda:0"].PIDs, "in the same process")
+}
+
+func TestAnItemForWhichACardLacksMemoryIsAnsweredByANewProcess(t *testing.T) {
+	t.Parallel()
+	card := ort.NewFakeCard(t)
+	p, o := cardPool(t, pool.Config{}, card)
+	one, two := on(model("echo")), on(model("log"))
+	for _, m := range []infer.Model{one, two} {
+		h, err := p.Model(m, pool.ModelOptions{})
+		require.NoError(t, err)
+		_, err = h.Info(t.Context())
+		require.NoError(t, err)
+	}
+	pids := o.Stats()["cuda:0"].PIDs
+	h, err := p.Model(one, pool.ModelOptions{})
+	require.NoError(t, err)
+	lack := "text:Failed to allocate memory for requested buffer of size 1"
+	card.Next(t, "run", lack, lack)
+	out, err := h.Infer(t.Context(), infer.Request{Name: "a", Inputs: []infer.Tensor{infer.Floats("x", []float32{1, 2, 3, 4, 5, 6}, 1, 2, 3)}})
+	require.NoError(t, err)
+	require.InDelta(t, 6, out[0].F32[5], 0)
+	d := p.Stats().Devices[0]
+	require.EqualValues(t, 1, d.Restarts)
+	require.EqualValues(t, 1, d.Evictions, "the other model was unloaded before")
+	require.NotEqual(t, pids, o.Stats()["cuda:0"].PIDs)
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+	require.Equal(t, 1, card.Count(t, "unload"))
+	require.Equal(t, 2, card.Count(t, "load"), "the new process has loaded what it was asked to run, and nothing else")
 }
