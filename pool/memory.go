@@ -195,9 +195,9 @@ func (m *memory) next() <-chan struct{} {
 	return m.changed
 }
 
-// crowded reports whether other models are on the device beside a.
-func (m *memory) crowded(a *account) bool {
-	return slices.ContainsFunc(m.here, func(o *account) bool { return o != a })
+// shared reports whether other models are loaded on the device beside a.
+func (m *memory) shared(a *account) bool {
+	return slices.ContainsFunc(m.here, func(o *account) bool { return o != a && o.place == present })
 }
 
 // full is why there is no room for a model.

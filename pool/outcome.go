@@ -20,10 +20,10 @@ type outcome struct {
 	faults []error
 	took   time.Duration
 	// again counts the runs before this one that lacked memory, spent is what they and
-	// all that was done to find some took. Crowded says that other models have stayed on the device.
-	again   int
-	spent   time.Duration
-	crowded bool
+	// all that was done to find some took. Shared says that other models have stayed on the device.
+	again  int
+	spent  time.Duration
+	shared bool
 }
 
 // errClosed is what a pool that was closed answers with.
@@ -41,7 +41,7 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	l.counts.Faults += uint64(o.again)
 	l.counts.Retries += uint64(o.again)
 	b.release()
-	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 || o.crowded) {
+	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 || o.shared) {
 		// What fits into memory is the same for all items of a lane, and others did; or it
 		// shares the device with what could not be evicted.
 		o.err = infer.Marked(infer.ErrHost, o.err)

@@ -94,7 +94,7 @@ func (d *device) relieve(b *batch, o outcome) outcome {
 	if restarted {
 		d.relief.ended(key, !lacks, time.Now())
 	}
-	o.crowded = d.memory.crowded(b.lane.account)
+	o.shared = d.memory.shared(b.lane.account)
 	d.mu.Unlock()
 	if !lacks {
 		return o

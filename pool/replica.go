@@ -19,15 +19,20 @@ type replica struct {
 	load    shared[infer.Info]
 }
 
-// hold keeps the model on its device until release, if it is there. Late says that another device
-// is to be preferred: this one failed a moment ago, or has no room for the model any more.
-func (r *replica) hold() (late bool) {
+// hold keeps the model on its device until release, if it is there.
+func (r *replica) hold() standing {
 	now := time.Now()
 	d := r.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memory.hold(r.account)
-	return now.Before(d.out) || r.account.evicted && d.memory.lack(r.account) > 0
+	switch {
+	case r.account.evicted && d.memory.lack(r.account) > 0:
+		return crowded
+	case now.Before(d.out):
+		return resting
+	}
+	return good
 }
 
 // asked reports whether it was held before.

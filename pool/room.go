@@ -122,7 +122,7 @@ func (d *device) expel(a *account) (idle []*account, wait time.Duration, changed
 	for _, v := range idle {
 		d.memory.expel(v)
 	}
-	if d.memory.crowded(a) {
+	if d.memory.shared(a) {
 		changed = d.memory.next()
 	}
 	return idle, wait, changed

@@ -13,8 +13,7 @@ import (
 )
 
 // ready waits until a device has the model, and returns the replicas that do, held, without those
-// that were tried. All devices that lack the model are asked to load it; those that others are preferred to
-// only where there are no others.
+// that were tried.
 func (m *Model) ready(ctx context.Context, tried []*replica) ([]*replica, error) {
 	for {
 		ready, pending, err := m.look(tried)
@@ -30,37 +29,48 @@ func (m *Model) ready(ctx context.Context, tried []*replica) ([]*replica, error)
 	}
 }
 
+// standing is whether a replica is to be used while there are others.
+type standing int
+
+const (
+	good    standing = iota
+	resting          // its device has failed a moment ago: where no other is ready
+	crowded          // it was evicted, and its device has no room: where no other is ready or will be
+	standings
+)
+
 // look is one round of ready: the replicas that are, held, what is under way for others, and why
-// one is not to be had.
+// there is neither. All good ones that lack the model are asked to load it.
 func (m *Model) look(tried []*replica) (ready []*replica, pending []*attempt, err error) {
-	for _, late := range []bool{false, true} {
-		for _, r := range m.replicas {
-			if slices.Contains(tried, r) {
+	var all [standings][]*replica
+	for _, r := range m.replicas {
+		if !slices.Contains(tried, r) {
+			at := r.hold()
+			all[at] = append(all[at], r)
+		}
+	}
+	for at, replicas := range all {
+		if len(ready) > 0 || standing(at) == crowded && len(pending) > 0 {
+			release(replicas)
+			continue
+		}
+		for _, r := range replicas {
+			a, failed := r.poll()
+			if a == nil && failed == nil {
+				ready = append(ready, r)
 				continue
-			}
-			var a *attempt
-			other := r.hold() != late
-			if !other {
-				var failed error
-				if a, failed = r.poll(); failed == nil && a == nil {
-					ready = append(ready, r)
-					continue
-				}
-				err = worse(err, failed)
 			}
 			r.release()
 			if a != nil {
 				pending = append(pending, a)
 			}
-		}
-		if len(ready)+len(pending) > 0 {
-			return ready, pending, nil
+			err = worse(err, failed)
 		}
 	}
-	if len(m.replicas) > 1 {
+	if err != nil && len(m.replicas) > 1 {
 		err = fmt.Errorf("none of %d devices serves it: %w", len(m.replicas), err)
 	}
-	return nil, nil, err
+	return ready, pending, err
 }
 
 // worse is that of two errors of replicas that says most: one that may pass before one that

@@ -447,3 +447,31 @@ func TestClosingAnswersWhatWaitsOnEveryDevice(t *testing.T) {
 		require.ErrorIs(t, err, infer.ErrUnavailable)
 	})
 }
+
+func TestADeviceThatRestsServesWhereTheOthersAreStillLoading(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	spoil := func(m infer.Model, _ infer.Batch, out []infer.Tensor) ([]infer.Tensor, error) {
+		if m.Device == "cuda:0" && runs.Add(1) == 1 {
+			return nil, infer.ErrUnavailable
+		}
+		return out, nil
+	}
+	load := func(_ context.Context, m infer.Model) error {
+		if m.Device == "cuda:1" {
+			time.Sleep(time.Minute)
+		}
+		return nil
+	}
+	onStage(t, &fake{load: load, spoil: spoil}, pool.Config{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		m := s.spread(t, 2)
+		first := begin(t.Context(), m, number(1))
+		time.Sleep(20 * ms)
+		second := begin(t.Context(), m, number(2))
+		second.is(t, 2)
+		assert.Equal(t, 10*ms, second.took)
+		first.is(t, 1)
+		assert.Equal(t, time.Minute+10*ms, first.took, "it waits for the device that has not failed it")
+	})
+}
