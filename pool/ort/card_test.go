@@ -42,7 +42,9 @@ func quick(cfg *slot.Config) {
 // fakeOpener opens the fake cards of a configuration.
 func fakeOpener(tb testing.TB, cfg ort.Config, cards ...ort.FakeCard) *ort.Opener {
 	tb.Helper()
-	cfg.Library = fakeLibrary(tb)
+	if cfg.Library == "" {
+		cfg.Library = fakeLibrary(tb)
+	}
 	for _, card := range cards {
 		cfg.Cards = append(cfg.Cards, string(card))
 	}
@@ -206,11 +208,14 @@ func TestASingleItemThatLacksMemoryInTheWarmUpFailsTheLoad(t *testing.T) {
 
 func TestTheWarmUpEndsWithTheTimeOfTheLoad(t *testing.T) {
 	t.Parallel()
-	d := openCard(t, ort.Config{LoadTimeout: 2 * time.Second, RunTimeout: 10 * time.Second}, ort.NewFakeCard(t))
-	// It warms up with 0 turns, and would with as many as an input of zeros asks for.
-	info, err := d.Load(t.Context(), on(model("slow")))
+	card := ort.NewFakeCard(t)
+	d := openCard(t, ort.Config{LoadTimeout: 6 * time.Second}, card)
+	card.Always(t, "session run", "slow:1600ms") // three come to more than three quarters of it
+	info, err := d.Load(t.Context(), on(model("log")))
 	require.NoError(t, err)
-	require.Zero(t, info.MaxBatch)
+	require.Zero(t, info.MaxBatch, "it is not known what there is memory for")
+	require.Less(t, len(sessionRuns(t, card)), 1+6, "the canary, and not every size")
+	require.Zero(t, d.card().Timeouts)
 }
 
 func TestAnyStickyErrorOfTheDeviceCostsItsChildAndTheBatchRunsOnTheNext(t *testing.T) {
@@ -360,6 +365,51 @@ func TestACardWhoseChildrenStartTooSlowlyOrWronglyIsNotOpenedAndSaysWhy(t *testi
 		require.ErrorContains(t, err, "not a shared library", "what is wrong with the provider's file is said, too")
 		require.Equal(t, 3, card.Count(t, "start"), says)
 	}
+}
+
+func TestACardInQuarantineLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
+	bad, good := ort.NewFakeCard(t), ort.NewFakeCard(t)
+	o := fakeOpener(t, ort.Config{}, good, bad)
+	var all []*device
+	for _, name := range []string{"cuda:0", "cuda:1"} {
+		r, err := o.Open(t.Context(), name)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
+		all = append(all, &device{r, o})
+	}
+	bad.Always(t, "start", "die")
+	second := model("echo")
+	second.Device = "cuda:1"
+	bad.Next(t, "run", "die")
+	_, err := all[1].Run(t.Context(), second, rowsOf(1, 1))
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return o.Stats()["cuda:1"].Quarantine != nil }, 30*time.Second, time.Millisecond)
+	for i := range 10 {
+		requireEcho(t, all[0], float32(i))
+	}
+	require.Zero(t, o.Stats()["cuda:0"].Crashes)
+	_, err = o.Open(t.Context(), "cuda:2")
+	require.ErrorIs(t, err, infer.ErrMissing)
+	require.ErrorContains(t, err, "this process has 2 cards")
+}
+
+func TestAChildOfACardFindsTheLibrariesOfAPythonEnvironment(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	library := fakeLibrary(t)
+	stub(t, filepath.Join(library, providerFile), "libcublas.so.13")
+	python := filepath.Join(dir, "bin", "python")
+	cublas := filepath.Join(dir, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib")
+	stub(t, filepath.Join(cublas, "libcublas.so.13"))
+	require.NoError(t, os.MkdirAll(filepath.Dir(python), 0o700))
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/false"), 0o700)) //nolint:gosec // a program
+	card := ort.NewFakeCard(t)
+	openCard(t, ort.Config{Library: library, Python: python}, card)
+	started := card.Log(t)[0]
+	require.Equal(t, "loader", started[1])
+	require.Contains(t, filepath.SplitList(started[2]), cublas)
 }
 
 func TestACardOnWhichNothingOfAModelRunsIsAnErrorOfTheLoad(t *testing.T) {

@@ -132,8 +132,10 @@ func unavailable(err error) error {
 var (
 	outOfMemory = regexp.MustCompile(`(?i)failed to allocate memory|out of memory|std::bad_alloc|bad allocation|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation`)
 	deviceFault = regexp.MustCompile(`CUDA failure|CUDA error|CUBLAS_STATUS|CUBLAS failure|CUDNN_STATUS|CUDNN failure|cudaError`)
-	otherShape  = regexp.MustCompile(`shape verification failed|but the computed output shape`)
-	badItem     = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
+	// No driver or device, too old a driver, or one for other cards: nothing that passes.
+	lacking    = regexp.MustCompile(`CUDA failure (3[4-6]|10[01]|209|80[34])\b`)
+	otherShape = regexp.MustCompile(`shape verification failed|but the computed output shape`)
+	badItem    = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
 )
 
 // errDevice marks errors of CUDA within a child.
@@ -152,6 +154,15 @@ func failedRun(err error) error {
 		return fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}
 	return fmt.Errorf("%w: %w", infer.ErrFault, err)
+}
+
+// failedOptions classes an error of asking for a provider by its text.
+func failedOptions(device string, err error) error {
+	class := infer.ErrUnavailable
+	if text := err.Error(); deviceFault.MatchString(text) && !lacking.MatchString(text) {
+		class = infer.ErrFault
+	}
+	return fmt.Errorf("%w: the options of a session on %s: %w", class, device, err)
 }
 
 // failedLoad classes an error of loading a model by its text.

@@ -31,8 +31,8 @@ func NewFakeCard(tb testing.TB) FakeCard {
 }
 
 // Next has the card fail at the next times that a child does something, in this order: the requests
-// "start", "canary", "load" and "run"; "placement"; and "session open" and "session run", which fail
-// with text only:
+// "start", "canary", "load" and "run"; "placement"; and "session open" and "session run", which know
+// text and slow only:
 //
 //	die, hang, garbage, frame   end, hang, answer garbage, answer with what is no frame
 //	slow:<duration>             take longer
@@ -116,6 +116,15 @@ func (c FakeCard) take(op string) string {
 	return ""
 }
 
+// nap sleeps for a written duration.
+func nap(d string) {
+	pause, err := time.ParseDuration(d)
+	if err != nil {
+		panic(err)
+	}
+	time.Sleep(pause)
+}
+
 // errGarbage stands for a good answer.
 var errGarbage = errors.New("garbage")
 
@@ -129,11 +138,7 @@ func (c FakeCard) fail(op string) error {
 		os.Exit(9)
 	case "flap":
 		go func() {
-			d, err := time.ParseDuration(arg)
-			if err != nil {
-				panic(err)
-			}
-			time.Sleep(d)
+			nap(arg)
 			fmt.Fprintln(os.Stderr, "the card fell off the bus")
 			os.Exit(9)
 		}()
@@ -142,11 +147,7 @@ func (c FakeCard) fail(op string) error {
 			time.Sleep(time.Hour)
 		}
 	case "slow":
-		d, err := time.ParseDuration(arg)
-		if err != nil {
-			panic(err)
-		}
-		time.Sleep(d)
+		nap(arg)
 	case "text":
 		return errors.New(arg)
 	case "garbage":
@@ -188,6 +189,7 @@ func FakeKinds() []slot.Kind {
 		if !filepath.IsAbs(string(card)) {
 			return newHandler(init)
 		}
+		card.note("loader", os.Getenv(loaderEnv))
 		if err := card.fail("start"); err != nil {
 			return nil, worded(fmt.Errorf("%w: %w", infer.ErrUnavailable, err))
 		}
@@ -197,8 +199,11 @@ func FakeKinds() []slot.Kind {
 			seen: func(what string, shape []int64) error {
 				what = "session " + what
 				card.note(what, thread(), syscall.Gettid(), shape)
-				if fault, text, _ := strings.Cut(card.take(what), ":"); fault == "text" {
-					return errors.New(text)
+				switch fault, arg, _ := strings.Cut(card.take(what), ":"); fault {
+				case "text":
+					return errors.New(arg)
+				case "slow":
+					nap(arg)
 				}
 				return nil
 			},

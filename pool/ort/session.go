@@ -56,7 +56,7 @@ func OpenSession(cfg SessionConfig) (*Session, error) {
 	if cfg.cuda() {
 		open = func() error { return keepSignals(s.open) }
 	}
-	if err := cfg.hooks.saw("open", nil); err != nil {
+	if err := cfg.hooks.saw("open"); err != nil {
 		return nil, failedLoad(cfg.Model, err)
 	}
 	if err := open(); err != nil {
@@ -91,7 +91,7 @@ func (s *Session) open() error {
 	}
 	o, err := sessionOptions(s.cfg)
 	if err != nil {
-		return fmt.Errorf("%w: the options of a session on %s: %w", infer.ErrUnavailable, s.cfg.Model.Device, err)
+		return failedOptions(s.cfg.Model.Device, err)
 	}
 	defer func() { _ = o.Destroy() }() // it cannot fail
 	if s.cfg.data != nil {
@@ -129,7 +129,7 @@ func (s *Session) Close() error {
 		for range cap(s.free) {
 			<-s.free // from every run that goes on; none begins any more
 		}
-		_ = s.cfg.hooks.saw("close", nil) // it is closed all the same
+		_ = s.cfg.hooks.saw("close") // it is closed all the same
 		err = s.session.Destroy()
 	})
 	return err

@@ -49,14 +49,6 @@ type hooks struct {
 	seen func(what string, shape []int64) error
 }
 
-// saw tells of a call.
-func (h hooks) saw(what string, shape []int64) error {
-	if h.seen == nil {
-		return nil
-	}
-	return h.seen(what, shape)
-}
-
 func (c SessionConfig) cuda() bool { return strings.HasPrefix(c.Model.Device, "cuda:") }
 
 func (c SessionConfig) withDefaults() SessionConfig {
