@@ -61,10 +61,11 @@ type residence struct {
 type place uint8
 
 const (
-	absent place = iota
-	arriving
+	absent   place = iota
+	arriving       // it is being loaded
+	starving       // its load lacked memory, and waits for others to go
 	present
-	leaving
+	leaving // it is being unloaded
 )
 
 // memory is the book of the models in a device's memory. It is a plain object, as the policy is.
@@ -195,9 +196,9 @@ func (m *memory) next() <-chan struct{} {
 	return m.changed
 }
 
-// shared reports whether other models are loaded on the device beside a.
+// shared reports whether other models are loaded on the device beside a, or are being loaded.
 func (m *memory) shared(a *account) bool {
-	return slices.ContainsFunc(m.here, func(o *account) bool { return o != a && o.place == present })
+	return slices.ContainsFunc(m.here, func(o *account) bool { return o != a && o.place != starving })
 }
 
 // full is why there is no room for a model.
@@ -206,7 +207,7 @@ func (m *memory) full(a *account) error {
 	for _, o := range m.here {
 		why := "loaded a moment ago"
 		switch {
-		case o.place == arriving:
+		case o.place != present:
 			why = "being loaded"
 		case o.users > 0:
 			why = fmt.Sprintf("used by %d", o.users)

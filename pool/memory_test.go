@@ -353,6 +353,40 @@ func TestALoadForWhichTheDeviceHasNoMemoryIsTriedOnceMoreWithoutTheModelsThatNob
 	})
 }
 
+func TestOfTwoLoadsThatTakeEachOthersMemoryOneGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newShelf(0)
+	load := f.load
+	var loading atomic.Int64
+	f.load = func(ctx context.Context, m infer.Model) error {
+		loading.Add(1)
+		defer loading.Add(-1)
+		time.Sleep(time.Second)
+		if loading.Load() > 1 || len(f.names()) > 0 {
+			time.Sleep(time.Second)
+			return infer.ErrMemory
+		}
+		return load(ctx, m)
+	}
+	onStage(t, &f.fake, pool.Config{}, func(t *testing.T, s *stage) {
+		t.Helper()
+		models := []*pool.Model{s.model(t, sized(t, "a", 1)), s.model(t, sized(t, "b", 1))}
+		calls := []*call{begin(t.Context(), models[0], number(1)), begin(t.Context(), models[1], number(1))}
+		failed := -1
+		for i, c := range calls {
+			if <-c.done; c.err != nil {
+				require.ErrorIs(t, c.err, infer.ErrMemory)
+				require.Equal(t, -1, failed, "one of them")
+				failed = i
+			}
+		}
+		require.NotEqual(t, -1, failed)
+		time.Sleep(5 * time.Second)
+		begin(t.Context(), models[failed], number(2)).is(t, 2)
+		assert.Equal(t, 1, f.most)
+	})
+}
+
 func TestAModelThatWasEvictedFromOneOfItsDevicesComesBackThereWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	f := newShelf(ms)

@@ -93,14 +93,19 @@ func (d *device) clear(ctx context.Context, a *account) (n int, err error) {
 	}
 }
 
-// yield unloads models beside a that nobody needs, one at least: it waits for those that
-// somebody does. Without any it fails.
+// yield waits until a device on which a load lacked memory has more of it: models beside a that
+// nobody needs are unloaded, and those are waited for that somebody does or that are being loaded.
+// It fails where there are none, or only such as wait like a.
 func (d *device) yield(ctx context.Context, a *account) error {
-	for {
+	d.place(a, starving)
+	defer d.place(a, arriving)
+	for waited := false; ; waited = true {
 		idle, wait, changed := d.expel(a)
 		switch {
 		case len(idle) > 0:
 			return d.unload(ctx, idle)
+		case changed == nil && waited: // a load beside it has failed, and took no more memory
+			return nil
 		case changed == nil:
 			return errAlone
 		}
@@ -110,11 +115,17 @@ func (d *device) yield(ctx context.Context, a *account) error {
 	}
 }
 
+func (d *device) place(a *account, p place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.place = p
+}
+
 // errAlone says that no other model is on a device.
 var errAlone = errors.New("there is nothing else to unload")
 
 // expel takes the models beside a out of the book that nobody needs. Wait is how long it is until
-// another one may go, 0: there is none; changed is closed when more may, and nil where a is alone.
+// another one may go, 0: there is none; changed is closed when more may, and nil where none will.
 func (d *device) expel(a *account) (idle []*account, wait time.Duration, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
