@@ -208,3 +208,46 @@ func TestAnItemForWhichACardLacksMemoryIsAnsweredByANewProcess(t *testing.T) {
 	require.Equal(t, 1, card.Count(t, "unload"))
 	require.Equal(t, 2, card.Count(t, "load"), "the new process has loaded what it was asked to run, and nothing else")
 }
+
+func TestAModelOnTwoCardsLosesNoItemWhileOneOfThemFailsAndUsesItAgainAfterwards(t *testing.T) {
+	t.Parallel()
+	cards := []ort.FakeCard{ort.NewFakeCard(t), ort.NewFakeCard(t)}
+	p, err := pool.New(pool.Config{}, fakeOpener(t, ort.Config{}, cards...))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, p.Close(ctx))
+	})
+	m := model("echo")
+	m.Device = "cuda"
+	h, err := p.Model(m, pool.ModelOptions{Devices: []string{"cuda:0", "cuda:1"}})
+	require.NoError(t, err)
+	ask := func(v float32) bool {
+		out, err := h.Infer(t.Context(), infer.Request{Name: fmt.Sprint(v), Inputs: []infer.Tensor{infer.Floats("x", []float32{v, v}, 1, 1, 2)}})
+		return assert.NoError(t, err) && assert.InDelta(t, v, out[0].F32[1], 0)
+	}
+	second := func() pool.Counts { return p.Stats().Devices[1].Models[0].Total }
+	require.True(t, ask(1))
+	require.Eventually(t, func() bool { return p.Stats().Devices[1].Models[0].Loaded }, 30*time.Second, time.Millisecond)
+
+	for _, op := range []string{"run", "canary"} {
+		cards[1].Always(t, op, "text:CUDA failure 719: unspecified launch failure")
+	}
+	var callers sync.WaitGroup
+	for c := range 8 {
+		callers.Go(func() {
+			for i := range 50 {
+				ask(float32(100*c + i))
+			}
+		})
+	}
+	callers.Wait()
+	require.Positive(t, second().Moved)
+	require.Zero(t, second().Failed)
+	for _, op := range []string{"run", "canary"} {
+		cards[1].Cure(t, op)
+	}
+	before := second().Items
+	require.Eventually(t, func() bool { return ask(7) && second().Items > before }, 30*time.Second, time.Millisecond)
+}
