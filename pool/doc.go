@@ -45,8 +45,10 @@
 // policy, loaded by itself, under the device's name. Policies know nothing of each other. An
 // item goes where it is expected to end first: after what runs there (a batch that is late is
 // expected to need as long again as it is late), and what is queued there by the measured
-// S(b), whosever turn it is; devices within 1 % of each other take turns. In simulated steps
-// such cards end a step at most 6 % later than one device with as many slots and one queue for
+// S(b), whosever turn it is; devices within 1 % of each other take turns, and every 64th item goes to
+// the device that has been idle longest, if there is one, so that what was measured in a bad hour
+// is not kept for ever. In simulated steps
+// such cards end a step at most 12 % later than one device with as many slots and one queue for
 // all, and 8 of them run 8.0 times what one does.
 //
 // A device that cannot be opened, or on which the model does not load, is left out while another

@@ -22,8 +22,10 @@ func (p *policy) forecast(a *account, key string, now time.Time) forecast {
 			continue
 		}
 		if k.account == a && k.key == key {
-			f.items += l.n
-			f.size, f.a, f.c = l.size(), l.fit.a, l.fit.c
+			f.items, f.size = f.items+l.n, l.size()
+			if l.fit.solid > 0 { // a single run may have been the first, which sets things up
+				f.a, f.c = l.fit.a, l.fit.c
+			}
 		} else if c := l.fit.c; l.fit.a+c > 0 {
 			f.ahead += seconds(l.n, l.size(), l.fit.a, c)
 		} else {
@@ -56,6 +58,9 @@ func (f forecast) end(a, c float64) float64 {
 	own := a + c*float64(min(f.items, f.size))
 	return max(own, (f.ahead+seconds(f.items, f.size, a, c))/float64(f.slots))
 }
+
+// idle reports whether the device has nothing to do.
+func (f forecast) idle() bool { return f.ahead == 0 && f.items == 1 }
 
 // tie is the part by which a device must be sooner than another to be preferred to one whose
 // turn it is: two measurements of equal cards differ by as much.

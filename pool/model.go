@@ -19,8 +19,9 @@ type Model struct {
 	options  ModelOptions
 	replicas []*replica // one or more, in the order of the options
 
-	mu   sync.Mutex // from choosing a device for an item until the device has it
-	turn int        // guarded by mu; of the devices that tie
+	mu     sync.Mutex       // from choosing a device for an item until the device has it
+	turn   int              // guarded by mu; counts what was chosen
+	chosen map[*replica]int // guarded by mu; the turn in which it was last
 }
 
 // Info returns what the model says about itself. It opens a device and loads the

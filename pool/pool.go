@@ -98,7 +98,7 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 		}
 		return h, nil
 	}
-	h := &Model{model: m, options: o}
+	h := &Model{model: m, options: o, chosen: make(map[*replica]int)}
 	for _, device := range o.Devices {
 		on := m
 		on.Device = device

@@ -136,7 +136,16 @@ func (m *Model) soonest(ready []*replica, key string) int {
 		all[i] = r.device.forecast(r.account, key, now)
 	}
 	m.turn++
-	return soonest(all, m.turn)
+	k := soonest(all, m.turn)
+	if m.turn%probeEvery == 0 { // what was slow once need not be slow for ever
+		for i, r := range ready {
+			if all[i].idle() && m.chosen[r] < m.chosen[ready[k]] {
+				k = i
+			}
+		}
+	}
+	m.chosen[ready[k]] = m.turn
+	return k
 }
 
 // enter waits for leave to make something ready for one of the devices.

@@ -428,6 +428,34 @@ func TestAHangingDeviceGetsNoMoreItemsThanItHas(t *testing.T) {
 	})
 }
 
+func TestADeviceThatWasSlowOnceIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Bool
+	slow.Store(true)
+	cost := func(m infer.Model, _ int) time.Duration {
+		if m.Device == "cuda:1" && slow.Load() {
+			return time.Minute
+		}
+		return 10 * ms
+	}
+	onStage(t, &fake{cost: cost}, pool.Config{BatchTimeout: time.Hour}, func(t *testing.T, s *stage) {
+		t.Helper()
+		m := s.spread(t, 2)
+		served(t, s, m, 2)
+		for s.answered(t, "cuda:1") < 5 {
+			for _, c := range many(t.Context(), m, 0, 2) {
+				<-c.done
+			}
+		}
+		slow.Store(false)
+		before := s.answered(t, "cuda:1")
+		for x := range 1000 { // one by one: nothing else would ever send one there
+			begin(t.Context(), m, number(float32(x))).is(t, float32(x))
+		}
+		assert.Greater(t, s.answered(t, "cuda:1"), before+100)
+	})
+}
+
 func TestClosingAnswersWhatWaitsOnEveryDevice(t *testing.T) {
 	t.Parallel()
 	onStage(t, &fake{cost: linear(time.Second, 0)}, pool.Config{}, func(t *testing.T, s *stage) {
