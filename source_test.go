@@ -147,13 +147,14 @@ func TestEveryGoroutineHasAnOwnerThatWaitsForItsEnd(t *testing.T) {
 // readers are the functions that read the text of an error, and why they have nothing else
 // to go by.
 var readers = map[string]string{
-	"config syntax":       "the YAML library says the line of a syntax error in its text alone; the line is cut out, nothing is decided",
-	"pool/ort failedRun":  "ONNX Runtime's C interface answers a code that is FAIL for nearly everything, and a text",
-	"pool/ort failedLoad": "the same",
-	"pool/ort probe":      "the same, of a device's fault",
-	"pool/ort run":        "the same, of outputs that have another shape than was foreseen",
-	"pool/ort step":       "the same",
-	"rewards messageOf":   "the class that stands beside a text is cut off its beginning, nothing is decided",
+	"config syntax":          "the YAML library says the line of a syntax error in its text alone; the line is cut out, nothing is decided",
+	"pool/ort failedRun":     "ONNX Runtime's C interface answers a code that is FAIL for nearly everything, and a text",
+	"pool/ort failedLoad":    "the same",
+	"pool/ort failedOptions": "the same",
+	"pool/ort probe":         "the same, of a device's fault",
+	"pool/ort run":           "the same, of outputs that have another shape than was foreseen",
+	"pool/ort step":          "the same",
+	"rewards messageOf":      "the class that stands beside a text is cut off its beginning, nothing is decided",
 }
 
 // errorText is whether an expression holds a call of Error.

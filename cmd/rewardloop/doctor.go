@@ -148,6 +148,9 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return tempDir() })
 	add(x.cards)
 	add(x.onnxRuntime)
+	if c, found := x.cudaProvider(ctx); found {
+		out = append(out, c)
+	}
 	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)
 	out = append(out, x.readings(ctx)...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -67,6 +68,42 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	if len(tesseract.Kinds()) > 0 {
 		require.Contains(t, checks["reading"].Detail, "OMP_THREAD_LIMIT=1 in the child")
 	}
+}
+
+// shared compiles a shared library of a line of C, which needs others of its folder.
+func shared(t *testing.T, dir, name, code string, needed ...string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skipf("SKIPPED: no C compiler: %v", err)
+	}
+	source := filepath.Join(dir, "lib.c")
+	require.NoError(t, os.WriteFile(source, []byte(code), 0o600))
+	args := []string{"-shared", "-fPIC", "-o", filepath.Join(dir, name), "-Wl,-soname," + name, "-Wl,--no-as-needed", source, "-L" + dir}
+	for _, n := range needed {
+		args = append(args, "-l:"+n)
+	}
+	out, err := exec.CommandContext(t.Context(), cc, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shared(t, dir, "libcudart.so.13", "int runtime;")
+	shared(t, dir, "libcublas.so.13", "int blas;")
+	shared(t, dir, "libonnxruntime.so.1", "void *OrtGetApiBase(void) { return 0; }") // no child can load it
+	shared(t, dir, "libonnxruntime_providers_shared.so", "int bridge;")
+	shared(t, dir, "libonnxruntime_providers_cuda.so", "int provider;", "libcudart.so.13", "libcublas.so.13")
+	require.NoError(t, os.Rename(filepath.Join(dir, "libcudart.so.13"), filepath.Join(dir, "libcudart.so.12")))
+	got, checks := examined(t, "server.listen=127.0.0.1:0", withoutModels(t), "pool.onnx.library="+dir,
+		"reward.custom_reward_function.path=builtin://jpeg_compressibility")
+	require.Equal(t, exitOK, got.code, "no reward asks for a card: %s", got.stdout)
+	c := checks["cuda provider"]
+	require.Equal(t, stateMissing, c.State)
+	require.Contains(t, c.Detail, "built for CUDA 13, at "+dir)
+	require.Contains(t, c.Detail, "missing libcudart.so.13")
+	require.Contains(t, c.Advice, "there is "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants libcudart.so.13")
 }
 
 func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {

@@ -64,6 +64,31 @@ func (x *exam) onnxRuntime(ctx context.Context) check {
 	return c
 }
 
+// cudaProvider says whether cards can run models, and what the provider lacks; there is nothing to say
+// where no ONNX Runtime has it.
+func (x *exam) cudaProvider(ctx context.Context) (c check, found bool) {
+	begun := time.Now()
+	library, provider, err := ort.FindCUDA(x.cfg.Pool.ONNX.Library, x.cfg.Pool.Python.Interpreter)
+	if err != nil {
+		return check{}, false
+	}
+	c = check{Name: "cuda provider", State: stateOK, Detail: provider.String(), Advice: provider.Remedy()}
+	rep, err := ort.Probe(ctx, library, provider.Folders...)
+	c.MS = float64(time.Since(begun).Milliseconds())
+	switch {
+	case err != nil:
+		c.State, c.Detail = stateMissing, c.Detail+"\n"+err.Error()
+	case rep.CUDA != "":
+		c.State, c.Detail = stateMissing, c.Detail+"\n"+rep.CUDA
+	case c.Advice != "": // what it opens when it runs
+		c.State = stateWarn
+	}
+	if c.State == stateMissing && c.Advice == "" {
+		c.Advice = "models whose device is a card do not run here: look at the driver, nvidia-smi says whether it works"
+	}
+	return c, true
+}
+
 // modelFiles says which models are here, by their sizes; rewardloop models verify
 // reads them.
 func (x *exam) modelFiles() check {

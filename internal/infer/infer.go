@@ -271,6 +271,11 @@ type Info struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Provider is what runs it: "CPUExecutionProvider" or "CUDAExecutionProvider".
 	Provider string `json:"provider"`
+	// MaxBatch is the largest batch for which the device had memory when the model was loaded; 0
+	// where it lacked none, or was not tried.
+	MaxBatch int `json:"max_batch,omitempty"`
+	// Bytes is what one process with the model takes of the device's memory for it; 0: not known.
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Model names a model and where it runs. Two equal Models are the same one.

@@ -53,11 +53,11 @@ func everyCard() (b Book, err error) {
 	return b, nil
 }
 
-// visible is the CUDA_VISIBLE_DEVICES of the child of each card, by n.
-func (b Book) visible() []string {
-	out := make([]string, len(b.Found.Cards))
-	for i, c := range b.Found.Cards {
-		out[i] = c.Visible()
+// visible is the CUDA_VISIBLE_DEVICES of the child of each card, by n; nil: nobody has looked
+// for cards.
+func (b Book) visible() (out []string) {
+	for _, c := range b.Found.Cards {
+		out = append(out, c.Visible())
 	}
 	return out
 }

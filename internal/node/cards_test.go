@@ -14,6 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/pool/cards"
+	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -55,6 +56,24 @@ func TestAModelOnEveryCardHasThePlacesOfAll(t *testing.T) {
 	defer s.Close()
 	one := rewards.ConcurrencyOf(s.Readers.Devices.On("cuda:0"))
 	assert.Equal(t, 3*one, rewards.ConcurrencyOf(s.Readers.Devices.On("cuda")))
+}
+
+// The pool is opened with the plan: the uuids of the cards for its children, a copy of the model on
+// each card, and a budget of memory for each.
+func TestThePoolIsOpenedWithThePlan(t *testing.T) {
+	withCards(t, 2)
+	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
+		t.Skipf("SKIPPED: no ONNX Runtime: %v", err)
+	}
+	s, err := node.NewScorers(onCards(t, "cuda"), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	net, err := s.Readers.Devices.Net(infer.Model{Name: "clip", Path: filepath.Join(tiny(t, "tiny-clip"), "image.onnx"), Device: "cuda"})
+	require.NoError(t, err)
+	assert.Equal(t, s.Readers.Devices.On("cuda").(rewards.Concurrent).Concurrency(), rewards.ConcurrencyOf(net))
+	visible, memory := s.Readers.Devices.Opened()
+	assert.Equal(t, []string{"GPU-0", "GPU-1"}, visible)
+	assert.Equal(t, map[string]int64{"cuda:0": 80<<30 - 600<<20, "cuda:1": 80<<30 - 600<<20}, memory)
 }
 
 func TestAModelOnACardThatIsNotThereIsUnavailable(t *testing.T) {

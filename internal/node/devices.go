@@ -59,7 +59,7 @@ func (d *Devices) Net(m infer.Model) (infer.Net, error) {
 
 // model is a file on a device; the pool is made when the first is asked for.
 func (d *Devices) model(m infer.Model) (*pool.Model, error) {
-	book, _, err := d.places(m.Device)
+	book, on, err := d.places(m.Device)
 	if err != nil {
 		return nil, infer.Marked(infer.ErrMissing, err)
 	}
@@ -71,11 +71,11 @@ func (d *Devices) model(m infer.Model) (*pool.Model, error) {
 	if err := d.open(book); err != nil {
 		return nil, err
 	}
-	return d.pool.Model(m, pool.ModelOptions{})
+	return d.pool.Model(m, pool.ModelOptions{Devices: on})
 }
 
-// places are the devices that a model's device stands for, and the book that says so; of the
-// CPU it is empty.
+// places are the devices that cuda stands for, nil for any other device, and the book that
+// says so. The error says why nothing can run on the device.
 func (d *Devices) places(device string) (book Book, on []string, err error) {
 	if device != infer.CPU || d.plan {
 		book, err = d.book()
@@ -95,7 +95,7 @@ func (d *Devices) places(device string) (book Book, on []string, err error) {
 	if err != nil && book.Plan.Cards == nil {
 		return book, nil, err
 	}
-	return book, []string{device}, book.usable(device)
+	return book, nil, book.usable(device)
 }
 
 // open makes the pool. The caller holds mu.
@@ -103,18 +103,18 @@ func (d *Devices) open(book Book) error {
 	if d.pool != nil {
 		return nil
 	}
-	library, err := ort.Find(d.cfg.ONNX.Library)
-	if err != nil {
+	c := d.cfg.ONNX
+	if _, err := ort.Find(c.Library); err != nil {
 		return err
 	}
-	c := d.cfg.ONNX
 	opener, err := ort.NewOpener(ort.Config{
-		Library: library.Path, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation), RunTimeout: c.Timeout,
+		Library: c.Library, Python: d.cfg.Python.Interpreter, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation),
+		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch, Cards: book.visible(),
 	})
 	if err != nil {
 		return err
 	}
-	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout}, opener)
+	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout, Memory: book.memory()}, opener)
 	if err != nil {
 		return err
 	}
@@ -125,12 +125,17 @@ func (d *Devices) open(book Book) error {
 // On implements localmodel.Foreseer.
 func (d *Devices) On(device string) any {
 	slots := ort.Config{Slots: d.cfg.ONNX.Slots}.WithDefaults().SlotsOf(device)
-	if device == infer.Pool { // a model on every card has the slots of all of them
-		if _, on, err := d.places(device); err == nil {
-			slots *= len(on)
-		}
+	has := pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
+	_, on, err := d.places(device)
+	if device != infer.Pool || err != nil {
+		return has
 	}
-	return pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
+	all := make(pool.Fleet, len(on))
+	for i, card := range on {
+		has.Device = card
+		all[i] = has
+	}
+	return all
 }
 
 // Folder is where a model lies: a name of the catalogue, or a folder.

@@ -114,6 +114,8 @@ func TestMetricsTellOfDevicesModelsAndChildren(t *testing.T) {
 	page := get(t, "http://"+addr+"/metrics")
 	require.Contains(t, page, `rewardloop_pool_items_total{device="cpu",end="answered",model="ppocr-v4-mobile/det"} 1`)
 	require.Contains(t, page, `rewardloop_pool_slots{device="cpu"} 1`)
+	require.Contains(t, page, `rewardloop_pool_loaded{device="cpu",model="ppocr-v4-mobile/det"} 1`)
+	require.Contains(t, page, `rewardloop_pool_evictions_total{device="cpu"} 0`)
 	require.Contains(t, page, `rewardloop_children{of="onnx cpu"} 1`)
 }
 

@@ -35,7 +35,8 @@ type child struct {
 	// Of the holder.
 	seq      uint64
 	answered int
-	recycle  int // replace it after so many answers
+	recycle  int           // replace it after so many answers
+	renew    chan struct{} // closed when it is to be replaced at once
 
 	// Written before their channel closes, read after.
 	readErr error
@@ -49,13 +50,16 @@ type fate int
 const (
 	free      fate = iota // idle again
 	lingering             // its caller left; it still works on the request
+	doubtful              // to answer the canary before anything else
+	dead                  // it died while nobody used it
 	broken                // to be replaced
 )
 
 type verdict struct {
 	fate  fate
 	until time.Time // of lingering: its deadline
-	// turn, of lingering and broken, is to be released when the child, or the one that replaces
+	fault error     // of broken: how it failed; nil: not by itself
+	// turn, of lingering, doubtful and broken, is to be released when the child, or the one that replaces
 	// it, can have another request.
 	turn fair.Turn
 	// next, of broken, is told how the start of the replacement went; capacity 1. It is

@@ -21,6 +21,9 @@ type Request struct {
 	// Began, if set, is called by Do when a child begins with the request, each time one
 	// does.
 	Began func()
+	// Check, if set, returns what is wrong with an answer; nil: nothing. A child whose answer is
+	// wrong is replaced, as if it had died of the request.
+	Check func(body []byte) error
 }
 
 func (r Request) began() {
@@ -74,6 +77,8 @@ type Config struct {
 	// BackoffMin and BackoffMax bound the pause before a child is replaced that
 	// died before it answered anything; default 50 ms doubling up to 5 s.
 	BackoffMin, BackoffMax time.Duration
+	// Device, if set, is what the one child runs on. Its canary is asked in place of pings.
+	Device *Device
 }
 
 // startTries is how many starts of a slot must fail in a row before Start gives
@@ -93,6 +98,10 @@ func (c Config) WithDefaults() Config {
 	c.PingEvery = cmp.Or(c.PingEvery, 10*time.Second)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 50*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
+	if c.Device != nil {
+		device := c.Device.withDefaults()
+		c.Device = &device
+	}
 	return c
 }
 
@@ -113,6 +122,11 @@ func (c Config) Validate() error {
 	bad(c.StartTimeout < 0 || c.RequestTimeout < 0 || c.PingEvery < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	bad(c.Canary != nil && c.Canary.Check == nil, "a canary without a check")
+	if d := c.Device; d != nil {
+		bad(c.Slots != 1 || c.Canary == nil || d.Suspect == nil, "device %q with %d slots, want one, a canary and its suspects", d.Name, c.Slots)
+		bad(d.Failures <= startTries, "quarantine after %d failures, want more than %d", d.Failures, startTries)
+		bad(d.Within < 0 || d.Rest < 0 || d.RestMax < d.Rest, "quarantine from %v to %v after failures within %v", d.Rest, d.RestMax, d.Within)
+	}
 	return errors.Join(errs...)
 }
 
@@ -156,6 +170,8 @@ type Stats struct {
 	Timeouts uint64 `json:"timeouts"`
 	// Quarantined counts the inputs remembered for having killed two children.
 	Quarantined int `json:"quarantined"`
+	// Quarantine is set while the pool's device is not used.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// LastError is how the last child died or failed to start.
 	LastError string `json:"last_error,omitempty"`
 }

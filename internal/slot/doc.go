@@ -24,7 +24,12 @@
 //     process to be spoilt says so ([Fatal]); that counts as a crash.
 //  5. An idle child is pinged, and after Recycle requests it is replaced, which
 //     bounds what a leaking library can leak.
-//  6. Stop lets running requests end, then kills; no process and no goroutine
+//  6. Where the pool has a [Device], which may be at fault where no child is, an idle child
+//     answers the canary in place of a ping, and so does one that answered with a suspicious
+//     error, before its next request. A device whose children keep failing is in quarantine:
+//     no child is started, requests are refused with why and until when, and then one child
+//     is tried with one canary.
+//  7. Stop lets running requests end, then kills; no process and no goroutine
 //     of the pool is left when it returns.
 //
 // # Protocol

@@ -81,6 +81,7 @@ func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 		death, outside := c.autopsy(err)
 		next := make(chan error, 1)
 		v.next = next
+		v.fault = p.fault(death, outside)
 		deaths = append(deaths, death)
 		if passed = len(deaths) == attempts; passed {
 			v.turn = l.turn
@@ -108,7 +109,7 @@ func (l *lease) ready(ctx context.Context) error {
 			return nil
 		}
 		l.p.count(func(s *Stats) { s.Busy-- })
-		l.giveBack(verdict{fate: broken}) // it died while idle: no fault of this request
+		l.giveBack(verdict{fate: dead}) // no fault of this request
 	}
 	c, err := l.p.idle(ctx, nil)
 	if err != nil {

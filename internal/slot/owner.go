@@ -43,7 +43,9 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 		switch {
 		case err == nil:
 			say(nil)
-			next, turn = p.tend(ctx, c)
+			var e end
+			e, err = p.tend(ctx, c)
+			next, turn = e.next, e.turn
 			p.forget(c)
 			c.reap()
 			fails++
@@ -58,7 +60,19 @@ func (p *Pool) own(ctx context.Context, i int, first chan<- error) {
 				say(err)
 			}
 		}
-		if fails > 0 && !sleep(ctx, p.cfg.backoff(fails)) {
+		var pause time.Duration
+		if fails > 0 {
+			pause = p.cfg.backoff(fails)
+		}
+		if rest, why := p.failed(err); rest > 0 && ctx.Err() == nil {
+			turn.Release() // nobody is to pay for the quarantine
+			if next != nil {
+				next <- why
+				next = nil
+			}
+			pause = max(pause, rest)
+		}
+		if pause > 0 && !sleep(ctx, pause) {
 			return
 		}
 	}
@@ -120,6 +134,11 @@ func (p *Pool) prepare(ctx context.Context, c *child) error {
 	if p.cfg.Canary == nil {
 		return nil
 	}
+	return p.prove(ctx, c)
+}
+
+// prove asks a child the canary.
+func (p *Pool) prove(ctx context.Context, c *child) error {
 	body, err := c.exchange(ctx, opDo, p.cfg.Canary.Request)
 	if err == nil {
 		err = p.cfg.Canary.Check(body)
@@ -135,7 +154,9 @@ func (p *Pool) ready(i int, c *child) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.live[c] = true
+	c.renew = p.renew
 	p.failing[i] = 0
+	p.record.now = nil
 	select {
 	case <-p.down:
 		p.down = make(chan struct{})
@@ -148,19 +169,25 @@ func (p *Pool) ready(i int, c *child) {
 func (p *Pool) startFailed(i int, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats.LastError, p.downErr = err.Error(), err
+	p.stats.LastError = err.Error()
 	p.failing[i]++
 	for _, n := range p.failing {
 		if n < startTries {
 			return p.failing[i]
 		}
 	}
+	p.refuse(fmt.Errorf("no child starts: %w", err))
+	return p.failing[i]
+}
+
+// refuse has requests refused that wait for a child, until one is ready. The caller holds mu.
+func (p *Pool) refuse(why error) {
+	p.downErr = why
 	select {
 	case <-p.down:
 	default:
 		close(p.down)
 	}
-	return p.failing[i]
 }
 
 func (p *Pool) forget(c *child) {
@@ -169,38 +196,55 @@ func (p *Pool) forget(c *child) {
 	delete(p.live, c)
 }
 
-// tend offers a child to callers until it must be replaced or the pool stops. It returns
-// who wants to know how the replacement starts, and whose turn lasts until then.
-func (p *Pool) tend(ctx context.Context, c *child) (next chan<- error, turn fair.Turn) {
+// end is what the end of a child leaves: who wants to know how its replacement starts, and whose
+// turn lasts until then.
+type end struct {
+	next chan<- error
+	turn fair.Turn
+}
+
+// tend offers a child to callers until it must be replaced or the pool stops. The error is how
+// the child failed, nil if it did not.
+func (p *Pool) tend(ctx context.Context, c *child) (end, error) {
 	ping := time.NewTicker(p.cfg.PingEvery)
 	defer ping.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return next, turn
+			return end{}, nil
 		case <-c.exited:
-			death, _ := c.autopsy(fmt.Errorf("while idle: %w", io.EOF))
-			p.died(death)
-			return next, turn
+			return end{}, p.foundDead(c)
+		case <-c.renew:
+			return end{}, nil
 		case <-ping.C:
-			if !p.ping(ctx, c) {
-				return next, turn
+			if well, err := p.look(ctx, c); !well {
+				return end{}, err
 			}
 		case p.offer <- c:
 			v, back := p.wait(c)
 			if !back {
-				return next, turn
+				return end{}, nil
 			}
-			if !p.settle(ctx, c, v) {
-				return v.next, v.turn
+			if idle, err := p.settle(ctx, c, v); !idle {
+				return end{v.next, v.turn}, err
 			}
 			v.turn.Release()
 			if c.answered >= c.recycle {
 				p.count(func(s *Stats) { s.Recycled++ })
-				return next, turn
+				return end{}, nil
 			}
 		}
 	}
+}
+
+// foundDead says how a child died that nobody used; nil: it was killed from outside.
+func (p *Pool) foundDead(c *child) error {
+	death, outside := c.autopsy(fmt.Errorf("while idle: %w", io.EOF))
+	p.died(death)
+	if outside {
+		return nil
+	}
+	return death
 }
 
 // wait waits for a child that was handed out: its holder gives it back, RequestTimeout after it
@@ -221,27 +265,45 @@ func (p *Pool) wait(c *child) (v verdict, back bool) {
 	return v, true
 }
 
-// ping reports whether an idle child gives a sign of life.
-func (p *Pool) ping(ctx context.Context, c *child) bool {
+// look asks an idle child for a sign of life, or one of a device for the answer of the canary, and
+// reports whether it came. Otherwise the child is killed, and the error says how it failed.
+func (p *Pool) look(ctx context.Context, c *child) (well bool, fault error) {
 	limited, cancel := context.WithTimeout(ctx, min(p.cfg.PingEvery, p.cfg.RequestTimeout))
 	defer cancel()
-	_, err := c.exchange(limited, opPing, Request{})
+	var err error
+	if p.cfg.Device == nil {
+		_, err = c.exchange(limited, opPing, Request{})
+	} else {
+		err = p.prove(limited, c)
+	}
 	if err == nil || ctx.Err() != nil {
-		return err == nil
+		return err == nil, nil
 	}
 	if !errors.Is(err, errBroken) {
 		c.destroy()
 		err = fmt.Errorf("no sign of life: %w", err)
 	}
-	death, _ := c.autopsy(err)
+	death, outside := c.autopsy(err)
 	p.died(death)
-	return false
+	if outside {
+		return false, nil
+	}
+	return false, death
 }
 
-// settle does what a verdict asks for and reports whether the child is idle again.
-func (p *Pool) settle(ctx context.Context, c *child, v verdict) bool {
-	if v.fate != lingering {
-		return v.fate == free
+// settle does what a verdict asks for and reports whether the child is idle again, or how it
+// failed.
+func (p *Pool) settle(ctx context.Context, c *child, v verdict) (idle bool, fault error) {
+	switch v.fate {
+	case free:
+		return true, nil
+	case dead:
+		return false, p.foundDead(c)
+	case doubtful:
+		return p.look(ctx, c)
+	case broken:
+		return false, v.fault
+	case lingering:
 	}
 	p.count(func(s *Stats) { s.Busy++ })
 	defer p.count(func(s *Stats) { s.Busy-- })
@@ -252,13 +314,16 @@ func (p *Pool) settle(ctx context.Context, c *child, v verdict) bool {
 	switch {
 	case err == nil, errors.Is(err, ErrHandler):
 		c.answered++
-		return true
+		if p.suspects(err) {
+			return p.look(ctx, c)
+		}
+		return true, nil
 	case errors.Is(err, errBroken):
-		death, _ := c.autopsy(err)
+		death, outside := c.autopsy(err)
 		p.died(death)
-	default:
-		c.destroy()
-		p.count(func(s *Stats) { s.Timeouts++ })
+		return false, p.fault(death, outside)
 	}
-	return false
+	c.destroy()
+	p.count(func(s *Stats) { s.Timeouts++ })
+	return false, fmt.Errorf("%w: child %d was killed: %w", ErrTimeout, c.id, err)
 }

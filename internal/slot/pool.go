@@ -32,7 +32,9 @@ type Pool struct {
 	live     map[*child]bool // every process; true: ready
 	failing  []int           // by slot: starts failed in a row
 	down     chan struct{}   // closed while every slot fails to start
-	downErr  error           // of the last start that failed
+	renew    chan struct{}   // closed by the next Restart
+	downErr  error           // of the last start that failed, or of the quarantine
+	record   record          // of the device
 	stats    Stats
 }
 
@@ -52,7 +54,7 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Env == nil {
 		cfg.Env = []string{} // nil would inherit everything
 	}
-	return &Pool{
+	p := &Pool{
 		cfg:        cfg,
 		quarantine: newQuarantine(),
 		gate:       fair.NewGate(cfg.Slots),
@@ -64,7 +66,12 @@ func New(cfg Config) (*Pool, error) {
 		live:       make(map[*child]bool),
 		failing:    make([]int, cfg.Slots),
 		down:       make(chan struct{}),
-	}, nil
+		renew:      make(chan struct{}),
+	}
+	if cfg.Device != nil {
+		p.record.device = *cfg.Device
+	}
+	return p, nil
 }
 
 // Start starts the children and returns when all are ready, or stops them and
@@ -163,6 +170,7 @@ func (p *Pool) guilty(ctx context.Context, req Request, why error, ownFault bool
 	case <-ctx.Done(): // both children had answered the canary
 	}
 	p.quarantine.add(req, why)
+	p.count(func(*Stats) { p.record.excuse(attempts) })
 	return err
 }
 
@@ -190,11 +198,11 @@ func (p *Pool) idle(ctx context.Context, granted <-chan struct{}) (*child, error
 				p.count(func(s *Stats) { s.Busy++; s.Requests++ })
 				return c, nil
 			}
-			c.back <- verdict{fate: broken} // it died while idle: no fault of this request
+			c.back <- verdict{fate: dead} // no fault of this request
 		case <-p.stopping:
 			return nil, fmt.Errorf("%w: stopping", ErrUnavailable)
 		case <-down:
-			return nil, fmt.Errorf("%w: no child starts: %w", ErrUnavailable, p.whyDown())
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, p.whyDown())
 		case <-ctx.Done():
 			return nil, ended(ctx.Err(), fmt.Sprintf("while all %d children were busy", p.cfg.Slots))
 		}
@@ -222,13 +230,23 @@ func (p *Pool) run(ctx context.Context, c *child, req Request) ([]byte, verdict,
 	attempt, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	body, err := c.exchange(attempt, opDo, req)
-	switch {
-	case err == nil, errors.Is(err, ErrHandler):
-		c.answered++
-		if err != nil {
-			err = fmt.Errorf("%q: %w", req.Name, err)
+	if err == nil && req.Check != nil {
+		if wrong := req.Check(body); wrong != nil {
+			err = fmt.Errorf("%w: a wrong answer: %w", errBroken, wrong)
 		}
-		return body, verdict{fate: free}, err
+	}
+	switch {
+	case err == nil:
+		c.answered++
+		p.count(func(*Stats) { p.record.worked() })
+		return body, verdict{fate: free}, nil
+	case errors.Is(err, ErrHandler):
+		c.answered++
+		v := verdict{fate: free}
+		if p.suspects(err) {
+			v.fate = doubtful
+		}
+		return nil, v, fmt.Errorf("%q: %w", req.Name, err)
 	case errors.Is(err, ErrUnavailable):
 		return nil, verdict{fate: free}, fmt.Errorf("%q: %w", req.Name, err)
 	case errors.Is(err, context.Canceled):
@@ -236,7 +254,8 @@ func (p *Pool) run(ctx context.Context, c *child, req Request) ([]byte, verdict,
 	case attempt.Err() != nil && !errors.Is(attempt.Err(), context.Canceled):
 		c.destroy()
 		p.count(func(s *Stats) { s.Timeouts++ })
-		return nil, verdict{fate: broken}, fmt.Errorf("%w: %q, child %d was killed: %w", ErrTimeout, req.Name, c.id, attempt.Err())
+		err = fmt.Errorf("%w: %q, child %d was killed: %w", ErrTimeout, req.Name, c.id, attempt.Err())
+		return nil, verdict{fate: broken, fault: err}, err
 	}
 	return nil, verdict{fate: broken}, err
 }
@@ -300,6 +319,10 @@ func (p *Pool) Stats() Stats {
 	s := p.stats
 	s.Slots = p.cfg.Slots
 	s.Quarantined = p.quarantine.size()
+	if q := p.record.now; q != nil {
+		now := *q
+		s.Quarantine = &now
+	}
 	for c, ready := range p.live {
 		if ready {
 			s.Alive++

@@ -98,6 +98,8 @@ func (h *hasher) Handle(c slot.Call) ([]byte, error) {
 		return nil, fmt.Errorf("further out: %w", slot.Classed("memory", errors.New("no room")))
 	case "fatal":
 		return nil, fmt.Errorf("further out: %w", slot.Fatal(slot.Classed("fault", errors.New("error 700 for good"))))
+	case "nan":
+		return nil, slot.Fatal(slot.Classed("numbers", errors.New("not a number")))
 	case "fatalonce":
 		if f, err := os.OpenFile(arg, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			_ = f.Close()

@@ -58,6 +58,9 @@ func (s *Session) attempt(ctx context.Context, inputs []infer.Tensor, shapes [][
 
 // once makes the one call of ONNX Runtime that c is prepared for.
 func (s *Session) once(ctx context.Context, c *call) error {
+	if err := s.cfg.hooks.ran(c); err != nil {
+		return err
+	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
@@ -200,4 +203,20 @@ func take[T float32 | int64 | int32 | uint8 | bool](foreseen []T, v ort.Value) (
 		return v.GetData(), true
 	}
 	return nil, false
+}
+
+// saw tells of a call.
+func (h hooks) saw(what string) error {
+	if h.seen == nil {
+		return nil
+	}
+	return h.seen(what, nil)
+}
+
+// ran tells of a run.
+func (h hooks) ran(c *call) error {
+	if h.seen == nil || len(c.inputs) == 0 {
+		return nil
+	}
+	return h.seen("run", c.inputs[0].GetShape())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,18 @@ type Config struct {
 	Recycle int
 	// CUDA holds what matters to CUDA devices only.
 	CUDA CUDA
+	// Cards holds, by n, the CUDA_VISIBLE_DEVICES of the child of cuda:<n>: the uuid of a card
+	// or of a part of one. Nil: the devices that this process's own CUDA_VISIBLE_DEVICES names.
+	Cards []string
+	// Python is the interpreter in whose environment CUDA's libraries, and an ONNX Runtime with the
+	// CUDA provider, are looked for; default: see FindCUDA.
+	Python string
+	// MaxBatch is the largest batch that the pool makes; default 32. When a card's child has
+	// loaded a model whose inputs leave only the batch axis open, it runs batches of 1, 2, 4 and
+	// so on up to it, as long as their inputs have no more than half of MaxBatchBytes.
+	MaxBatch int
+	// WarmCPU has children of the CPU do so as well, for tests: nothing is gained by it there.
+	WarmCPU bool
 	// Language bounds what language models may take of a process.
 	Language LanguageLimits
 }
@@ -78,6 +91,7 @@ func (c Config) WithDefaults() Config {
 	c.Grace = cmp.Or(c.Grace, 500*time.Millisecond)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, 256<<20)
 	c.Recycle = cmp.Or(c.Recycle, 20_000)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 32)
 	c.CUDA = c.CUDA.withDefaults()
 	c.Language = c.Language.withDefaults()
 	return c
@@ -111,9 +125,13 @@ func (c Config) Validate() error {
 	bad(c.RunTimeout < 0, "run_timeout: %v is negative", c.RunTimeout)
 	bad(c.Grace < 0, "grace: %v is negative", c.Grace)
 	bad(c.MaxBatchBytes < 1 || c.MaxBatchBytes > maxBatch, "max_batch_bytes: %d, want 1 to %d", c.MaxBatchBytes, maxBatch)
+	bad(c.MaxBatch < 1 || c.MaxBatch > 1024, "max_batch: %d, want 1 to 1024", c.MaxBatch)
 	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
 	s := c.CUDA.ConvAlgoSearch
 	bad(s != heuristic && s != exhaustive && s != anyAlgo, "cuda conv_algo_search: %q, want %s, %s or %s", s, heuristic, exhaustive, anyAlgo)
+	for n, card := range c.Cards {
+		bad(card == "" || strings.ContainsAny(card, ", \x00"), "cards: %q of cuda:%d, want the uuid of one card", card, n)
+	}
 	bad(c.CUDA.MemoryLimit < 0, "cuda memory_limit: %d is negative", c.CUDA.MemoryLimit)
 	bad(c.Language.Positions < 2 || c.Language.Positions > maxPositions, "language positions: %d, want 2 to %d", c.Language.Positions, maxPositions)
 	bad(c.Language.Memory < 1<<20, "language memory: %d bytes, want 1 MiB or more", c.Language.Memory)

@@ -59,6 +59,16 @@ func sentinelOf(word string) error {
 	return nil
 }
 
+// suspicious reports whether the device may be what a child's error with this word is about, and
+// not the input or the model.
+func suspicious(word string) bool {
+	switch word {
+	case "input", "model", "numbers", slot.TooLong:
+		return false
+	}
+	return true
+}
+
 // incoming maps what a slot pool answers to the sentinels of internal/infer. ctx
 // is the caller's; items is how many the batch had.
 func incoming(ctx context.Context, items int, err error) error {
@@ -122,9 +132,14 @@ func unavailable(err error) error {
 var (
 	outOfMemory = regexp.MustCompile(`(?i)failed to allocate memory|out of memory|std::bad_alloc|bad allocation|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation`)
 	deviceFault = regexp.MustCompile(`CUDA failure|CUDA error|CUBLAS_STATUS|CUBLAS failure|CUDNN_STATUS|CUDNN failure|cudaError`)
-	otherShape  = regexp.MustCompile(`shape verification failed|but the computed output shape`)
-	badItem     = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
+	// No driver or device, too old a driver, or one for other cards: nothing that passes.
+	lacking    = regexp.MustCompile(`CUDA failure (3[4-6]|10[01]|209|80[34])\b`)
+	otherShape = regexp.MustCompile(`shape verification failed|but the computed output shape`)
+	badItem    = regexp.MustCompile(`Got invalid dimensions|Invalid rank for input|Unexpected input data type|Non-zero status code returned while running|INVALID_ARGUMENT`)
 )
+
+// errDevice marks errors of CUDA within a child.
+var errDevice = errors.New("the device is at fault")
 
 // failedRun classes an error of a run by its text.
 func failedRun(err error) error {
@@ -134,11 +149,20 @@ func failedRun(err error) error {
 		return fmt.Errorf("%w: %w", infer.ErrMemory, err)
 	case deviceFault.MatchString(text):
 		// Errors of CUDA stay: every later call of the process repeats them.
-		return fmt.Errorf("%w: %w", infer.ErrFault, err)
+		return infer.Marked(errDevice, fmt.Errorf("%w: %w", infer.ErrFault, err))
 	case badItem.MatchString(text):
 		return fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}
 	return fmt.Errorf("%w: %w", infer.ErrFault, err)
+}
+
+// failedOptions classes an error of asking for a provider by its text.
+func failedOptions(device string, err error) error {
+	class := infer.ErrUnavailable
+	if text := err.Error(); deviceFault.MatchString(text) && !lacking.MatchString(text) {
+		class = infer.ErrFault
+	}
+	return fmt.Errorf("%w: the options of a session on %s: %w", class, device, err)
 }
 
 // failedLoad classes an error of loading a model by its text.

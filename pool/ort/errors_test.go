@@ -31,6 +31,15 @@ func TestTheRuntimesTextsAreClassed(t *testing.T) {
 		require.ErrorIs(t, got, want, text)
 		require.ErrorContains(t, got, text)
 	}
+	for text, want := range map[string]error{
+		"Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.13: cannot open shared object file":                       infer.ErrUnavailable,
+		`Failed to parse provider option "device_id": CUDA failure 36: API call is not supported in the installed CUDA driver ; GPU=-1`:               infer.ErrUnavailable,
+		`Failed to parse provider option "device_id": CUDA failure 100: no CUDA-capable device is detected ; GPU=-1`:                                  infer.ErrUnavailable,
+		`Failed to parse provider option "device_id": CUDA failure 46: all CUDA-capable devices are busy or unavailable`:                              infer.ErrFault,
+		`Failed to parse provider option "device_id": CUDA failure 802: system not yet initialized ; GPU=-1 ; expr=cudaGetDeviceCount(&num_devices);`: infer.ErrFault,
+	} {
+		require.ErrorIs(t, failedOptions("cuda:0", errors.New(text)), want, text)
+	}
 	m := infer.Model{Name: "m", Path: "p"}
 	require.ErrorIs(t, failedLoad(m, errors.New("Protobuf parsing failed.")), infer.ErrModel)
 	require.ErrorIs(t, failedLoad(m, errors.New("CUDA failure 719: unspecified launch failure")), infer.ErrFault)

@@ -12,3 +12,26 @@ func EveryoneHas(r pool.Runner, m infer.Model) bool { return r.(*runner).everyon
 
 // SetLenience sets how long Load waits for processes that are busy.
 func SetLenience(r pool.Runner, d time.Duration) { r.(*runner).lenience = d }
+
+// What provider.go is made of.
+var ( //nolint:gochecknoglobals // for tests
+	ExamineProvider   = examineProvider
+	CUDAFolders       = cudaFolders
+	SitePackages      = sitePackages
+	ConfiguredFolders = configuredFolders
+)
+
+// FindAmong finds a library in the first folder that will do.
+func FindAmong(cuda bool, folders ...string) (Library, error) {
+	var all []place
+	for _, dir := range folders {
+		all = append(all, place{"a default", dir})
+	}
+	return find("", "", all, cuda)
+}
+
+// LastPlace is where a library is looked for last.
+func LastPlace(sites []string) string {
+	all := places(sites)
+	return all[len(all)-1].path
+}

@@ -16,20 +16,20 @@ func TestAnErrorListsEveryPlaceThatWasLookedAt(t *testing.T) {
 	bad := filepath.Join(dir, "lib[1]") // no pattern
 	require.NoError(t, os.Mkdir(bad, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(bad, "libonnxruntime.so.1"), []byte("text"), 0o600))
-	_, err := find("", "", []place{{"the first", filepath.Join(dir, "none")}, {"the second", bad}})
+	_, err := find("", "", []place{{"the first", filepath.Join(dir, "none")}, {"the second", bad}}, false)
 	require.ErrorIs(t, err, infer.ErrUnavailable)
 	require.ErrorContains(t, err, LibraryEnv+" is not set")
 	require.ErrorContains(t, err, "none (from the first): not there")
 	require.ErrorContains(t, err, "lib[1] (from the second): libonnxruntime.so.1: not a shared library")
 
-	_, err = find("", filepath.Join(dir, "env.so"), []place{{"the second", bad}})
+	_, err = find("", filepath.Join(dir, "env.so"), []place{{"the second", bad}}, false)
 	require.ErrorContains(t, err, "env.so (from "+LibraryEnv+"): not there")
 	require.NotContains(t, err.Error(), "the second")
 }
 
 func TestDefaultPlacesComeInTheirOrder(t *testing.T) {
 	t.Parallel()
-	all := places()
+	all := places(nil)
 	require.GreaterOrEqual(t, len(all), 4)
 	require.Equal(t, "the working directory", all[0].from)
 	require.True(t, filepath.IsAbs(all[0].path))
@@ -62,7 +62,7 @@ func TestADeviceIsFoundThroughWhatTheProcessSees(t *testing.T) {
 		{0, "", true, ""},
 		{0, "-1", true, ""},
 	} {
-		got, err := visible(tt.n, tt.inherited, tt.set)
+		got, err := inheritedCard(tt.n, tt.inherited, tt.set)
 		require.Equal(t, tt.want, got)
 		if tt.want == "" {
 			require.ErrorIs(t, err, infer.ErrUnavailable)
@@ -77,11 +77,32 @@ func TestADeviceIsFoundThroughWhatTheProcessSees(t *testing.T) {
 	}
 }
 
+func TestADeviceIsTheCardThatTheConfigurationNames(t *testing.T) {
+	t.Setenv(visibleEnv, "7")
+	cfg := Config{Cards: []string{"GPU-1", "MIG-2"}}
+	got, err := cfg.visible(1)
+	require.NoError(t, err)
+	require.Equal(t, "MIG-2", got)
+	_, err = cfg.visible(2)
+	require.ErrorIs(t, err, infer.ErrMissing)
+	require.ErrorContains(t, err, "this process has 2 cards")
+	_, err = Config{Cards: []string{}}.visible(0)
+	require.ErrorIs(t, err, infer.ErrMissing, "a machine without cards")
+	got, err = Config{}.visible(0)
+	require.NoError(t, err)
+	require.Equal(t, "7", got)
+	_, err = NewOpener(Config{Cards: []string{"GPU-1", "", "0,1"}})
+	require.ErrorContains(t, err, `cards: "" of cuda:1`)
+	require.ErrorContains(t, err, `cards: "0,1" of cuda:2`)
+}
+
 func TestChildrenAreGivenNothingOfOurs(t *testing.T) {
 	t.Setenv("REWARDLOOP_TOKEN", "secret")
 	t.Setenv(visibleEnv, "7")
 	t.Setenv("CUDA_CACHE_PATH", "/tmp/c")
-	env := environment(visibleEnv + "=3")
+	t.Setenv(loaderEnv, "/theirs")
+	env := environment([]string{"/a", "/b"}, visibleEnv+"=3")
+	require.Contains(t, env, "LD_LIBRARY_PATH=/theirs:/a:/b")
 	require.NotContains(t, env, "REWARDLOOP_TOKEN=secret")
 	require.NotContains(t, env, visibleEnv+"=7")
 	require.Contains(t, env, visibleEnv+"=3")

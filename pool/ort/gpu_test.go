@@ -159,7 +159,10 @@ func TestAProbeFindsCUDAToWork(t *testing.T) { //nolint:paralleltest // one devi
 	if !lib.CUDA {
 		t.Skipf("SKIPPED: no CUDA provider beside %s", lib.Path)
 	}
-	rep, err := ort.Probe(t.Context(), lib)
+	_, provider, err := ort.FindCUDA(lib.Path, "")
+	require.NoError(t, err)
+	require.Empty(t, provider.Missing)
+	rep, err := ort.Probe(t.Context(), lib, provider.Folders...)
 	require.NoError(t, err)
 	require.Empty(t, rep.CUDA)
 	require.Contains(t, rep.Providers, "CUDAExecutionProvider")

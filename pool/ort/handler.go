@@ -43,10 +43,13 @@ type handler struct {
 	sessions map[infer.Model]runnable
 	starved  map[infer.Model]int // runs in a row for which there was no memory
 	body     []byte              // of the last answer
+	hooks    hooks
 }
 
-func newHandler(init []byte) (slot.Handler, error) {
-	h := &handler{sessions: make(map[infer.Model]runnable), starved: make(map[infer.Model]int)}
+func newHandler(init []byte) (slot.Handler, error) { return hooked(init, hooks{}) }
+
+func hooked(init []byte, with hooks) (slot.Handler, error) {
+	h := &handler{sessions: make(map[infer.Model]runnable), starved: make(map[infer.Model]int), hooks: with}
 	if err := json.Unmarshal(init, &h.cfg); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -61,7 +64,7 @@ func newHandler(init []byte) (slot.Handler, error) {
 // session is the configuration of a model's session. The child sees one device,
 // number 0.
 func (h *handler) session(m infer.Model, data []byte) SessionConfig {
-	return SessionConfig{Library: h.cfg.Library, Model: m, Concurrency: 1, CUDA: h.cfg.CUDA, Ordinal: h.cfg.Ordinal, Language: h.cfg.Language, data: data}
+	return SessionConfig{Library: h.cfg.Library, Model: m, Concurrency: 1, CUDA: h.cfg.CUDA, Ordinal: h.cfg.Ordinal, Language: h.cfg.Language, data: data, hooks: h.hooks}
 }
 
 // Handle does what one request asks for.
@@ -76,8 +79,12 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 		out.About = lookAround(h.cfg.Library)
 	case opCanary:
 		return h.run(c, h.canary, out, infer.Batch{Inputs: inputs})
+	case opUnload:
+		if err := h.unload(r.Model); err != nil {
+			return nil, outgoing(err)
+		}
 	case opLoad, opRun:
-		s, err := h.model(r.Model)
+		s, err := h.model(r.Model, c.Deadline)
 		if err != nil {
 			return nil, outgoing(err)
 		}
@@ -94,15 +101,20 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 	return encodeAnswer(nil, out, nil)
 }
 
-// model returns the session of a model, which it loads if it has to.
-func (h *handler) model(m infer.Model) (runnable, error) {
+// model returns the session of a model, which it loads if it has to, within what the deadline leaves
+// beside a run.
+func (h *handler) model(m infer.Model, deadline time.Time) (runnable, error) {
 	if s := h.sessions[m]; s != nil {
 		return s, nil
 	}
 	if m.Device != h.cfg.Device {
 		return nil, fmt.Errorf("%w: %q belongs on %s, and this process has %s", infer.ErrModel, m.Name, m.Device, h.cfg.Device)
 	}
-	s, err := h.open(m)
+	if deadline.IsZero() {
+		deadline = time.Now().Add(h.cfg.LoadTimeout + h.cfg.RunTimeout + h.cfg.Grace)
+	}
+	// A quarter of a load's time is for its caller, who began to wait before.
+	s, err := h.open(m, deadline.Add(-h.cfg.LoadTimeout/4-h.cfg.RunTimeout-h.cfg.Grace))
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +122,10 @@ func (h *handler) model(m infer.Model) (runnable, error) {
 	return s, nil
 }
 
-func (h *handler) open(m infer.Model) (runnable, error) {
+// open loads a model and warms it up until then. A language model tries itself with two tokens.
+func (h *handler) open(m infer.Model, until time.Time) (runnable, error) {
 	if m.Embed == "" { // a nil *Session would be no nil runnable
-		s, err := OpenSession(h.session(m, nil))
+		s, err := h.warmed(m, until)
 		if err != nil {
 			return nil, err
 		}
@@ -157,9 +170,18 @@ func (h *handler) feed(m infer.Model, err error) {
 	if h.starved[m]++; h.starved[m] < 2 {
 		return
 	}
-	h.starved[m] = 0
-	_ = h.sessions[m].Close() // it cannot fail
+	_ = h.unload(m) // it cannot fail
+}
+
+// unload closes the session of a model, if there is one.
+func (h *handler) unload(m infer.Model) error {
+	s := h.sessions[m]
 	delete(h.sessions, m)
+	delete(h.starved, m)
+	if s == nil {
+		return nil
+	}
+	return s.Close()
 }
 
 // Close ends the sessions.

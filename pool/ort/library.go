@@ -72,17 +72,18 @@ func (l Library) Providers() []string {
 // configured, or named in the environment variable ONNXRUNTIME_SHARED_LIBRARY_PATH,
 // is the only one looked at; otherwise it is the first good one in .cache/ort
 // below the working directory and below the folder above the program's, in
-// /opt/onnxruntime/lib, in /usr/local/lib and in the system's folder of libraries.
+// /opt/onnxruntime/lib, in /usr/local/lib, in the system's folder of libraries, and in the package
+// onnxruntime of the Python environments that FindCUDA knows.
 // The error wraps infer.ErrUnavailable, lists the places and says what to do.
 func Find(configured string) (Library, error) {
 	env, _ := os.LookupEnv(LibraryEnv)
-	return find(configured, env, places())
+	return find(configured, env, places(sitePackages("")), false)
 }
 
 // place is where a library may lie.
 type place struct{ from, path string }
 
-func places() []place {
+func places(sites []string) []place {
 	cache := filepath.Join(".cache", "ort", release)
 	var all []place
 	if wd, err := os.Getwd(); err == nil {
@@ -95,8 +96,13 @@ func places() []place {
 		all = append(all, place{"the program's folder", filepath.Join(filepath.Dir(exe), "..", cache)})
 	}
 	all = append(all, place{"a default", "/opt/onnxruntime/lib"}, place{"a default", "/usr/local/lib"})
-	if triple := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]; triple != "" {
+	if triple := triple(); triple != "" {
 		all = append(all, place{"a default", filepath.Join("/usr/lib", triple)})
+	}
+	for _, site := range sites {
+		if dir := filepath.Join(site, "onnxruntime", "capi"); isDir(dir) {
+			all = append(all, place{"a Python environment", dir})
+		}
 	}
 	return all
 }
@@ -104,7 +110,8 @@ func places() []place {
 // remedy ends the errors of Find.
 const remedy = "`make ort` puts version " + release + " below .cache/ort of the clone; another one is named by the configuration or by " + LibraryEnv
 
-func find(configured, env string, defaults []place) (Library, error) {
+// find returns the first library that will do, for a card one with its provider.
+func find(configured, env string, defaults []place, cuda bool) (Library, error) {
 	switch {
 	case configured != "":
 		defaults = []place{{"the configuration", configured}}
@@ -115,12 +122,19 @@ func find(configured, env string, defaults []place) (Library, error) {
 	if configured == "" && env == "" {
 		seen = append(seen, LibraryEnv+" is not set")
 	}
+	first := Library{}
 	for _, p := range defaults {
 		lib, err := p.library()
-		if err == nil {
+		switch {
+		case err == nil && (lib.CUDA || !cuda):
 			return lib, nil
+		case err == nil && first.Path == "":
+			first = lib
 		}
 		seen = append(seen, fmt.Sprintf("%s (from %s): %v", p.path, p.from, err))
+	}
+	if first.Path != "" {
+		return first, noCUDA(first)
 	}
 	return Library{}, infer.Marked(infer.ErrMissing, fmt.Errorf("%w: no ONNX Runtime %s or newer: %s; %s",
 		infer.ErrUnavailable, minVersion, strings.Join(seen, "; "), remedy))
@@ -180,6 +194,11 @@ func (p place) file(path string) (Library, error) {
 	lib := Library{Path: path, Version: version, From: p.from}
 	lib.CUDA = exists(filepath.Join(filepath.Dir(path), cudaFile)) && exists(filepath.Join(filepath.Dir(path), sharedFile))
 	return lib, nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 func exists(path string) bool {

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package ort_test
 
 import (
@@ -5,10 +7,18 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
+	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
-func TestMain(m *testing.M) { onnx.Main(m) }
+// TestMain makes the test binary its own child process, which may have a fake card.
+func TestMain(m *testing.M) {
+	if code, child := slot.Main(os.Args[1:], ort.FakeKinds()...); child {
+		os.Exit(code)
+	}
+	onnx.Main(m)
+}
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

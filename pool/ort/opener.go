@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/pool"
@@ -22,8 +22,11 @@ const kindName = "ort"
 type Opener struct {
 	cfg Config
 
+	// tune, where a test sets it, changes what a device's children are started with.
+	tune func(*slot.Config)
+
 	mu   sync.Mutex
-	open map[string]procs // guarded by mu; by device
+	open map[string]procs // guarded by mu; by device, those that did not start among them
 }
 
 var (
@@ -45,18 +48,25 @@ func NewOpener(cfg Config) (*Opener, error) {
 type procs interface {
 	Start(ctx context.Context) error
 	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Take(ctx context.Context, t fair.Tenant) (slot.Lease, error)
+	Restart(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Stats() slot.Stats
 }
 
 // childConfig is what a child is told at its start.
 type childConfig struct {
-	Library    Library       `json:"library"`
-	Device     string        `json:"device"`
-	Ordinal    int           `json:"ordinal"`
-	RunTimeout time.Duration `json:"run_timeout"`
-	Grace      time.Duration `json:"grace"`
-	CUDA       CUDA          `json:"cuda"`
+	Library     Library       `json:"library"`
+	Device      string        `json:"device"`
+	Ordinal     int           `json:"ordinal"`
+	LoadTimeout time.Duration `json:"load_timeout"`
+	RunTimeout  time.Duration `json:"run_timeout"`
+	Grace       time.Duration `json:"grace"`
+	CUDA        CUDA          `json:"cuda"`
+	// Warm is the largest batch that is tried when a model was loaded, 0: none; WarmBytes bounds
+	// its inputs.
+	Warm      int `json:"warm"`
+	WarmBytes int `json:"warm_bytes"`
 	// Language bounds language models.
 	Language LanguageLimits `json:"language"`
 	// Fresh: every answer needs memory of its own.
@@ -74,34 +84,52 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	if err := built(); err != nil {
 		return nil, err
 	}
-	lib, err := Find(o.cfg.Library)
+	var lib Library
+	var provider Provider
+	seen := ""
+	if n < 0 {
+		lib, err = Find(o.cfg.Library)
+	} else if lib, provider, err = FindCUDA(o.cfg.Library, o.cfg.Python); err == nil {
+		seen, err = o.cfg.visible(n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if n >= 0 && !lib.CUDA {
-		return nil, noCUDA(lib)
-	}
-	slots, seen := o.cfg.SlotsOf(device), ""
-	if n >= 0 {
-		inherited, set := os.LookupEnv(visibleEnv)
-		if seen, err = visible(n, inherited, set); err != nil {
-			return nil, err
-		}
-	}
-	p, err := o.procs(lib, device, slots, environment(visibleEnv+"="+seen))
+	slots := o.cfg.SlotsOf(device)
+	p, err := o.procs(lib, device, slots, environment(provider.Folders, visibleEnv+"="+seen))
 	if err != nil {
 		return nil, err
-	}
-	if err := p.Start(ctx); err != nil {
-		return nil, unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.open[device] = p
+	o.mu.Unlock()
+	if err := p.Start(ctx); err != nil {
+		err = unavailable(fmt.Errorf("%w: starting ONNX Runtime for %s: %w", infer.ErrUnavailable, device, err))
+		if remedy := provider.Remedy(); remedy != "" {
+			err = fmt.Errorf("%w; the CUDA provider is %v: %s", err, provider, remedy)
+		}
+		return nil, err
+	}
 	return &runner{
-		cfg: o.cfg, device: device, procs: p, slots: slots, lenience: loadLenience,
-		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model),
+		cfg: o.cfg, device: device, procs: checked{p}, slots: slots, lenience: loadLenience,
+		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model), alone: make(chan struct{}, 1),
 	}, nil
+}
+
+// checked looks at every answer: a child that answers garbage is replaced, and what it was asked is
+// asked once more.
+type checked struct{ procs }
+
+// Do is that of the processes.
+func (c checked) Do(ctx context.Context, req slot.Request) (slot.Response, error) {
+	req.Check = readable
+	return c.procs.Do(ctx, req)
+}
+
+// readable says what is wrong with an answer.
+func readable(body []byte) error {
+	_, _, err := decodeAnswer(body)
+	return err
 }
 
 // Slots implements pool.Foreseer.
@@ -109,13 +137,19 @@ func (o *Opener) Slots(device string) int { return o.cfg.SlotsOf(device) }
 
 // procs makes the processes of a device without starting them.
 func (o *Opener) procs(lib Library, device string, slots int, env []string) (procs, error) {
-	child := childConfig{Library: lib, Device: device, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace, CUDA: o.cfg.CUDA, Language: o.cfg.Language}
+	child := childConfig{
+		Library: lib, Device: device, LoadTimeout: o.cfg.LoadTimeout, RunTimeout: o.cfg.RunTimeout, Grace: o.cfg.Grace,
+		CUDA: o.cfg.CUDA, Language: o.cfg.Language, WarmBytes: o.cfg.MaxBatchBytes / 2,
+	}
+	n, err := parseDevice(device)
+	if err != nil {
+		return nil, err
+	}
+	if n >= 0 || o.cfg.WarmCPU {
+		child.Warm = o.cfg.MaxBatch
+	}
 	if o.cfg.Isolation == Inline {
 		child.Fresh = true
-		n, err := parseDevice(device)
-		if err != nil {
-			return nil, err
-		}
 		child.Ordinal = max(n, 0)
 	}
 	init, err := json.Marshal(child)
@@ -138,6 +172,12 @@ func (o *Opener) procs(lib Library, device string, slots int, env []string) (pro
 		// caller has left.
 		RequestTimeout: o.cfg.LoadTimeout + o.cfg.RunTimeout + o.cfg.Grace,
 		StartTimeout:   o.cfg.LoadTimeout,
+	}
+	if n >= 0 {
+		cfg.Device = &slot.Device{Name: device, Suspect: suspicious}
+	}
+	if o.tune != nil {
+		o.tune(&cfg)
 	}
 	if o.cfg.Isolation == Inline {
 		return slot.NewInline(cfg, Kinds()[0])

@@ -27,8 +27,8 @@ type Report struct {
 const probeWait = 5 * time.Second
 
 // Probe has a child process load the library, run the canary on the CPU and try
-// the CUDA provider. It takes some 0.2 s without CUDA.
-func Probe(ctx context.Context, lib Library) (Report, error) {
+// the CUDA provider, whose libraries may lie in those folders. It takes some 0.2 s without CUDA.
+func Probe(ctx context.Context, lib Library, folders ...string) (Report, error) {
 	rep := Report{Library: lib}
 	if err := built(); err != nil {
 		return rep, err
@@ -37,7 +37,7 @@ func Probe(ctx context.Context, lib Library) (Report, error) {
 	if err != nil {
 		return rep, err
 	}
-	env := environment()
+	env := environment(folders)
 	if seen, set := os.LookupEnv(visibleEnv); set {
 		env = append(env, visibleEnv+"="+seen)
 	}

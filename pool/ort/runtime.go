@@ -101,12 +101,20 @@ func sessionOptions(cfg SessionConfig) (*ort.SessionOptions, error) {
 		o.SetMemPattern(false),
 	)
 	if err == nil && cfg.cuda() {
-		err = appendCUDA(o, cfg)
+		err = errors.Join(o.AddSessionConfigEntry(recordPlacement, "1"), provide(o, cfg))
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.Destroy())
 	}
 	return o, nil
+}
+
+// provide has the card run the session.
+func provide(o *ort.SessionOptions, cfg SessionConfig) error {
+	if cfg.hooks.provide != nil {
+		return cfg.hooks.provide()
+	}
+	return appendCUDA(o, cfg)
 }
 
 // appendCUDA puts the CUDA provider before the CPU's.

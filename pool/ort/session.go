@@ -56,6 +56,9 @@ func OpenSession(cfg SessionConfig) (*Session, error) {
 	if cfg.cuda() {
 		open = func() error { return keepSignals(s.open) }
 	}
+	if err := cfg.hooks.saw("open"); err != nil {
+		return nil, failedLoad(cfg.Model, err)
+	}
 	if err := open(); err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func (s *Session) open() error {
 	}
 	o, err := sessionOptions(s.cfg)
 	if err != nil {
-		return fmt.Errorf("%w: the options of a session on %s: %w", infer.ErrUnavailable, s.cfg.Model.Device, err)
+		return failedOptions(s.cfg.Model.Device, err)
 	}
 	defer func() { _ = o.Destroy() }() // it cannot fail
 	if s.cfg.data != nil {
@@ -98,6 +101,15 @@ func (s *Session) open() error {
 	}
 	if err != nil {
 		return failedLoad(s.cfg.Model, err)
+	}
+	if s.cfg.cuda() {
+		onCard := s.onCard
+		if s.cfg.hooks.onCard != nil {
+			onCard = s.cfg.hooks.onCard
+		}
+		if err := onCard(); err != nil {
+			return errors.Join(err, s.session.Destroy())
+		}
 	}
 	if s.info.Metadata, err = metadata(s.session); err != nil {
 		return errors.Join(failedLoad(s.cfg.Model, err), s.session.Destroy())
@@ -117,6 +129,7 @@ func (s *Session) Close() error {
 		for range cap(s.free) {
 			<-s.free // from every run that goes on; none begins any more
 		}
+		_ = s.cfg.hooks.saw("close") // it is closed all the same
 		err = s.session.Destroy()
 	})
 	return err

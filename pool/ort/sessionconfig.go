@@ -34,6 +34,19 @@ type SessionConfig struct {
 	kept func(name string) bool
 	// data is the model itself, where it is part of the program.
 	data []byte
+	// hooks are set by tests alone.
+	hooks hooks
+}
+
+// hooks are what tests put in place of what needs a card. They are never set outside of tests.
+type hooks struct {
+	// provide stands for the CUDA provider, so that the CPU runs the model.
+	provide func() error
+	// onCard stands for the look at which nodes the card has.
+	onCard func() error
+	// seen is told of every call of ONNX Runtime, on its thread: "open", "run" with the shape of the
+	// first input, or "close". Its error is that of the call.
+	seen func(what string, shape []int64) error
 }
 
 func (c SessionConfig) cuda() bool { return strings.HasPrefix(c.Model.Device, "cuda:") }
@@ -57,10 +70,4 @@ func (c SessionConfig) validate() error {
 		err = noCUDA(c.Library)
 	}
 	return err
-}
-
-// noCUDA says what to do for a CUDA device.
-func noCUDA(lib Library) error {
-	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s and %s do not lie beside %s: put those of the GPU package of the same version there, or say device: cpu",
-		infer.ErrUnavailable, cudaFile, sharedFile, lib.Path))
 }
