@@ -290,7 +290,7 @@ type Model struct {
 	// and values (decoder_model_merged.onnx), Embed the file that makes embeddings of
 	// token ids (embed_tokens.onnx). Items then have a Generate. "": a plain graph.
 	Embed string `json:"embed,omitempty"`
-	// Device is "cpu" or "cuda:<n>".
+	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>".
 	Device string `json:"device"`
 }
 
