@@ -93,6 +93,7 @@ var corners = []corner{
 	{"github.com/nats-io", []string{"fabric", "fabric/*"}},
 	{"github.com/dlclark/regexp2", []string{"internal/hftok"}},
 	{"github.com/nikolalohinski/gonja", []string{"rewards/vlm"}},
+	{"github.com/NVIDIA/go-nvml", []string{"pool/cards"}},
 	{"gonum.org/v1/plot", []string{"bench/plot"}},
 	{"github.com/stretchr/testify", []string{"internal/testkit/*"}},
 	{"go.uber.org/goleak", []string{"internal/testkit/*"}},

@@ -238,6 +238,9 @@ func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built
 		}
 		t.Options = withDefaults(t.Options, shared)
 	}
+	if spec, _ := reg.Spec(t.Scorer); t.Fraction > 0 && !takesOption(spec, "device") {
+		return nil, nil, fmt.Errorf("fraction: the scorer %q runs no model here that could share a card; leave it out", t.Scorer)
+	}
 	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil {
 		if p.Overlong != nil {
 			return nil, nil, fmt.Errorf("scorer %q looks at whole groups; the penalty of reward_kwargs is for scorers of one sample", t.Scorer)

@@ -137,7 +137,7 @@ func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
 	}
 	for _, x := range []*Engine{&a, &b} {
 		x.URLs, x.KeyFile, x.Concurrency, x.RequestsPerMinute, x.TokensPerMinute = nil, "", 0, 0, 0
-		x.Timeout, x.Attempts, x.Place = 0, 0, Place{}
+		x.Timeout, x.Attempts, x.Place, x.deviceAt = 0, 0, Place{}, Place{}
 	}
 	return applied, reflect.DeepEqual(a, b)
 }

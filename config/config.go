@@ -59,6 +59,8 @@ type Profile struct {
 	OnSampleFailure rewards.SamplePolicy
 	// Engine names the engine of the profile's reward_model; "": it has none.
 	Engine string
+	// Cards is the reward_model's pool of cards; the zero value: it has none of its own.
+	Cards ResourcePool
 	// Overlong is DAPO's penalty on a single function, for builtin://overlong; nil: none.
 	Overlong *Overlong
 	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
@@ -111,6 +113,9 @@ type TermConfig struct {
 	// Options is a JSON object with whatever else the entry holds; nil: nothing. A
 	// Python function is called with it, by keyword.
 	Options json.RawMessage
+	// Fraction is the share of each of its cards that the component's model has; 0: none is
+	// written.
+	Fraction float64
 	// Function is the Python function or class; "" for other scorers.
 	Function string
 	// ExtraKeys are the scalars besides the score that a Python function returns;

@@ -15,8 +15,12 @@ import (
 type Engine struct {
 	Name string
 	// ONNX is the model that answers in this process's own pool of devices, a name of the
-	// catalogue or a folder, and Device where; with it nothing else is set. "": servers do.
+	// catalogue or a folder, and Device where; with it nothing but Fraction, its share of each
+	// of its cards, is set. "": servers do.
 	ONNX, Device string
+	Fraction     float64
+	// Parallel is over how many cards one server of a reward_model is spread.
+	Parallel Parallel
 	// URLs are where its servers listen, without the /v1 of OpenAI's paths.
 	URLs []string
 	// Model is what requests name as their model.
@@ -36,7 +40,8 @@ type Engine struct {
 	PromptPrice, CompletionPrice float64
 	Place                        Place
 
-	local bool // of a reward_model whose model is to run here
+	local    bool  // of a reward_model whose model is to run here
+	deviceAt Place // of the device, where it is written
 }
 
 // newEngine has the defaults of every setting.
@@ -202,12 +207,14 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	if hasRollout {
 		r.rollout(e, r.mapping(rollout), enabled)
 	}
+	r.resourcePool(p, o, enabled)
 	for _, entry := range o.rest() {
 		r.withoutEffect(entry, entry.name, rewardModelKeys(), enabled)
 	}
 	if !enabled {
 		return
 	}
+	r.foresee(p, e, v.path)
 	switch {
 	case r.incomplete:
 	case e.local:
@@ -260,6 +267,7 @@ func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 	case enabled:
 		r.engineSettings(o, e)
 	}
+	r.parallel(e, o, enabled)
 	for _, entry := range o.rest() {
 		r.withoutEffect(entry, entry.name, rolloutKeys(), enabled)
 	}
@@ -280,10 +288,6 @@ func (r *reader) withoutEffect(e entry, name string, known keys, enabled bool) {
 		return
 	case name == "_target_":
 		return
-	case name == "n_gpus_per_node", name == "nnodes":
-		r.integer(e.value, 0, math.MaxInt32)
-	case name == "enable_resource_pool":
-		r.boolean(e.value)
 	}
 	switch {
 	case e.null():

@@ -103,6 +103,7 @@ func (r *reader) top(c *Config, v value) {
 		}
 		r.faultAt(at, "no reward is named: write reward.reward_functions.<key>.path (or reward.custom_reward_function.path), such as builtin://ocr")
 	}
+	r.onePool(c)
 	r.loop(c.Loop)
 	r.server(c.Server)
 	r.fabric(c)

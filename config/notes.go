@@ -23,6 +23,13 @@ func (n Note) String() string { return Fault{Place: n.Place, Key: n.Key, Message
 // Notes are the notes of a configuration, in the order of the file.
 func (c *Config) Notes() []Note { return slices.Clone(c.notes) }
 
+// Remark adds notes about the machine, which stand nowhere in the file.
+func (c *Config) Remark(texts ...string) {
+	for _, text := range texts {
+		c.notes = append(c.notes, Note{Message: text})
+	}
+}
+
 func (r *reader) note(v value, message string) {
 	r.noteAt(r.place(v.node), v.path, message)
 }

@@ -2,8 +2,10 @@ package config
 
 import (
 	"encoding/json"
-	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // ONNXScorer is the scorer in the registry that runs any reward model of one graph.
@@ -42,20 +44,44 @@ func (t TermConfig) withOption(name, text string) json.RawMessage {
 	return encode(all)
 }
 
-// deviceForm is what runs a model.
-var deviceForm = regexp.MustCompile(`^(cpu|cuda:[0-9]{1,3})$`)
-
 // local reads the settings of an engine that is a model in this process's pool.
 func (r *reader) local(e *Engine, o *object) {
-	e.Device = "cpu"
+	e.Device = infer.CPU
 	if v, ok := o.take("device"); ok && !v.null() {
 		if s, ok := r.text(v); ok {
-			if e.Device = s; !deviceForm.MatchString(s) {
-				r.fault(v, "want cpu or cuda:<n>, got %q", shorten(s))
+			if e.Device = s; !infer.ValidDevice(s) {
+				r.fault(v, "want %s, got %q", infer.DeviceForm, shorten(s))
 			}
+			e.deviceAt = r.place(v.node)
 		}
+	}
+	if v, ok := o.take("fraction"); ok && !v.null() {
+		e.Fraction = r.fraction(v)
 	}
 }
 
+// fraction reads a model's share of a card; 0: it has none.
+func (r *reader) fraction(v value) float64 {
+	f, ok := r.number(v)
+	if ok && (f <= 0 || f > 1) {
+		r.fault(v, "want the model's share of a card, more than 0 and at most 1, got %v", f)
+		return 0
+	}
+	return f
+}
+
+// share takes the fraction, which the plan of cards reads, out of the options of a scorer
+// that ships. The options of others are their own.
+func (r *reader) share(t *TermConfig, entries []entry) {
+	at := slices.IndexFunc(entries, func(e entry) bool { return e.name == "fraction" })
+	if at < 0 || t.Scorer == PythonScorer || t.Scorer == HTTPScorer {
+		return
+	}
+	if v := entries[at].value; !v.null() {
+		t.Fraction = r.fraction(v)
+	}
+	t.Options, _ = r.object(slices.Delete(slices.Clone(entries), at, at+1))
+}
+
 // localKeys are the keys of an engine that is a model in this process's pool.
-func localKeys() []string { return []string{"onnx", "device"} }
+func localKeys() []string { return []string{"onnx", "device", "fraction"} }

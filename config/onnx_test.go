@@ -57,7 +57,7 @@ engines:
 	assert.Equal(t, small.Device, again.Engines["small"].Device)
 
 	for text, want := range map[string]string{
-		`engines: {a: {onnx: x, device: gpu}}`:                                                                    "want cpu or cuda:<n>",
+		`engines: {a: {onnx: x, device: gpu}}`:                                                                    "want cpu, cuda (every card of the reward pool) or cuda:<n>",
 		`engines: {a: {onnx: x, base_urls: [http://h:1]}}`:                                                        "base_urls",
 		`engines: {a: {model: x}}`:                                                                                "or onnx and a model that is to run here",
 		`reward: {reward_model: {enable: true, rollout: {name: onnx}}}`:                                           "has no model_path",

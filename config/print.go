@@ -115,19 +115,7 @@ func (p *printer) profile(depth int, r *Profile) {
 
 // shared is what a profile says for all its terms.
 func (p *printer) shared(depth int, c *Config, r *Profile) {
-	if e := c.Engines[r.Engine]; e != nil {
-		p.line(depth, "reward_model:")
-		p.line(depth+1, "enable: true")
-		p.line(depth+1, "model_path: %s", quote(e.Model))
-		p.line(depth+1, "rollout:")
-		if e.ONNX != "" {
-			p.line(depth+2, "name: onnx")
-			p.line(depth+2, "device: %s", quote(e.Device))
-		} else {
-			p.line(depth+2, "name: external")
-			p.engine(depth+2, e)
-		}
-	}
+	p.rewardModel(depth, c.Engines[r.Engine], r.Cards)
 	if o := r.Overlong; o != nil {
 		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
 		p.line(depth, "reward_manager: {name: dapo}")
@@ -157,6 +145,47 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 	}
 }
 
+// rewardModel is a profile's engine, which may be nil, and its cards.
+func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
+	if e == nil && cards.PerNode == 0 {
+		return
+	}
+	p.line(depth, "reward_model:")
+	p.line(depth+1, "enable: %v", e != nil)
+	if cards.PerNode > 0 {
+		p.comment(depth+1, "Cards of this machine that models with device: cuda run on, and the number of machines.")
+		p.line(depth+1, "enable_resource_pool: true")
+		p.line(depth+1, "n_gpus_per_node: %d", cards.PerNode)
+		p.line(depth+1, "nnodes: %d", cards.Nodes)
+	}
+	if e == nil {
+		return
+	}
+	p.line(depth+1, "model_path: %s", quote(e.Model))
+	p.line(depth+1, "rollout:")
+	if e.ONNX != "" {
+		p.line(depth+2, "name: onnx")
+		p.device(depth+2, e)
+		return
+	}
+	p.line(depth+2, "name: external")
+	if e.Parallel != (Parallel{Tensor: defaultTensor, Pipeline: 1, Data: 1}) {
+		p.comment(depth+2, "Cards of one server. Nothing is started.")
+		for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
+			p.line(depth+2, "%s: %d", parallelKeys()[i], n)
+		}
+	}
+	p.engine(depth+2, e)
+}
+
+// device is where a model runs.
+func (p *printer) device(depth int, e *Engine) {
+	p.line(depth, "device: %s", quote(e.Device))
+	if e.Fraction > 0 {
+		p.line(depth, "fraction: %v", e.Fraction)
+	}
+}
+
 // engines prints the section engines; those of reward models stand beside their rewards.
 func (p *printer) engines(c *Config) {
 	header := false
@@ -174,7 +203,7 @@ func (p *printer) engines(c *Config) {
 		p.line(1, "%s:", quote(name))
 		if e.ONNX != "" {
 			p.line(2, "onnx: %s", quote(e.ONNX))
-			p.line(2, "device: %s", quote(e.Device))
+			p.device(2, e)
 			continue
 		}
 		p.line(2, "model: %s", quote(e.Model))

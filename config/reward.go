@@ -21,7 +21,9 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	p.OnSampleFailure.Policy = rewards.PolicyNone
 	_, _ = o.take("_target_") // Hydra's class name
 
+	counted := false
 	if v, ok := o.take("num_workers"); ok && !v.null() {
+		counted = true
 		if name != DefaultProfile {
 			r.fault(v, "the workers are shared by all rewards: write reward.num_workers")
 		} else if n, ok := r.integer(v, 0, 4096); ok {
@@ -65,6 +67,9 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	}
 	manager := r.managerSection(o, several != nil, severalPath)
 	r.rewardModel(c, p, o)
+	if name == DefaultProfile && !counted {
+		c.NumWorkers = c.workersOf(p)
+	}
 	r.overlong(p, o, manager)
 	r.routeBy(p, o)
 	r.verify(p, o, c.Loop.ClaimTimeout)
@@ -114,8 +119,10 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	own := takePython(o, true)
 	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
+	var options []entry
 	if hasKwargs {
-		r.options(&t, kwargs.path, r.mapping(kwargs).rest())
+		options = r.mapping(kwargs).rest()
+		r.options(&t, kwargs.path, options)
 	}
 	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
 	if ignored || !hasPath || pathValue.null() {
@@ -126,6 +133,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		return nil, v.path
 	}
 	r.scorer(&t, pathValue, nameValue)
+	r.share(&t, options)
 	r.python(&t, own)
 	r.agent(&t, threads)
 	if t.Scorer == PythonScorer {
@@ -206,7 +214,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 		r.scorer(&t, pathValue, nameValue)
 		r.python(&t, own)
 	}
-	r.options(&t, e.path, o.rest())
+	options := o.rest()
+	r.options(&t, e.path, options)
+	r.share(&t, options)
 	return t
 }
 

@@ -81,7 +81,7 @@ func rewardModelKeys() keys {
 // rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them, and
 // ours: base_urls, the addresses of engines that run already, and how they are asked.
 func rolloutKeys() keys {
-	k := keys{"base_urls?": nil, "device?": nil, "_target_?": nil}
+	k := keys{"base_urls?": nil, "device?": nil, "fraction?": nil, "_target_?": nil}
 	for _, name := range engineKeys() {
 		k[name+"?"] = nil
 	}

@@ -1,9 +1,7 @@
 package config_test
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,80 +10,31 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 )
 
-// recipes are the reward lines of two recipes of verl-omni
-// (examples/flowgrpo_trainer/qwen_image at a1139ba), their shell variables replaced
-// by the recipes' defaults; CHECKOUT stands for where verl-omni is.
-func recipes() map[string][]string {
-	return map[string][]string{
-		"run_qwen_image_ocr_lora_async_reward.sh": {
-			"reward.num_workers=1",
-			"reward.reward_model.enable=True",
-			"reward.reward_model.model_path=Qwen/Qwen3-VL-8B-Instruct",
-			"reward.reward_model.rollout.name=vllm",
-			"reward.reward_model.enable_resource_pool=True",
-			"reward.reward_model.nnodes=1",
-			"reward.reward_model.n_gpus_per_node=1",
-			"reward.reward_model.rollout.gpu_memory_utilization=0.9",
-			"reward.reward_model.rollout.free_cache_engine=False",
-			"reward.reward_model.rollout.tensor_model_parallel_size=1",
-			"reward.reward_model.rollout.enforce_eager=False",
-			"reward.custom_reward_function.path=CHECKOUT/verl_omni/utils/reward_score/genrm_ocr.py",
-			"reward.custom_reward_function.name=compute_score_ocr",
-		},
-		"run_qwen_image_ocr_multi_reward.sh": {
-			"reward.num_workers=4",
-			"reward.reward_model.enable=True",
-			"reward.reward_model.model_path=/root/huggingface/Qwen3-VL-8B-Instruct",
-			"reward.reward_model.rollout.name=vllm",
-			"reward.reward_model.rollout.tensor_model_parallel_size=1",
-			"reward.custom_reward_function.path=pkg://verl_omni.reward_loop.reward_manager.multi",
-			"reward.custom_reward_function.name=_multi_reward_placeholder",
-			"reward.reward_manager.name=MultiVisualRewardManager",
-			"reward.reward_manager.module.path=pkg://verl_omni.reward_loop.reward_manager",
-			"+reward.reward_functions.ocr.path=CHECKOUT/verl_omni/utils/reward_score/genrm_ocr.py",
-			"+reward.reward_functions.ocr.name=compute_score_ocr",
-			"+reward.reward_functions.ocr.weight=0.5",
-			"+reward.reward_functions.jpeg.path=CHECKOUT/verl_omni/utils/reward_score/jpeg_compressibility.py",
-			"+reward.reward_functions.jpeg.name=compute_score",
-			"+reward.reward_functions.jpeg.weight=0.5",
-			"reward.aggregation=weighted_sum",
-		},
-	}
-}
-
-// checkout makes a folder with the two functions that the recipes name.
-func checkout(t *testing.T) string {
+// withEngines are the recipes of the table that start an engine.
+func withEngines(t *testing.T) (out []example) {
 	t.Helper()
-	root := t.TempDir()
-	folder := filepath.Join(root, "verl_omni", "utils", "reward_score")
-	require.NoError(t, os.MkdirAll(folder, 0o750))
-	for _, name := range []string{"genrm_ocr.py", "jpeg_compressibility.py"} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	for _, x := range exampleRecipes(t) {
+		if slices.Contains(x.Reward, rewardEngine+"=vllm") {
+			out = append(out, x)
+		}
 	}
-	return root
+	require.NotEmpty(t, out)
+	return out
 }
 
 func TestRewardLinesOfVerlOmniRecipesPassWithAnEngineThatRunsAlready(t *testing.T) {
 	t.Parallel()
-	root := checkout(t)
-	for name, lines := range recipes() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var overrides []string
-			for _, line := range lines {
-				overrides = append(overrides, strings.NewReplacer("CHECKOUT", root, "rollout.name=vllm", "rollout.name=external").Replace(line))
-			}
-			overrides = append(overrides, "+reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000/v1,http://127.0.0.1:8001]")
-			c := parse(t, "", overrides...)
-			p := c.Profiles["default"]
-			assert.Equal(t, config.PythonScorer, p.Terms[0].Scorer)
-			assert.Equal(t, "compute_score_ocr", p.Terms[0].Function)
-			e := c.Engines[p.Engine]
-			require.NotNil(t, e)
-			assert.Equal(t, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, e.URLs)
-			assert.Contains(t, []string{"Qwen/Qwen3-VL-8B-Instruct", "/root/huggingface/Qwen3-VL-8B-Instruct"}, e.Model)
-			assert.Contains(t, notes(c), "reward.reward_model.rollout.tensor_model_parallel_size: has no effect: the engine runs already")
-		})
+	for _, x := range withEngines(t) {
+		overrides := x.inCheckout(t)
+		overrides[slices.Index(overrides, rewardEngine+"=vllm")] = rewardEngine + "=external"
+		c := parse(t, "", append(overrides, "+reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000/v1,http://127.0.0.1:8001]")...)
+		p := c.Profiles["default"]
+		assert.Equal(t, config.PythonScorer, p.Terms[0].Scorer)
+		assert.Equal(t, "compute_score_ocr", p.Terms[0].Function)
+		e := c.Engines[p.Engine]
+		require.NotNil(t, e)
+		assert.Equal(t, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, e.URLs)
+		assert.Contains(t, overrides, "reward.reward_model.model_path="+e.Model)
 	}
 }
 
@@ -93,22 +42,14 @@ func TestRewardLinesOfVerlOmniRecipesPassWithAnEngineThatRunsAlready(t *testing.
 // else is reported.
 func TestRewardLinesOfVerlOmniRecipesAsTheyAreNameTheEngineToStart(t *testing.T) {
 	t.Parallel()
-	root := checkout(t)
-	for name, lines := range recipes() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var overrides []string
-			for _, line := range lines {
-				overrides = append(overrides, strings.ReplaceAll(line, "CHECKOUT", root))
-			}
-			_, err := config.Load("", overrides, nil)
-			var all config.FaultsError
-			require.ErrorAs(t, err, &all)
-			require.Len(t, all, 1, "%v", err)
-			assert.Equal(t, "reward.reward_model.rollout.name", all[0].Key)
-			assert.Contains(t, all[0].Message, "`vllm serve ")
-			assert.Contains(t, all[0].Message, "write external here and +reward.reward_model.rollout.base_urls=")
-		})
+	for _, x := range withEngines(t) {
+		_, err := config.Load("", x.inCheckout(t), nil)
+		var all config.FaultsError
+		require.ErrorAs(t, err, &all)
+		require.Len(t, all, 1, "%v", err)
+		assert.Equal(t, rewardEngine, all[0].Key)
+		assert.Contains(t, all[0].Message, "`vllm serve ")
+		assert.Contains(t, all[0].Message, "write external here and +reward.reward_model.rollout.base_urls=")
 	}
 }
 

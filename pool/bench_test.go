@@ -19,6 +19,8 @@ type instant struct{ slots int }
 func (i instant) Open(context.Context, string) (pool.Runner, error) { return i, nil }
 func (i instant) Slots() int                                        { return i.slots }
 func (i instant) Close(context.Context) error                       { return nil }
+func (i instant) Restart(context.Context) error                     { return nil }
+func (i instant) Unload(context.Context, infer.Model) error         { return nil }
 
 func (i instant) Load(context.Context, infer.Model) (infer.Info, error) { return infer.Info{}, nil }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,9 @@ type Config struct {
 	BatchTimeout time.Duration
 	// LoadTimeout bounds the opening of a device, and the load of a model; default 120 s.
 	LoadTimeout time.Duration
+	// Memory is how many bytes the models of a device may take together, by the device's
+	// name. Absent or 0: it is not bounded.
+	Memory map[string]int64
 }
 
 // largestBatch is the most that MaxBatch may be: lanes keep what they measured by size.
@@ -60,6 +64,9 @@ func (c Config) Validate() error {
 	fault(c.QueueItems < 1, "queue_items is %d, want 1 or more", c.QueueItems)
 	fault(c.QueueBytes < 1, "queue_bytes is %d, want 1 or more", c.QueueBytes)
 	fault(c.BatchTimeout < time.Millisecond, "batch_timeout is %s, want 1ms or more", c.BatchTimeout)
+	for name, bytes := range c.Memory {
+		fault(bytes < 0, "memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes)
+	}
 	fault(c.LoadTimeout < time.Millisecond, "load_timeout is %s, want 1ms or more", c.LoadTimeout)
 	return errors.Join(faults...)
 }
@@ -69,4 +76,12 @@ type ModelOptions struct {
 	// MaxBatch bounds the items of a batch of this model; 0, or more than the pool's:
 	// the pool's. A model whose file fixes the batch axis at 1 has batches of 1.
 	MaxBatch int
+	// Devices are those that the model runs on, each with the whole model, when the
+	// model's own Device is "cuda". Empty: the one device that the model names.
+	Devices []string
+}
+
+// equal says whether two handles of a model would be the same.
+func (o ModelOptions) equal(p ModelOptions) bool {
+	return o.MaxBatch == p.MaxBatch && slices.Equal(o.Devices, p.Devices)
 }

@@ -33,6 +33,10 @@ type device struct {
 	timer  *time.Timer
 	closed bool // nothing is run any more
 	gone   bool // the runner has been closed, or was never open
+	memory memory
+	relief relief
+	out    time.Time // models that have other devices leave it alone before
+	failed int       // times in a row that it was left alone
 }
 
 // opened is a runner and what it said about itself.
@@ -62,10 +66,18 @@ func (d *device) bringUp(ctx context.Context, open Opener) (*opened, error) {
 	return nil, errors.Join(fmt.Errorf("%w: it has %d slots", infer.ErrUnavailable, o.slots), r.Close(ctx))
 }
 
-// submit takes an item in.
-func (d *device) submit(it *item) {
+// forecast is what is to be expected of an item that is not submitted yet.
+func (d *device) forecast(a *account, key string, now time.Time) forecast {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.policy.forecast(a, key, now)
+}
+
+// submit takes an item of a model in.
+func (d *device) submit(it *item, a *account) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	it.account = a
 	d.policy.add(it, time.Now())
 	d.kick()
 }
@@ -78,28 +90,25 @@ func (d *device) cancel(it *item, err error) {
 	d.kick()
 }
 
-// enter waits for leave to make something ready for the device.
-func (d *device) enter(ctx context.Context, t fair.Tenant) (leave func(), err error) {
-	v := &visit{granted: make(chan struct{})}
+// knock asks for leave to make something ready for the device.
+func (d *device) knock(granted chan *visit, t fair.Tenant) *visit {
+	v := &visit{device: d, granted: granted}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.closed {
-		d.mu.Unlock()
-		return nil, errClosed
+		v.state, v.err = departed, errClosed
+		granted <- v
+		return v
 	}
 	d.policy.knock(v, t, time.Now())
-	d.mu.Unlock()
-	leave = func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.policy.depart(v, time.Now())
-	}
-	select {
-	case <-v.granted:
-		return leave, v.err
-	case <-ctx.Done():
-		leave()
-		return nil, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
-	}
+	return v
+}
+
+// depart ends a visit.
+func (d *device) depart(v *visit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.depart(v, time.Now())
 }
 
 // flush passes on that a step ends.
@@ -136,8 +145,8 @@ func (d *device) kick() {
 		}
 		ctx, cancel := d.bounded(d.cfg.BatchTimeout)
 		b.cancel = cancel
-		b.begin(time.Now())
 		d.idle--
+		d.memory.hold(b.lane.account)
 		d.runs.Go(func() {
 			defer cancel()
 			d.run(ctx, b)
@@ -156,10 +165,31 @@ func (d *device) wake() {
 // it runs.
 func (d *device) run(ctx context.Context, b *batch) {
 	o := d.execute(ctx, b)
+	if len(b.items) == 1 && errors.Is(o.err, infer.ErrMemory) {
+		o = d.relieve(b, o)
+	}
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.idle++
-	d.policy.ended(b, o, time.Now())
+	d.policy.ended(b, o, now)
+	d.memory.release(b.lane.account, now)
+	switch {
+	case o.err == nil:
+		d.failed = 0
+	case lost(o.err) && !now.Before(d.out):
+		d.failed++
+		d.out = now.Add(pause(reopenMin, reopenMax, d.failed))
+		d.policy.move(func(*item) bool { return true }, now)
+	}
+	d.kick()
+}
+
+// disperse has the items of a model that wait here choose among its devices again.
+func (d *device) disperse(a *account) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.move(func(it *item) bool { return it.account == a }, time.Now())
 	d.kick()
 }
 
@@ -188,6 +218,9 @@ func (d *device) execute(ctx context.Context, b *batch) outcome {
 // call stacks the items and hands them to the runner.
 func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []infer.Tensor, err error) {
 	defer caught(&err)
+	if err := ctx.Err(); err != nil { // nobody waits for it any more
+		return nil, nil, err
+	}
 	reqs := make([]infer.Request, len(b.items))
 	for i, it := range b.items {
 		reqs[i] = it.req

@@ -22,6 +22,13 @@ func classed(err error) bool {
 	return false
 }
 
+// lost says whether an error of a run tells of a device that does not serve, whatever it is
+// asked to run.
+func lost(err error) bool {
+	host := errors.Is(err, infer.ErrUnavailable) || errors.Is(err, infer.ErrHost)
+	return host && !errors.Is(err, infer.ErrMemory) && !errors.Is(err, errClosed)
+}
+
 // gaveUp is the answer to a caller whose context has ended: that context's error,
 // and infer.ErrTimeout with it if it was the deadline.
 func gaveUp(ctx context.Context) error {

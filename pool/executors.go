@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -17,6 +18,8 @@ type Executors struct {
 var (
 	_ rewards.Concurrent          = Executors{}
 	_ rewards.ConcurrencyReasoner = Executors{}
+	_ rewards.Concurrent          = Fleet{}
+	_ rewards.ConcurrencyReasoner = Fleet{}
 	_ rewards.Concurrent          = (*Model)(nil)
 	_ rewards.ConcurrencyReasoner = (*Model)(nil)
 )
@@ -49,22 +52,64 @@ type Foreseer interface {
 	Slots(device string) int
 }
 
-// Concurrency is how many calls of the model its device executes at a time.
+// Concurrency is how many calls of the model its devices execute at a time.
 func (m *Model) Concurrency() int { return m.executors().Concurrency() }
 
 // ConcurrencyReason says with what.
 func (m *Model) ConcurrencyReason() string { return m.executors().ConcurrencyReason() }
 
-func (m *Model) executors() Executors {
-	d := m.device
+func (m *Model) executors() Fleet {
+	all := make(Fleet, len(m.replicas))
+	for i, r := range m.replicas {
+		all[i] = r.executors()
+	}
+	return all
+}
+
+func (r *replica) executors() Executors {
+	d := r.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := Executors{Device: d.name, Slots: d.foreseen, MaxBatch: d.cfg.MaxBatch}
 	if d.runner != nil {
 		e.Slots = d.runner.slots
 	}
-	if top := m.account.top; top > 0 {
+	if top := r.account.top; top > 0 {
 		e.MaxBatch = min(e.MaxBatch, top)
 	}
 	return e
+}
+
+// Fleet is what the devices of a model have, all together.
+type Fleet []Executors
+
+// Concurrency is the sum.
+func (f Fleet) Concurrency() int {
+	n := 0
+	for _, e := range f {
+		n += e.Concurrency()
+	}
+	return n
+}
+
+// ConcurrencyReason counts the sessions of all devices, once where they are alike.
+func (f Fleet) ConcurrencyReason() string {
+	var kinds []Executors
+	names := make(map[Executors][]string)
+	for _, e := range f {
+		kind := Executors{Slots: e.Slots, MaxBatch: e.MaxBatch}
+		if names[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		names[kind] = append(names[kind], e.Device)
+	}
+	why := make([]string, len(kinds))
+	for i, kind := range kinds {
+		all := names[kind]
+		if kind.Device = all[0]; len(all) > 1 {
+			kind.Device = "each of " + strings.Join(all, ", ")
+		}
+		why[i] = kind.ConcurrencyReason()
+	}
+	return strings.Join(why, "; ")
 }

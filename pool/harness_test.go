@@ -35,12 +35,16 @@ type fake struct {
 	open  func(ctx context.Context, device string) error
 	load  func(ctx context.Context, m infer.Model) error
 	close func(ctx context.Context) error
-	info  infer.Info
+	// unload comes before a model is unloaded, hold before a restart.
+	unload func(m infer.Model) error
+	hold   func(ctx context.Context) error
+	info   infer.Info
 
 	mu                   sync.Mutex
 	batches              [][]string // the names of each batch, in the order they began
 	running, peak        int
 	opens, loads, closes int
+	unloads, restarts    int
 	cancelled            int
 }
 
@@ -68,6 +72,26 @@ func (f *fake) Load(ctx context.Context, m infer.Model) (infer.Info, error) {
 		}
 	}
 	return f.info, nil
+}
+
+func (f *fake) Unload(_ context.Context, m infer.Model) error {
+	f.mu.Lock()
+	f.unloads++
+	f.mu.Unlock()
+	if f.unload != nil {
+		return f.unload(m)
+	}
+	return nil
+}
+
+func (f *fake) Restart(ctx context.Context) error {
+	f.mu.Lock()
+	f.restarts++
+	f.mu.Unlock()
+	if f.hold != nil {
+		return f.hold(ctx)
+	}
+	return nil
 }
 
 func (f *fake) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error) {

@@ -21,6 +21,7 @@ type item struct {
 	deadline time.Time     // of the caller's context; zero: none
 	begun    chan struct{} // closed when what runs it has begun
 	done     chan struct{}
+	mobile   bool // its model has other devices, to which it may move
 
 	state      state
 	at         time.Time // when it came into its lane
@@ -59,6 +60,22 @@ func (it *item) late(err error) error {
 	return err
 }
 
+// moved is the answer to an item that another device is to have.
+type moved struct {
+	why error // how the device failed it; nil: it only waited there
+}
+
+// Error is for those who do not know what to do about it.
+func (*moved) Error() string { return "the item moves to another device" }
+
+// again makes of an item that was answered with moved the one for the next device.
+func (it *item) again(mobile bool) *item {
+	return &item{
+		req: it.req, tenant: it.tenant, key: it.key, bytes: it.bytes, deadline: it.deadline,
+		begun: it.begun, running: it.running, done: make(chan struct{}), mobile: mobile,
+	}
+}
+
 // answer settles an item. Its caller is let go as soon as nothing reads its
 // inputs any more: now, or when its batch lets go of them.
 func (it *item) answer(out []infer.Tensor, err error) {
@@ -74,6 +91,9 @@ type batch struct {
 	items []*item
 	// live is the number of items whose callers still wait.
 	live int
+	// began is when it was handed out, cost what it was expected to take then.
+	began time.Time
+	cost  time.Duration
 	// reading says that the run still reads the callers' tensors: until they have
 	// been copied into a batch of several, and to the end of a batch of one, which
 	// is not copied.
@@ -94,13 +114,11 @@ func (b *batch) release() {
 	}
 }
 
-// begin notes when the batch was handed out. A caller that has left may be reading its
-// item.
+// begin notes when the batch is handed out, of items that are all waited for.
 func (b *batch) begin(now time.Time) {
+	b.began = now
 	for _, it := range b.items {
-		if it.state != settled {
-			it.began = now
-		}
+		it.began = now
 	}
 }
 

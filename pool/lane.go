@@ -33,6 +33,8 @@ type account struct {
 	top   int // items a batch may have; 0: the pool's bound
 
 	past Counts // of what belongs to no lane, and of lanes that were forgotten
+
+	residence
 }
 
 // lane is the queue of one model's items of one key. Guarded by the device's mutex.

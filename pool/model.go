@@ -2,8 +2,9 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/fair"
@@ -14,27 +15,34 @@ import (
 
 // Model is a handle on a model of a pool. It is safe for use by several goroutines.
 type Model struct {
-	model   infer.Model
-	options ModelOptions
-	device  *device
-	account *account // guarded by the device's mutex
-	load    shared[infer.Info]
+	model    infer.Model
+	options  ModelOptions
+	replicas []*replica // one or more, in the order of the options
+
+	mu     sync.Mutex       // from choosing a device for an item until the device has it
+	turn   int              // guarded by mu; counts what was chosen
+	chosen map[*replica]int // guarded by mu; the turn in which it was last
 }
 
-// Info returns what the model says about itself. It opens the device and loads the
+// Info returns what the model says about itself. It opens a device and loads the
 // model if nobody did before. Errors are as of Infer.
 func (m *Model) Info(ctx context.Context) (infer.Info, error) {
-	info, err := m.ready(ctx)
-	if err != nil {
-		return infer.Info{}, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)
+	ready, err := m.ready(ctx, nil)
+	if err == nil {
+		defer release(ready)
+		var info infer.Info
+		if info, err = ready[0].load.get(ctx); err == nil {
+			return info, nil
+		}
 	}
-	return info, nil
+	return infer.Info{}, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)
 }
 
 // Infer runs the model on one item, in a batch with others of the same key, and
-// returns the item's outputs without a batch axis. It opens the device and loads
-// the model if nobody did before, waits for room in the device's queue, and for its
-// turn.
+// returns the item's outputs without a batch axis. It opens the devices and loads
+// the model if nobody did before, waits for room in a device's queue, and for its
+// turn. Of several devices the item gets the one where it is expected to end first; one that
+// cannot serve it is left out as long as another can.
 //
 // The request's tensors are read until it returns and not after that, even when ctx
 // ends first. Outputs are the caller's own, though those of one batch lie in the
@@ -44,50 +52,91 @@ func (m *Model) Info(ctx context.Context) (infer.Info, error) {
 // and ErrTimeout includes ctx's deadline; or they are ctx's. A deadline that
 // passes wraps both.
 func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
-	out, err := m.infer(ctx, req)
+	out, on, err := m.infer(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("pool: model %s on %s, item %q: %w", m.model.Name, m.model.Device, req.Name, err)
+		return nil, fmt.Errorf("pool: model %s on %s, item %q: %w", m.model.Name, on, req.Name, err)
 	}
 	return out, nil
 }
 
-func (m *Model) infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
+// maxMoves is how often an item may move to another device for each that its model has: because
+// it waited at one that failed, or that failed it, or because one more was ready.
+const maxMoves = 3
+
+// infer says on which device the item was, too.
+func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tensor, on string, err error) {
+	on = m.model.Device
 	if err := m.check(req); err != nil {
-		return nil, err
+		return nil, on, err
 	}
 	if ctx.Err() != nil {
-		return nil, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
-	}
-	if _, err := m.ready(ctx); err != nil {
-		return nil, err
+		return nil, on, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
 	}
 	it := &item{
-		req: req, tenant: fair.Tenant(rewards.TenantOf(ctx)), account: m.account, key: req.Key(), bytes: req.Bytes(),
-		begun: make(chan struct{}), done: make(chan struct{}),
+		req: req, tenant: fair.Tenant(rewards.TenantOf(ctx)), key: req.Key(), bytes: req.Bytes(),
+		begun: make(chan struct{}), done: make(chan struct{}), mobile: len(m.replicas) > 1,
 	}
 	it.deadline, _ = ctx.Deadline()
-	asked := time.Now()
-	m.device.submit(it)
-	if _, err := rewards.Await(ctx, it.begun, it.done); err != nil {
-		m.device.cancel(it, gaveUp(ctx))
-		<-it.done // at once, unless a run still reads its tensors, which has been ended
+	var asked time.Time
+	var tried []*replica // that failed it,
+	var failed error     // and how
+	for moves := 1; ; moves++ {
+		ready, err := m.ready(ctx, tried)
+		if err != nil {
+			if failed != nil && ctx.Err() == nil {
+				err = failed
+			}
+			return nil, on, err
+		}
+		if asked.IsZero() {
+			asked = time.Now()
+		}
+		r := m.submit(it, ready)
+		on = r.model.Device
+		if _, err := rewards.Await(ctx, it.begun, it.done); err != nil {
+			r.device.cancel(it, gaveUp(ctx))
+			<-it.done // at once, unless a run still reads its tensors, which has been ended
+		}
+		r.release()
+		var left *moved
+		if !errors.As(it.err, &left) {
+			break
+		}
+		if left.why != nil {
+			tried, failed = append(tried, r), also(failed, on, left.why)
+			if len(tried) == len(m.replicas) {
+				return nil, m.model.Device, failed
+			}
+		}
+		it = it.again(moves < maxMoves*len(m.replicas))
 	}
 	if !it.began.IsZero() {
 		obs.Spent(ctx, obs.BatchWait, it.began.Sub(asked))
 		obs.Spent(ctx, obs.Infer, time.Since(it.began))
 	}
-	return it.out, it.err
+	return it.out, on, it.err
+}
+
+// also adds how an item failed on one more device.
+func also(failed error, on string, why error) error {
+	if failed == nil {
+		return fmt.Errorf("on %s: %w", on, why)
+	}
+	return fmt.Errorf("%w; on %s: %w", failed, on, why)
 }
 
 // Enter waits for leave to make an item ready for the model, such as to decode a picture, and to
 // ask this and other models about it: so much is made ready at a time as fills two batches for
-// each slot of a card, or one item for each slot of the CPU, and tenants take turns. The caller calls leave when it has the
-// last answer, and must not call Enter before. It opens the device and loads the model if
+// each slot of a card, or one item for each slot of the CPU, and tenants take turns. The slots of
+// all devices of the model count. The caller calls leave when it has the
+// last answer, and must not call Enter before. It opens the devices and loads the model if
 // nobody did before. Errors are as of Infer.
 func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
-	if _, err = m.ready(ctx); err == nil {
-		asked := time.Now()
-		leave, err = m.device.enter(ctx, fair.Tenant(rewards.TenantOf(ctx)))
+	ready, err := m.ready(ctx, nil)
+	if err == nil {
+		asked, devices := time.Now(), m.order(ready, "")
+		release(ready) // who waits for leave does not need the model yet
+		leave, err = enter(ctx, devices, fair.Tenant(rewards.TenantOf(ctx)))
 		obs.Spent(ctx, obs.BatchWait, time.Since(asked))
 	}
 	if err != nil {
@@ -108,67 +157,4 @@ func (m *Model) check(req infer.Request) error {
 		return fmt.Errorf("%w: the model has no embed_tokens, so it generates nothing", infer.ErrInput)
 	}
 	return nil
-}
-
-// ready opens the device and loads the model.
-func (m *Model) ready(ctx context.Context) (infer.Info, error) {
-	if _, err := m.device.open.get(ctx); err != nil {
-		return infer.Info{}, err
-	}
-	return m.load.get(ctx)
-}
-
-// embeds is the input of a language model's decoder that says how many items a batch
-// may have.
-const embeds = "inputs_embeds"
-
-// bringUp loads the model. It is the work of Model.load.
-func (m *Model) bringUp(ctx context.Context) (infer.Info, error) {
-	r, err := m.device.open.get(ctx)
-	if err != nil {
-		return infer.Info{}, err
-	}
-	info, err := r.Load(ctx, m.model)
-	if err != nil {
-		return infer.Info{}, err
-	}
-	for _, in := range info.Inputs {
-		if len(in.Shape) == 0 || in.Shape[0] < 0 {
-			continue
-		}
-		if m.model.Embed != "" && in.Name != embeds {
-			continue // of these some have no batch axis, and the load has looked at the others
-		}
-		if in.Shape[0] != 1 {
-			return infer.Info{}, fmt.Errorf("%w: input %q has shape %v: a batch of exactly %d; export it with a free first axis, or 1",
-				infer.ErrModel, in.Name, in.Shape, in.Shape[0])
-		}
-		m.device.mu.Lock()
-		m.account.top = 1 // it has no items yet
-		m.device.mu.Unlock()
-	}
-	if most := info.MaxBatch; most > 0 { // the device lacked memory for more
-		m.device.mu.Lock()
-		if top := m.account.top; top == 0 || top > most {
-			m.account.top = most
-		}
-		m.device.mu.Unlock()
-	}
-	return info, nil
-}
-
-// fileState changes with the model's files, so that one that was put right is
-// loaded at once.
-func (m *Model) fileState() string {
-	state := func(path string) string {
-		fi, err := os.Stat(path)
-		if err != nil {
-			return "absent"
-		}
-		return fmt.Sprint(fi.Size(), fi.ModTime().Format(time.RFC3339Nano))
-	}
-	if m.model.Embed == "" {
-		return state(m.model.Path)
-	}
-	return state(m.model.Path) + state(m.model.Embed)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -18,6 +19,11 @@ type outcome struct {
 	rows   [][]infer.Tensor
 	faults []error
 	took   time.Duration
+	// again counts the runs before this one that lacked memory, spent is what they and
+	// all that was done to find some took. Shared says that other models have stayed on the device.
+	again  int
+	spent  time.Duration
+	shared bool
 }
 
 // errClosed is what a pool that was closed answers with.
@@ -28,10 +34,21 @@ var errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
 func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	l := b.lane
 	l.running--
+	p.runs = slices.DeleteFunc(p.runs, func(o *batch) bool { return o == b })
 	ran := b.items
-	p.bill(ran, o.took, now)
-	l.counts.Busy += o.took
+	p.bill(ran, o.took+o.spent, now)
+	l.counts.Busy += o.took + o.spent
+	l.counts.Faults += uint64(o.again)
+	l.counts.Retries += uint64(o.again)
 	b.release()
+	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 || o.shared) {
+		// What fits into memory is the same for all items of a lane, and others did; or it
+		// shares the device with what could not be evicted.
+		o.err = infer.Marked(infer.ErrHost, o.err)
+	}
+	if lost(o.err) || errors.Is(o.err, infer.ErrMemory) && errors.Is(o.err, infer.ErrHost) {
+		p.leaveBatch(b, o.err)
+	}
 	switch {
 	case o.err == nil:
 		l.ran(len(b.items), o.took)
@@ -48,14 +65,9 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 		}
 	default:
 		l.counts.Faults++
-		err := o.err
-		if errors.Is(err, infer.ErrMemory) && l.counts.Items > 0 {
-			// What fits into memory is the same for all items of a lane, and others did.
-			err = infer.Marked(infer.ErrHost, err)
-		}
 		for _, it := range b.waiting() {
 			l.counts.Failed++
-			p.give(it, nil, err)
+			p.give(it, nil, o.err)
 		}
 	}
 	for _, it := range ran {
@@ -76,6 +88,59 @@ func (p *policy) bill(items []*item, took time.Duration, now time.Time) {
 		x := p.part(it.holder, it.account)
 		x.used = min(x.used+each-it.charged, x.holder.Data.clock+debt)
 	}
+}
+
+// leaveBatch moves those of a batch's items whose model has other devices: this one failed them.
+func (p *policy) leaveBatch(b *batch, why error) {
+	for _, it := range b.waiting() {
+		if it.mobile {
+			b.live--
+			p.moveOn(it, why)
+		}
+	}
+	if b.live == 0 {
+		b.lane.counts.Faults++
+	}
+}
+
+// moveOn answers an item that another device is to have.
+func (p *policy) moveOn(it *item, why error) {
+	p.counts(it).Moved++
+	p.give(it, nil, &moved{why})
+}
+
+// move takes out the items that wait, are such, and may move to other devices.
+func (p *policy) move(such func(*item) bool, now time.Time) {
+	var all []*item
+	pick := func(it *item) {
+		if it.mobile && such(it) {
+			all = append(all, it)
+		}
+	}
+	for h := range p.outside.InTurn(0, now) {
+		for it := h.Data.outside.head; it != nil; it = it.next {
+			pick(it)
+		}
+	}
+	for h := range p.turns.InTurn(0, now) {
+		for _, x := range h.Data.active {
+			for _, q := range x.ready {
+				for it := q.head; it != nil; it = it.next {
+					pick(it)
+				}
+			}
+			for _, b := range x.redo {
+				for _, it := range b.waiting() {
+					pick(it)
+				}
+			}
+		}
+	}
+	for _, it := range all {
+		p.withdraw(it)
+		p.moveOn(it, nil)
+	}
+	p.refill(now)
 }
 
 // final says whether an error holds for every item of a batch: a model that cannot

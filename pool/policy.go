@@ -32,6 +32,7 @@ type policy struct {
 	device string // its name
 	slots  int    // of the device; 0: it is not open
 	lanes  map[laneKey]*lane
+	runs   []*batch // that were handed out
 
 	book    fair.Book[guest]  // what the tenants have had of the device
 	turns   *fair.Line[guest] // those with something to run
@@ -178,19 +179,29 @@ func (p *policy) cancel(it *item, err error, now time.Time) {
 	switch it.state {
 	case settled:
 		return
-	case outside:
-		p.enter(it)
-	case queued:
-		p.leave(it)
-	case parked, running:
+	case running:
 		b := it.batch
 		if b.live--; b.live == 0 && b.cancel != nil {
 			b.cancel()
 		}
+	default:
+		p.withdraw(it)
 	}
 	p.counts(it).Left++
 	p.give(it, nil, err)
 	p.refill(now)
+}
+
+// withdraw takes out an item that waits, wherever it does.
+func (p *policy) withdraw(it *item) {
+	switch it.state {
+	case outside:
+		p.enter(it)
+	case queued:
+		p.leave(it)
+	case parked:
+		it.batch.live--
+	}
 }
 
 // give settles an item. Its tenant's account is let go when it is in no batch that runs.
@@ -365,7 +376,7 @@ func (p *policy) again(x *part, now time.Time) *batch {
 	}
 	b.items = items
 	p.book.Drop(x.holder) // of the batch
-	return p.handOut(b)
+	return p.handOut(b, now)
 }
 
 // take makes a batch of n items of a queue's lane: the queue's first item, and then of the
@@ -387,7 +398,7 @@ func (p *policy) take(q *queue, n int, now time.Time) *batch {
 			break
 		}
 	}
-	return p.handOut(b)
+	return p.handOut(b, now)
 }
 
 // unknown is what a batch is taken to cost before any was measured, in seconds: enough that
@@ -412,13 +423,16 @@ func (p *policy) expired(it *item, now time.Time) bool {
 }
 
 // handOut marks what runs.
-func (p *policy) handOut(b *batch) *batch {
+func (p *policy) handOut(b *batch, now time.Time) *batch {
 	if len(b.items) == 0 {
 		b.lane.open--
 		return nil
 	}
 	b.live, b.reading = len(b.items), true
 	b.lane.running++
+	b.cost = duration(max(b.lane.fit.seconds(len(b.items)), unknown))
+	b.begin(now)
+	p.runs = append(p.runs, b)
 	for _, it := range b.items {
 		it.state, it.batch = running, b
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -33,10 +34,11 @@ type Pool struct {
 
 	loads sync.WaitGroup // goroutines that open or load; none is added once closed is set
 
-	mu      sync.Mutex // guards what follows
-	models  map[infer.Model]*Model
-	devices map[string]*device
-	closed  bool
+	mu       sync.Mutex // guards what follows
+	models   map[infer.Model]*Model
+	replicas map[infer.Model]*replica // by the model with the device's name
+	devices  map[string]*device
+	closed   bool
 
 	closing  sync.Once
 	closeErr error // guarded by closing
@@ -51,7 +53,10 @@ func New(cfg Config, open Opener) (*Pool, error) {
 	if open == nil {
 		return nil, errors.New("pool: no opener of devices")
 	}
-	p := &Pool{cfg: cfg, open: open, models: make(map[infer.Model]*Model), devices: make(map[string]*device)}
+	p := &Pool{
+		cfg: cfg, open: open,
+		models: make(map[infer.Model]*Model), replicas: make(map[infer.Model]*replica), devices: make(map[string]*device),
+	}
 	p.runContext, p.endRuns = contexts()
 	p.loadContext, p.endLoads = contexts()
 	return p, nil
@@ -75,23 +80,86 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	if o.MaxBatch < 0 || o.MaxBatch > largestBatch {
 		return nil, fmt.Errorf("pool: model %s: %w: max_batch is %d, want 0 to %d", m.Name, infer.ErrModel, o.MaxBatch, largestBatch)
 	}
+	if len(o.Devices) == 0 {
+		o.Devices = []string{m.Device}
+	}
+	o.Devices = slices.Clone(o.Devices)
+	if n := len(slices.Compact(slices.Sorted(slices.Values(o.Devices)))); n < len(o.Devices) || slices.Contains(o.Devices, "") {
+		return nil, fmt.Errorf("pool: model %s: %w: its devices are %q, want the name of each once", m.Name, infer.ErrModel, o.Devices)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, fmt.Errorf("pool: model %s: %w", m.Name, errClosed)
 	}
 	if h := p.models[m]; h != nil {
-		if h.options != o {
+		if !h.options.equal(o) {
 			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with options %+v and %+v", m.Name, m.Device, infer.ErrModel, h.options, o)
 		}
 		return h, nil
 	}
-	h := &Model{model: m, options: o, device: p.device(m.Device), account: &account{model: m, top: o.MaxBatch}}
-	h.load.what = "loading " + m.Path
-	h.load.do, h.load.start, h.load.look = h.bringUp, p.start, h.fileState
-	h.load.min, h.load.max = reloadMin, reloadMax
+	h := &Model{model: m, options: o, chosen: make(map[*replica]int)}
+	for _, device := range o.Devices {
+		on := m
+		on.Device = device
+		r := p.replica(on, o.MaxBatch)
+		if r.most != o.MaxBatch {
+			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with max_batch %d and %d", m.Name, device, infer.ErrModel, r.most, o.MaxBatch)
+		}
+		h.replicas = append(h.replicas, r)
+	}
 	p.models[m] = h
 	return h, nil
+}
+
+// replica finds or makes a model on a device. Called with mu held.
+func (p *Pool) replica(m infer.Model, most int) *replica {
+	if r := p.replicas[m]; r != nil {
+		return r
+	}
+	r := &replica{model: m, most: most, device: p.device(m.Device), account: &account{model: m, top: most}}
+	r.account.forget = r.load.forget
+	r.load.what = "loading " + m.Path
+	r.load.do, r.load.start, r.load.look = r.bringUp, p.start, r.fileState
+	r.load.after = func() { p.joined(r) }
+	r.load.min, r.load.max = reloadMin, reloadMax
+	p.replicas[m] = r
+	return r
+}
+
+// opened has a device load the models that were asked for before it was open. Who asked may have
+// been served by another device meanwhile.
+func (p *Pool) opened(d *device) {
+	var all []*replica
+	p.mu.Lock()
+	for _, r := range p.replicas {
+		if r.device == d {
+			all = append(all, r)
+		}
+	}
+	p.mu.Unlock()
+	for _, r := range all {
+		if r.asked() {
+			_, _ = r.load.poll() // who needs it hears of a failure
+		}
+	}
+}
+
+// joined has what waits for a model on other devices choose again, now that one more has it.
+func (p *Pool) joined(r *replica) {
+	var others []*replica
+	p.mu.Lock()
+	for _, m := range p.models {
+		if slices.Contains(m.replicas, r) {
+			others = append(others, m.replicas...)
+		}
+	}
+	p.mu.Unlock()
+	for _, o := range others {
+		if o != r {
+			o.device.disperse(o.account)
+		}
+	}
 }
 
 // device finds or makes a device. Called with mu held.
@@ -100,6 +168,7 @@ func (p *Pool) device(name string) *device {
 		return d
 	}
 	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg, name), bounded: p.runContext}
+	d.memory.budget, d.relief.seed = p.cfg.Memory[name], maphash.MakeSeed()
 	if f, ok := p.open.(Foreseer); ok {
 		d.foreseen = f.Slots(name)
 	}
@@ -108,6 +177,7 @@ func (p *Pool) device(name string) *device {
 	d.open.what = "opening device " + name
 	d.open.do = func(ctx context.Context) (*opened, error) { return d.bringUp(ctx, p.open) }
 	d.open.start, d.open.look = p.start, func() string { return "" }
+	d.open.after = func() { p.opened(d) }
 	d.open.min, d.open.max = reopenMin, reopenMax
 	p.devices[name] = d
 	return d
@@ -217,9 +287,9 @@ func (p *Pool) closeRunners(ctx context.Context, devices []*device) error {
 // Stats returns what the pool is doing and has done.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
-	models := make(map[*device][]*Model)
-	for _, m := range p.models {
-		models[m.device] = append(models[m.device], m)
+	models := make(map[*device][]*replica)
+	for _, r := range p.replicas {
+		models[r.device] = append(models[r.device], r)
 	}
 	p.mu.Unlock()
 	var s Stats

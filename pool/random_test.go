@@ -34,7 +34,8 @@ type hostile struct {
 	mu    sync.Mutex
 	rand  *rand.Rand
 	seen  map[int]bool
-	torn  atomic.Int64 // runs whose inputs changed under way
+	known map[infer.Model]bool // was loaded once: it loads again
+	torn  atomic.Int64         // runs whose inputs changed under way
 	peak  atomic.Int64
 	runs  atomic.Int64
 	slots int
@@ -50,10 +51,19 @@ func (h *hostile) Open(context.Context, string) (pool.Runner, error) {
 func (h *hostile) Slots() int                  { return h.slots }
 func (h *hostile) Close(context.Context) error { return nil }
 
-func (h *hostile) Load(context.Context, infer.Model) (infer.Info, error) {
-	if h.draw(3) == 0 {
+func (h *hostile) Restart(context.Context) error             { return nil }
+func (h *hostile) Unload(context.Context, infer.Model) error { return nil }
+
+func (h *hostile) Load(_ context.Context, m infer.Model) (infer.Info, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.known[m] && h.rand.IntN(3) == 0 {
 		return infer.Info{}, infer.ErrCrashed
 	}
+	if h.known == nil {
+		h.known = make(map[infer.Model]bool)
+	}
+	h.known[m] = true
 	return infer.Info{}, nil
 }
 

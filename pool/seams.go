@@ -24,6 +24,13 @@ type Runner interface {
 	// Load makes a model ready. It may be called twice for one model, and is called
 	// again when a first load failed.
 	Load(ctx context.Context, m infer.Model) (infer.Info, error)
+	// Unload gives back what a model takes of the device. The model is not running; it may not
+	// be loaded. The next Load or Run loads it again.
+	Unload(ctx context.Context, m infer.Model) error
+	// Restart replaces what holds the device's memory, such as a child process, by one that
+	// holds nothing, once the runs that go on there are over. It returns when all slots have
+	// what is new.
+	Restart(ctx context.Context) error
 	// Run answers a batch: every output has the batch axis first, of as many rows
 	// as the batch has names. Errors wrap a sentinel of internal/infer or are the
 	// context's. It keeps neither the batch nor the answer after it returned. It calls the

@@ -20,6 +20,7 @@ type shared[T any] struct {
 	start    func(func(context.Context)) (context.Context, bool) // Pool.start
 	min, max time.Duration                                       // how long a failure is remembered
 	look     func() string                                       // what it depends on; a change makes a failure void
+	after    func()                                              // called when the work was done; nil: nothing
 
 	mu       sync.Mutex // guards what follows, is held for no work
 	value    T
@@ -69,6 +70,34 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 	return s.value, nil
 }
 
+// poll begins the work if need be, and waits for nothing: it returns the attempt that is under
+// way, or why the work cannot be had now; neither if it is done.
+func (s *shared[T]) poll() (*attempt, error) {
+	a, err := s.begin()
+	if a == nil {
+		return nil, err
+	}
+	select {
+	case <-a.over: // its context ends with it, too
+	default:
+		return a, nil
+	}
+	select {
+	case <-a.done:
+		return nil, a.err
+	default:
+		return nil, s.overdue(a.why())
+	}
+}
+
+// forget makes the work undone.
+func (s *shared[T]) forget() {
+	var none T
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value, s.ready = none, false
+}
+
 // begin returns the attempt to wait for, nil if the work is done already.
 func (s *shared[T]) begin() (*attempt, error) {
 	s.mu.Lock()
@@ -103,7 +132,14 @@ func (s *shared[T]) run(ctx context.Context, a *attempt, seen string) {
 	default:
 		err = fmt.Errorf("%s: %w", s.what, err)
 	}
-	err = infer.Marked(infer.ErrLoad, err)
+	s.over(a, value, infer.Marked(infer.ErrLoad, err), seen)
+	if err == nil && s.after != nil {
+		s.after()
+	}
+}
+
+// over takes in what an attempt came to.
+func (s *shared[T]) over(a *attempt, value T, err error, seen string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempt = nil
@@ -114,7 +150,7 @@ func (s *shared[T]) run(ctx context.Context, a *attempt, seen string) {
 		s.failures++
 		s.inRow++
 		s.seen = seen
-		s.until = time.Now().Add(s.pause())
+		s.until = time.Now().Add(pause(s.min, s.max, s.inRow))
 	}
 	close(a.done)
 }
@@ -132,13 +168,13 @@ func (s *shared[T]) try(ctx context.Context) (value T, err error) {
 	return s.do(ctx)
 }
 
-// pause is how long the newest failure is remembered.
-func (s *shared[T]) pause() time.Duration {
-	d := s.min
-	for n := 1; n < s.inRow && d < s.max; n++ {
+// pause is how long the nth failure in a row is remembered: twice as long as the one before.
+func pause(shortest, longest time.Duration, n int) time.Duration {
+	d := shortest
+	for ; n > 1 && d < longest; n-- {
 		d *= 2
 	}
-	return min(d, s.max)
+	return min(d, longest)
 }
 
 // snapshot is for Stats.

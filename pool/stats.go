@@ -25,6 +25,12 @@ type DeviceStats struct {
 	Queued, QueuedBytes, Waiting int
 	// Inside callers of Model.Enter make something ready, AtDoor callers wait for leave.
 	Inside, AtDoor int
+	// Budget bounds the bytes of models there, 0: nothing does, and Taken is what those take
+	// that are loaded or being loaded.
+	Budget, Taken int64
+	// Evictions counts models that were unloaded to make room, Restarts how often the device's
+	// processes were started anew for want of memory.
+	Evictions, Restarts uint64
 	// Opens counts the tries to open the device, OpenFailures those that failed.
 	Opens, OpenFailures uint64
 	Models              []ModelStats // by name
@@ -32,8 +38,12 @@ type DeviceStats struct {
 
 // ModelStats is one model.
 type ModelStats struct {
+	// Model has the device's name.
 	Model  infer.Model
 	Loaded bool
+	// Bytes is what it takes of the device's memory: estimated, or as the runner says; 0: it
+	// was not loaded yet.
+	Bytes int64
 	// Loads counts the tries to load the model, LoadFailures those that failed.
 	Loads, LoadFailures uint64
 	// Total is the sum over the model's lanes, those that were forgotten among them.
@@ -56,13 +66,15 @@ type LaneStats struct {
 }
 
 // Counts are totals. Every item that was submitted is counted once in Items,
-// Failed, Expired or Left when it is over.
+// Failed, Expired, Left or Moved when it is over on a device.
 type Counts struct {
 	// Items were answered with outputs, Failed with an error of the model. Expired
 	// were dropped because their deadline had passed when their turn came, Left are
 	// those whose callers gave up first. An item that the pool's end refused counts
 	// as Failed.
 	Items, Failed, Expired, Left uint64
+	// Moved items went to another device of their model, where they are counted.
+	Moved uint64
 	// Batches went well; Sizes[b] of them had b items.
 	Batches uint64
 	Sizes   []uint64
@@ -92,6 +104,7 @@ func (c *Counts) add(o Counts) {
 	c.Failed += o.Failed
 	c.Expired += o.Expired
 	c.Left += o.Left
+	c.Moved += o.Moved
 	c.Batches += o.Batches
 	for len(c.Sizes) < len(o.Sizes) {
 		c.Sizes = append(c.Sizes, 0)
@@ -108,10 +121,10 @@ func (c *Counts) add(o Counts) {
 }
 
 // stats is a snapshot of a device and its models.
-func (d *device) stats(models []*Model) DeviceStats {
+func (d *device) stats(models []*replica) DeviceStats {
 	s := DeviceStats{Device: d.name}
 	_, s.Opens, s.OpenFailures = d.open.snapshot()
-	slices.SortFunc(models, func(a, b *Model) int {
+	slices.SortFunc(models, func(a, b *replica) int {
 		return cmp.Or(cmp.Compare(a.model.Name, b.model.Name), cmp.Compare(a.model.Path, b.model.Path))
 	})
 	of := make(map[*account]*ModelStats, len(models))
@@ -129,7 +142,10 @@ func (d *device) stats(models []*Model) DeviceStats {
 	}
 	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
 	s.Inside, s.AtDoor = d.policy.inside, d.policy.atDoor
+	s.Budget, s.Taken = d.memory.budget, d.memory.taken
+	s.Evictions, s.Restarts = d.memory.evictions, d.relief.restarts
 	for _, m := range models {
+		of[m.account].Bytes = m.account.bytes
 		of[m.account].Total.add(m.account.past)
 	}
 	for _, l := range d.policy.lanes {

@@ -7,12 +7,13 @@ import (
 )
 
 // visit is a caller that makes something ready for a device: it decodes a picture, say, and
-// asks models about it. Guarded by the device's mutex; granted is closed when the caller may
-// begin, or when err says why it may not.
+// asks models about it. Guarded by the device's mutex; granted gets the visit when the caller may
+// begin, or when err says why it may not. Visits of one caller at several devices share it.
 type visit struct {
+	device  *device
 	holder  *holder
-	granted chan struct{}
-	err     error // set before granted is closed
+	granted chan *visit // with room for every visit that shares it
+	err     error       // set before granted has the visit
 
 	state      visiting
 	prev, next *visit // in visits
@@ -66,7 +67,7 @@ func (p *policy) welcome(now time.Time) {
 		p.unlink(v)
 		v.state = entered
 		p.inside++
-		close(v.granted)
+		v.granted <- v
 	}
 }
 
@@ -129,6 +130,6 @@ func (p *policy) turnAway(err error, now time.Time) {
 		p.unlink(v)
 		v.state, v.err = departed, err
 		p.book.Drop(v.holder)
-		close(v.granted)
+		v.granted <- v
 	}
 }

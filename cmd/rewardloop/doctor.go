@@ -27,7 +27,7 @@ import (
 
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory and
-limits, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
+limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
 a function in Python, the engine, and one known picture through the whole path. With -c
 also the configuration, its files and its address, that every reward it names gets
 ready, and that functions in Python score a known sample (probe: false at a function's
@@ -146,6 +146,7 @@ func (x *exam) all(ctx context.Context) []check {
 	add(func(context.Context) check { return x.memory() })
 	add(func(context.Context) check { return descriptors() })
 	add(func(context.Context) check { return tempDir() })
+	add(x.cards)
 	add(x.onnxRuntime)
 	if c, found := x.cudaProvider(ctx); found {
 		out = append(out, c)

@@ -62,6 +62,7 @@ func commands() []command {
 		{"trace", "measure a recorded step, and draw it", trace},
 		{"failures", "list what has failed at a server, and why", listFailures},
 		{"reload", "have a server read its configuration anew, and say what holds now", reload},
+		{"devices", "list the cards of this machine, and which model has which", devices},
 		{"doctor", "check what this machine has and what is missing", doctor},
 		{"scorers", "list the rewards that ship, with their options", scorers},
 		{"config", "check or print a configuration", configure},

@@ -300,6 +300,8 @@ type Info struct {
 	// MaxBatch is the largest batch for which the device had memory when the model was loaded; 0
 	// where it lacked none, or was not tried.
 	MaxBatch int `json:"max_batch,omitempty"`
+	// Bytes is what one process with the model takes of the device's memory for it; 0: not known.
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Model names a model and where it runs. Two equal Models are the same one.
@@ -314,7 +316,7 @@ type Model struct {
 	// and values (decoder_model_merged.onnx), Embed the file that makes embeddings of
 	// token ids (embed_tokens.onnx). Items then have a Generate. "": a plain graph.
 	Embed string `json:"embed,omitempty"`
-	// Device is "cpu" or "cuda:<n>".
+	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>".
 	Device string `json:"device"`
 }
 

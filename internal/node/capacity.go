@@ -64,6 +64,7 @@ func (p *parts) logCapacities(ctx context.Context) {
 		p.log.WarnContext(ctx, "Tesseract reads the text of pictures instead of PP-OCR, and scores differ from PP-OCR's; write engine: tesseract at the reward if that is meant",
 			"reason", why)
 	}
+	p.logCards(ctx)
 	for _, c := range p.Capacities() {
 		p.log.InfoContext(ctx, "capacity", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "fewest", c.Least().Key, "components", c.Reasons())
 	}
@@ -88,12 +89,12 @@ func digest(p *config.Profile) string {
 		return ""
 	}
 	own := *p
-	own.Concurrency, own.Place = 0, config.Place{}
+	own.Concurrency, own.Place, own.Cards = 0, config.Place{}, config.ResourcePool{}
 	own.Terms, own.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
 	for i := range own.Terms {
 		t := &own.Terms[i]
 		t.Concurrency, t.AgentConcurrency, t.MemoryBytes, t.Env, t.Timeout, t.Retries, t.Place = 0, 0, 0, nil, 0, 0, config.Place{}
-		t.Probe = nil
+		t.Probe, t.Fraction = nil, 0
 		if t.Function != "" {
 			t.Path = filepath.Base(t.Path)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -24,6 +25,10 @@ type Devices struct {
 	cfg   config.Pool
 	store models.Store
 	log   *slog.Logger // nil: nothing is logged
+	// book says which cards there are and who has which. It asks the machine once, when a model
+	// is first wanted of which it may be that it runs on a card: with plan any.
+	book func() (Book, error)
+	plan bool // book is that of a configuration, and asks for nothing where no model needs a card
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -42,7 +47,7 @@ func newDevices(cfg config.Pool) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Devices{cfg: cfg, store: store}, nil
+	return &Devices{cfg: cfg, store: store, book: sync.OnceValues(everyCard)}, nil
 }
 
 // Net implements infer.Nets.
@@ -56,19 +61,47 @@ func (d *Devices) Net(m infer.Model) (infer.Net, error) {
 
 // model is a file on a device; the pool is made when the first is asked for.
 func (d *Devices) model(m infer.Model) (*pool.Model, error) {
+	book, on, err := d.places(m.Device)
+	if err != nil {
+		return nil, infer.Marked(infer.ErrMissing, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(book); err != nil {
 		return nil, err
 	}
-	return d.pool.Model(m, pool.ModelOptions{})
+	return d.pool.Model(m, pool.ModelOptions{Devices: on})
+}
+
+// places are the devices that cuda stands for, nil for any other device, and the book that
+// says so. The error says why nothing can run on the device.
+func (d *Devices) places(device string) (book Book, on []string, err error) {
+	if device != infer.CPU || d.plan {
+		book, err = d.book()
+	}
+	if device == infer.CPU {
+		return book, nil, nil
+	}
+	if device == infer.Pool {
+		if on = book.Plan.Pool; len(on) == 0 && err == nil {
+			err = book.usable(cards.Device(0))
+		}
+		if len(on) > 0 {
+			err = nil // it is another model that does not fit
+		}
+		return book, on, err
+	}
+	if err != nil && book.Plan.Cards == nil {
+		return book, nil, err
+	}
+	return book, nil, book.usable(device)
 }
 
 // open makes the pool. The caller holds mu.
-func (d *Devices) open() error {
+func (d *Devices) open(book Book) error {
 	if d.pool != nil {
 		return nil
 	}
@@ -78,13 +111,12 @@ func (d *Devices) open() error {
 	}
 	opener, err := ort.NewOpener(ort.Config{
 		Library: c.Library, Python: d.cfg.Python.Interpreter, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation),
-		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch,
-		Loaded: d.loaded,
+		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch, Cards: book.visible(), Loaded: d.loaded,
 	})
 	if err != nil {
 		return err
 	}
-	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout}, opener)
+	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout, Memory: book.memory()}, opener)
 	if err != nil {
 		return err
 	}
@@ -107,7 +139,17 @@ func (d *Devices) loaded(m infer.Model, info infer.Info) {
 // On implements localmodel.Foreseer.
 func (d *Devices) On(device string) any {
 	slots := ort.Config{Slots: d.cfg.ONNX.Slots}.WithDefaults().SlotsOf(device)
-	return pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
+	has := pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
+	_, on, err := d.places(device)
+	if device != infer.Pool || err != nil {
+		return has
+	}
+	all := make(pool.Fleet, len(on))
+	for i, card := range on {
+		has.Device = card
+		all[i] = has
+	}
+	return all
 }
 
 // Folder is where a model lies: a name of the catalogue, or a folder.

@@ -2,3 +2,9 @@ package node
 
 // CollectLimit is what the heap may take in a container of so many bytes.
 var CollectLimit = collectLimit
+
+// Opened is what the pool is opened with: the cards of its children and the memory for models.
+func (d *Devices) Opened() (visible []string, memory map[string]int64) {
+	book, _, _ := d.places("cuda")
+	return book.visible(), book.memory()
+}

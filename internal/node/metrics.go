@@ -25,6 +25,11 @@ var (
 	deviceQueued  = desc("pool_queued", "Items that wait for a slot, for room in the queue, or for leave to be made ready.", "device")
 	deviceFailed  = desc("pool_open_failures_total", "Tries to open a device that failed.", "device")
 
+	deviceBudget   = desc("pool_memory_budget_bytes", "Bytes of its memory that a device has for models; 0: not bounded.", "device")
+	deviceTaken    = desc("pool_memory_bytes", "Bytes of its memory that the models of a device take, as estimated or as the runtime says.", "device")
+	deviceEvicted  = desc("pool_evictions_total", "Models that were unloaded to make room for others.", "device")
+	deviceRestarts = desc("pool_memory_restarts_total", "Times that a device's processes were started anew for want of memory.", "device")
+
 	decodeBooked = desc("decode_booked_bytes", "Bytes of pool.decode.budget_bytes that decoded pixels take, while they are decoded or read, or kept to be read again.")
 
 	modelItems   = desc("pool_items_total", "Items that are over, by how they ended.", "device", "model", "end")
@@ -35,6 +40,7 @@ var (
 	modelWaits   = desc("pool_waits_total", "Times that a free slot was kept for a fuller batch.", "device", "model")
 	modelQueue   = desc("pool_queue_seconds_total", "Time that items spent queued.", "device", "model")
 	modelBusy    = desc("pool_busy_seconds_total", "Time that slots spent on batches.", "device", "model")
+	modelLoaded  = desc("pool_loaded", "1 while a model is loaded on a device, else 0.", "device", "model")
 	modelLoads   = desc("pool_load_failures_total", "Tries to load a model that failed.", "device", "model")
 
 	childrenReady    = desc("children", "Child processes that can work.", "of")
@@ -104,11 +110,20 @@ func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
 	gauge(to, deviceRunning, s.Running, s.Device)
 	gauge(to, deviceQueued, s.Queued+s.Waiting+s.AtDoor, s.Device)
 	count(to, deviceFailed, float64(s.OpenFailures), s.Device)
+	gauge(to, deviceBudget, int(s.Budget), s.Device)
+	gauge(to, deviceTaken, int(s.Taken), s.Device)
+	count(to, deviceEvicted, float64(s.Evictions), s.Device)
+	count(to, deviceRestarts, float64(s.Restarts), s.Device)
 	for _, m := range s.Models {
 		labels := []string{s.Device, m.Model.Name}
 		t := m.Total
+		loaded := 0
+		if m.Loaded {
+			loaded = 1
+		}
+		gauge(to, modelLoaded, loaded, labels...)
 		count(to, modelLoads, float64(m.LoadFailures), labels...)
-		for end, n := range map[string]uint64{"answered": t.Items, "failed": t.Failed, "expired": t.Expired, "left": t.Left} {
+		for end, n := range map[string]uint64{"answered": t.Items, "failed": t.Failed, "expired": t.Expired, "left": t.Left, "moved": t.Moved} {
 			count(to, modelItems, float64(n), append(labels, end)...)
 		}
 		count(to, modelBatches, float64(t.Batches), labels...)

@@ -76,7 +76,9 @@ func newParts(o Options) (*parts, error) {
 		return nil, errors.Join(err, p.scorers.Close())
 	}
 	if o.beside {
-		p.managers, p.lacking, err = config.BuildThere(p.cfg, p.scorers.Registry)
+		if p.managers, p.lacking, err = config.BuildThere(p.cfg, p.scorers.Registry); err == nil {
+			err = p.leaveUnplanned()
+		}
 	} else {
 		p.managers, err = config.BuildManagers(p.cfg, p.scorers.Registry)
 	}

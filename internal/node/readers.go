@@ -99,7 +99,7 @@ func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 		}, nil
 	}
 	// A card that was asked for is not replaced by a CPU with another reader.
-	if o.Engine == ocr.EnginePPOCR || o.Device != ocr.DeviceCPU {
+	if o.Engine == ocr.EnginePPOCR || o.Device != infer.CPU {
 		return Choice{}, ppErr
 	}
 	detail, err := tesseract.Available()

@@ -48,9 +48,9 @@ func TestWhatWasAskedForByNameIsNeverReplaced(t *testing.T) {
 	t.Parallel()
 	r := readers(t, "pool.models_dir="+t.TempDir())
 	for name, o := range map[string]ocr.ReaderOptions{
-		"the engine": {Engine: ocr.EnginePPOCR, Model: ocr.DefaultModel, Device: ocr.DeviceCPU},
+		"the engine": {Engine: ocr.EnginePPOCR, Model: ocr.DefaultModel, Device: "cpu"},
 		"the device": {Engine: ocr.EngineAuto, Model: ocr.DefaultModel, Device: "cuda:0"},
-		"the model":  {Engine: ocr.EnginePPOCR, Model: "ppocr-v9", Device: ocr.DeviceCPU},
+		"the model":  {Engine: ocr.EnginePPOCR, Model: "ppocr-v9", Device: "cpu"},
 	} {
 		_, err := r.Choose(o)
 		require.Error(t, err, name)
@@ -114,6 +114,8 @@ func TestMetricsTellOfDevicesModelsAndChildren(t *testing.T) {
 	page := get(t, "http://"+addr+"/metrics")
 	require.Contains(t, page, `rewardloop_pool_items_total{device="cpu",end="answered",model="ppocr-v4-mobile/det"} 1`)
 	require.Contains(t, page, `rewardloop_pool_slots{device="cpu"} 1`)
+	require.Contains(t, page, `rewardloop_pool_loaded{device="cpu",model="ppocr-v4-mobile/det"} 1`)
+	require.Contains(t, page, `rewardloop_pool_evictions_total{device="cpu"} 0`)
 	require.Contains(t, page, `rewardloop_children{of="onnx cpu"} 1`)
 }
 

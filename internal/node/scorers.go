@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
@@ -48,6 +50,8 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 		Readers: readers, Python: s.Python, Judges: judge.Deps{Clients: engines, Engines: engines}, Groups: engines,
 		Preference: preference.Deps{Nets: readers.Devices, Folder: readers.Devices.Folder}, VLM: readers.Judges,
 	})
+	readers.Devices.book = sync.OnceValues(func() (Book, error) { return PlanCards(context.Background(), cfg, s.Registry, false) })
+	readers.Devices.plan = true
 	return s, nil
 }
 
@@ -61,7 +65,13 @@ func Check(ctx context.Context, cfg *config.Config, loaded error, scores bool) e
 	if err != nil {
 		return errors.Join(loaded, err)
 	}
-	return errors.Join(config.Check(ctx, cfg, loaded, s.Registry, scores), s.Close())
+	err = config.Check(ctx, cfg, loaded, s.Registry, scores)
+	if err == nil && scores {
+		var book Book
+		book, err = PlanCards(ctx, cfg, s.Registry, false)
+		cfg.Remark(slices.Concat(book.Found.Notes, book.Plan.Notes)...)
+	}
+	return errors.Join(err, s.Close())
 }
 
 // Python is what the processes of Python functions are made from.

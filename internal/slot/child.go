@@ -35,7 +35,8 @@ type child struct {
 	// Of the holder.
 	seq      uint64
 	answered int
-	recycle  int // replace it after so many answers
+	recycle  int           // replace it after so many answers
+	renew    chan struct{} // closed when it is to be replaced at once
 
 	// Written before their channel closes, read after.
 	readErr error

@@ -126,6 +126,14 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 
 // Take waits for a slot: tenants take turns.
 func (p *Inline) Take(ctx context.Context, t fair.Tenant) (Lease, error) {
+	l, err := p.take(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *Inline) take(ctx context.Context, t fair.Tenant) (*inlineLease, error) {
 	if !p.isStarted() {
 		return nil, fmt.Errorf("%w: not started", ErrUnavailable)
 	}
@@ -229,6 +237,7 @@ func (p *Inline) own(s *inlineSlot) {
 	for t := range s.tasks {
 		r := inlineResult{}
 		if t.req == nil {
+			s.drop()
 			r.err = p.build(s)
 		} else {
 			r.body, r.err = p.attempt(s, t)

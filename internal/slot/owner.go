@@ -154,6 +154,7 @@ func (p *Pool) ready(i int, c *child) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.live[c] = true
+	c.renew = p.renew
 	p.failing[i] = 0
 	p.record.now = nil
 	select {
@@ -213,6 +214,8 @@ func (p *Pool) tend(ctx context.Context, c *child) (end, error) {
 			return end{}, nil
 		case <-c.exited:
 			return end{}, p.foundDead(c)
+		case <-c.renew:
+			return end{}, nil
 		case <-ping.C:
 			if well, err := p.look(ctx, c); !well {
 				return end{}, err

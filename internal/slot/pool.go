@@ -32,6 +32,7 @@ type Pool struct {
 	live     map[*child]bool // every process; true: ready
 	failing  []int           // by slot: starts failed in a row
 	down     chan struct{}   // closed while every slot fails to start
+	renew    chan struct{}   // closed by the next Restart
 	downErr  error           // of the last start that failed, or of the quarantine
 	record   record          // of the device
 	stats    Stats
@@ -65,6 +66,7 @@ func New(cfg Config) (*Pool, error) {
 		live:       make(map[*child]bool),
 		failing:    make([]int, cfg.Slots),
 		down:       make(chan struct{}),
+		renew:      make(chan struct{}),
 	}
 	if cfg.Device != nil {
 		p.record.device = *cfg.Device

@@ -79,6 +79,10 @@ func (h *handler) Handle(c slot.Call) ([]byte, error) {
 		out.About = lookAround(h.cfg.Library)
 	case opCanary:
 		return h.run(c, h.canary, out, infer.Batch{Inputs: inputs})
+	case opUnload:
+		if err := h.unload(r.Model); err != nil {
+			return nil, outgoing(err)
+		}
 	case opLoad, opRun:
 		s, err := h.model(r.Model, c.Deadline)
 		if err != nil {
@@ -166,9 +170,18 @@ func (h *handler) feed(m infer.Model, err error) {
 	if h.starved[m]++; h.starved[m] < 2 {
 		return
 	}
-	h.starved[m] = 0
-	_ = h.sessions[m].Close() // it cannot fail
+	_ = h.unload(m) // it cannot fail
+}
+
+// unload closes the session of a model, if there is one.
+func (h *handler) unload(m infer.Model) error {
+	s := h.sessions[m]
 	delete(h.sessions, m)
+	delete(h.starved, m)
+	if s == nil {
+		return nil
+	}
+	return s.Close()
 }
 
 // Close ends the sessions.

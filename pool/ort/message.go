@@ -15,6 +15,7 @@ import (
 // What a child can be asked.
 const (
 	opLoad   = "load"   // load Model
+	opUnload = "unload" // give Model's memory back, if it is loaded
 	opRun    = "run"    // run a batch, which lies in the shared memory
 	opCanary = "canary" // run the canary
 	opAbout  = "about"  // say which library was loaded, and try its providers

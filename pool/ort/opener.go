@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/pool"
@@ -47,6 +48,8 @@ func NewOpener(cfg Config) (*Opener, error) {
 type procs interface {
 	Start(ctx context.Context) error
 	Do(ctx context.Context, req slot.Request) (slot.Response, error)
+	Take(ctx context.Context, t fair.Tenant) (slot.Lease, error)
+	Restart(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Stats() slot.Stats
 }
@@ -109,7 +112,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	}
 	return &runner{
 		cfg: o.cfg, device: device, procs: checked{p}, slots: slots, lenience: loadLenience,
-		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model),
+		infos: make(map[infer.Model]infer.Info), has: make(map[int][]infer.Model), alone: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -119,11 +122,14 @@ type checked struct{ procs }
 
 // Do is that of the processes.
 func (c checked) Do(ctx context.Context, req slot.Request) (slot.Response, error) {
-	req.Check = func(body []byte) error {
-		_, _, err := decodeAnswer(body)
-		return err
-	}
+	req.Check = readable
 	return c.procs.Do(ctx, req)
+}
+
+// readable says what is wrong with an answer.
+func readable(body []byte) error {
+	_, _, err := decodeAnswer(body)
+	return err
 }
 
 // Slots implements pool.Foreseer.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/slot"
 )
@@ -23,6 +24,7 @@ type runner struct {
 	slots  int
 	// lenience is how long Load waits for processes that are busy, once one has the model.
 	lenience time.Duration
+	alone    chan struct{} // holds a token while all processes are unloaded or replaced
 
 	mu    sync.Mutex
 	infos map[infer.Model]infer.Info // guarded by mu; of the models that were loaded
@@ -135,6 +137,83 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 		}
 	}
 	return out, nil
+}
+
+// Unload has every process give the model's memory back. It takes the processes from all other
+// work, so that none is left out: those that are busy are waited for.
+func (r *runner) Unload(ctx context.Context, m infer.Model) error {
+	meta, err := json.Marshal(request{Op: opUnload, Model: m})
+	if err != nil {
+		return err
+	}
+	if err := r.begin(ctx); err != nil {
+		return incoming(ctx, 1, err)
+	}
+	defer r.end()
+	leases := make([]slot.Lease, 0, r.slots)
+	defer func() {
+		for _, l := range leases {
+			l.Release()
+		}
+	}()
+	for range r.slots {
+		l, err := r.procs.Take(ctx, fair.Tenant{})
+		if err != nil {
+			return incoming(ctx, 1, fmt.Errorf("unloading %q: %w", m.Name, err))
+		}
+		leases = append(leases, l)
+	}
+	for _, l := range leases {
+		resp, err := l.Do(ctx, slot.Request{Name: "unloading " + m.Name, Meta: meta, Check: readable})
+		if err != nil {
+			return incoming(ctx, 1, err)
+		}
+		if err := r.unloaded(m, resp.Body); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.infos, m)
+	return nil
+}
+
+// Restart replaces all processes. The new ones load what they are asked to run.
+func (r *runner) Restart(ctx context.Context) error {
+	err := r.begin(ctx)
+	if err == nil {
+		defer r.end()
+		err = r.procs.Restart(ctx)
+	}
+	if err != nil {
+		return incoming(ctx, 1, err)
+	}
+	return nil
+}
+
+// begin waits until no other Unload or Restart goes on: two that take processes one by one would
+// wait for each other.
+func (r *runner) begin(ctx context.Context) error {
+	select {
+	case r.alone <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *runner) end() { <-r.alone }
+
+// unloaded notes that the process that answers has the model no more.
+func (r *runner) unloaded(m infer.Model, body []byte) error {
+	a, _, err := decodeAnswer(body)
+	if err != nil {
+		return fmt.Errorf("%q: %w", m.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has[a.PID] = slices.DeleteFunc(r.has[a.PID], func(o infer.Model) bool { return o == m })
+	return nil
 }
 
 // Close lets running batches end until ctx does and ends the processes.

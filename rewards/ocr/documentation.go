@@ -3,6 +3,7 @@ package ocr
 import (
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -15,7 +16,7 @@ func documentation() []rewards.Option {
 		{Name: "profile", Type: "string", Default: ProfileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
 		{Name: "mode", Type: "string", Default: ModeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},
 		{Name: "swap_rb", Type: "bool", Default: "false", Doc: "exchange red and blue, as flow_grpo does by giving PaddleOCR RGB arrays"},
-		{Name: "device", Type: "string", Default: DeviceCPU, Doc: "where the models run: cpu or cuda:<n>"},
+		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where the models run: " + infer.DeviceForm},
 		{Name: "target_rule", Type: "string", Default: firstQuoted, Doc: "which part of ground truth or prompt is wanted: first_quoted, double_or_single (unirl) or every_quoted (deepgen)"},
 		{Name: "no_target", Type: "string", Default: fail, Doc: "without a quoted span: fail, prompt: all of it is wanted (unirl, flow_factory), or zero (deepgen)"},
 		{Name: "bare_ground_truth", Type: "bool", Default: "false", Doc: "a ground truth without double quotes is the target (verl_omni)"},

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -99,7 +98,7 @@ type ReaderOptions struct {
 	// SwapRB hands the models red and blue exchanged, as flow_grpo does by giving
 	// PaddleOCR RGB arrays.
 	SwapRB bool `json:"swap_rb"`
-	// Device the models run on: "cpu" (default) or "cuda:<n>".
+	// Device the models run on: "cpu" (default), "cuda" for every card, or "cuda:<n>".
 	Device string `json:"device"`
 }
 
@@ -115,12 +114,11 @@ const (
 	ModeParity      = "parity"
 	DefaultModel    = "ppocr-v4-mobile"
 	DefaultVLM      = "smolvlm-256m"
-	DeviceCPU       = "cpu"
 )
 
 // DefaultReader is what options that name no reader mean.
 func DefaultReader() ReaderOptions {
-	return ReaderOptions{Engine: EngineAuto, Model: DefaultModel, Profile: ProfileRapidOCR, Mode: ModeFast, Device: DeviceCPU}
+	return ReaderOptions{Engine: EngineAuto, Model: DefaultModel, Profile: ProfileRapidOCR, Mode: ModeFast, Device: infer.CPU}
 }
 
 // Readers gives scorers their reader.
@@ -251,8 +249,8 @@ func (o Options) Validate() error {
 	if o.Model == "" {
 		errs = append(errs, errors.New("model: is empty; `rewardloop models list` shows the names"))
 	}
-	if !validDevice(o.Device) {
-		errs = append(errs, fmt.Errorf("device: %q is unknown, want cpu or cuda:<n>", o.Device))
+	if !infer.ValidDevice(o.Device) {
+		errs = append(errs, fmt.Errorf("device: %q is unknown, want %s", o.Device, infer.DeviceForm))
 	}
 	if o.FrameInterval < 1 {
 		errs = append(errs, fmt.Errorf("frame_interval: %d, want 1 or more", o.FrameInterval))
@@ -267,13 +265,4 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("min_conf: %v, want 0 to 1", o.MinConf))
 	}
 	return errors.Join(errs...)
-}
-
-func validDevice(d string) bool {
-	if d == DeviceCPU {
-		return true
-	}
-	n, ok := strings.CutPrefix(d, "cuda:")
-	v, err := strconv.ParseUint(n, 10, 8)
-	return ok && err == nil && strconv.FormatUint(v, 10) == n // one name for one card: readers are shared by it
 }

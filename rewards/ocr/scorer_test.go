@@ -278,7 +278,7 @@ func TestAScorerAsksForTheReaderItsOptionsName(t *testing.T) {
 	missing := errors.New("no such card")
 	readers := ocr.ReadersFunc(func(o ocr.ReaderOptions) (ocr.TextReader, error) {
 		asked = append(asked, o)
-		if o.Device != ocr.DeviceCPU {
+		if o.Device != "cpu" {
 			return nil, missing
 		}
 		return says("x"), nil

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -32,12 +31,10 @@ type sampling struct {
 	FrameInterval int `json:"frame_interval"`
 }
 
-func defaults(model string) base { return base{Model: model, Device: deviceCPU, SelfTest: true} }
+func defaults(model string) base { return base{Model: model, Device: infer.CPU, SelfTest: true} }
 
 // everyFourth is what the project's other scorers take of a video, and verl-omni's hpsv3.
 func everyFourth() sampling { return sampling{FrameInterval: 4} }
-
-const deviceCPU = "cpu"
 
 // faults collects what is wrong with options.
 type faults struct{ all []error }
@@ -60,20 +57,11 @@ func (f *faults) err() error { return errors.Join(f.all...) }
 
 func (o *base) validate(f *faults) {
 	f.check(o.Model != "", "model: is empty; it names a folder with %s, or a model of the catalogue: rewardloop models list", sidecarFile)
-	f.check(validDevice(o.Device), "device: %q is unknown, want cpu or cuda:<n>", o.Device)
+	f.check(infer.ValidDevice(o.Device), "device: %q is unknown, want %s", o.Device, infer.DeviceForm)
 }
 
 func (o *sampling) validate(f *faults) {
 	f.check(o.FrameInterval >= 1, "frame_interval: %d, want 1 or more", o.FrameInterval)
-}
-
-func validDevice(d string) bool {
-	if d == deviceCPU {
-		return true
-	}
-	n, ok := strings.CutPrefix(d, "cuda:")
-	v, err := strconv.ParseUint(n, 10, 8)
-	return ok && err == nil && strconv.FormatUint(v, 10) == n
 }
 
 // decode reads options over their defaults and checks them.
@@ -97,7 +85,7 @@ func modelOption(def string) rewards.Option {
 func baseOptions(def string) []rewards.Option {
 	return []rewards.Option{
 		modelOption(def),
-		{Name: "device", Type: "string", Default: deviceCPU, Doc: "where the model runs: cpu or cuda:<n>"},
+		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where the model runs: " + infer.DeviceForm},
 		{Name: "selftest", Type: "bool", Default: "true", Doc: "hold the model to the answers that came with it before the first sample"},
 	}
 }

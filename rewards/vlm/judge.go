@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/chat"
@@ -44,7 +43,7 @@ const DefaultModel = "smolvlm-256m"
 type Options struct {
 	// Model is a folder in the layout of transformers.js, or a name of the catalogue.
 	Model string `json:"model"`
-	// Device is "cpu" or "cuda:<n>"; "" is cpu.
+	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>"; "" is cpu.
 	Device string `json:"device"`
 	// DType is that of all sessions, see dtypes; "": as judge.json says, else fp32.
 	DType string `json:"dtype"`
@@ -55,19 +54,15 @@ type Options struct {
 }
 
 // defaultOptions is what options that name nothing mean.
-func defaultOptions() Options { return Options{Model: DefaultModel, Device: deviceCPU} }
-
-const deviceCPU = "cpu"
-
-var deviceName = regexp.MustCompile(`^(cpu|cuda:(0|[1-9][0-9]{0,2}))$`)
+func defaultOptions() Options { return Options{Model: DefaultModel, Device: infer.CPU} }
 
 func (o Options) validate() error {
 	var errs []error
 	if o.Model == "" {
 		errs = append(errs, errors.New("model: is empty; want a folder, or a name of the catalogue"))
 	}
-	if !deviceName.MatchString(o.Device) {
-		errs = append(errs, fmt.Errorf("device: %q is unknown, want cpu or cuda:<n>", o.Device))
+	if !infer.ValidDevice(o.Device) {
+		errs = append(errs, fmt.Errorf("device: %q is unknown, want %s", o.Device, infer.DeviceForm))
 	}
 	if err := checkDType(o.DType); err != nil {
 		errs = append(errs, fmt.Errorf("dtype: %w", err))
@@ -98,7 +93,7 @@ func NewJudges(d Deps) *Judges {
 // says what is missing: an unknown model, a file that is not in its folder, a family
 // that is not known. The networks are loaded at the first question, or by Warm.
 func (j *Judges) Judge(o Options) (*Judge, error) {
-	o.Device = cmp.Or(o.Device, deviceCPU)
+	o.Device = cmp.Or(o.Device, infer.CPU)
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("vlm: %w", err)
 	}

@@ -173,7 +173,7 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 func documentation() []rewards.Option {
 	return []rewards.Option{
 		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the judge: a folder in the layout of transformers.js, or a name of the catalogue"},
-		{Name: "device", Type: "string", Default: deviceCPU, Doc: "where it runs: cpu or cuda:<n>"},
+		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where it runs: " + infer.DeviceForm},
 		{Name: "dtype", Type: "string", Default: "judge.json's, else fp32", Doc: "which files of onnx/ are taken: fp32, q4, q8, int8, fp16 and so on"},
 		{Name: "split", Type: "bool", Default: "judge.json's, else false", Doc: "show large pictures in tiles as well (idefics3, smolvlm): up to 17 times the cost, and small print becomes legible"},
 		{Name: "mode", Type: "string", Default: modeYesNo, Doc: "yes_no: P(yes)/(P(yes)+P(no)); digit: the mean of the digits by probability; candidates: how likely whole answers are; generate: the score in what it says"},

@@ -19,7 +19,7 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 	for options, want := range map[string]string{
 		`{"mode": "maybe"}`:        "mode",
 		`{"model": ""}`:            "model: is empty",
-		`{"device": "cuda"}`:       "device",
+		`{"device": "gpu"}`:        "device",
 		`{"dtype": "f8"}`:          "dtype",
 		`{"template": "{promt}?"}`: "{promt} is no placeholder; there are {ground_truth}, {prompt}, {response}",
 		`{"template": " "}`:        "template: is empty",

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/internal/redact"
+	"github.com/rewardloop/rewardloop/pool/cards"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+const devicesText = `
+Lists the cards that this process may use, as CUDA numbers them for it: those that
+CUDA_VISIBLE_DEVICES names, in its order, else all; instances of MIG are cards of their own.
+Of each it says the memory, what is free, whether it is healthy, and what computes on it.
+With -c also which model of the configuration has which card, how much memory of it is
+planned, and what is left.
+
+A model runs on the CPU unless device beside it says otherwise: cuda:1 is the second card,
+cuda every card of the reward pool. The pool has reward_model.n_gpus_per_node cards where
+enable_resource_pool is true, else all. Models share a card; fraction beside device is a
+model's part of its memory, and 1 is the whole card.
+
+Exits with 0 if everything has its place, 1 if a model does not fit or the cards cannot be
+listed, 2 for usage or a wrong configuration. A machine without a card is no failure.`
+
+const devicesExample = `
+rewardloop devices
+rewardloop devices -c cfg.yaml --json
+CUDA_VISIBLE_DEVICES=2,3 rewardloop devices -c cfg.yaml`
+
+// deviceReport is what the command found.
+type deviceReport struct {
+	cards.Found
+
+	Plan *cards.Plan `json:"plan,omitempty"` // nil: no configuration is named
+	// Engines are those that verl-omni would start on cards of their own.
+	Engines []config.Foreseen `json:"engines,omitempty"`
+	// Faults are the models that do not fit.
+	Faults []string `json:"faults,omitempty"`
+	// Unknown says why it is not known which cards there are.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+func devices(ctx context.Context, args []string, e env) int {
+	fs := newFlags(e, "devices", devicesText, devicesExample)
+	file := fs.String("c", "", "configuration `file` (YAML) to plan; none, and no overrides: the cards alone")
+	asJSON := fs.Bool("json", false, "print cards and plan as JSON")
+	if code, done := parse(fs, args, e); done {
+		return code
+	}
+	var rep deviceReport
+	var err, unknown error
+	if *file == "" && fs.NArg() == 0 {
+		rep.Found, unknown = cards.Find(ctx, cards.Options{})
+	} else {
+		cfg, wrong := config.Load(*file, fs.Args(), e.getenv)
+		if cfg != nil {
+			e.secrets = cfg.Secrets
+		}
+		if wrong != nil {
+			return complain(e, "devices", exitUsage, wrong)
+		}
+		s, wrong := node.NewScorers(cfg, nil)
+		if wrong != nil {
+			return complain(e, "devices", exitUsage, wrong)
+		}
+		defer s.Close() // nothing was started
+		var book node.Book
+		book, err = node.PlanCards(ctx, cfg, s.Registry, true)
+		rep.Found, rep.Plan, rep.Engines, unknown = book.Found, &book.Plan, cfg.Foreseen(), book.Unknown
+	}
+	if unknown != nil {
+		rep.Unknown = unknown.Error()
+	}
+	if err != nil {
+		rep.Faults = strings.Split(e.secrets.Text(err.Error()), "\n")
+	}
+	if *asJSON {
+		if rep.Cards == nil {
+			rep.Cards = []cards.Card{}
+		}
+		enc := json.NewEncoder(e.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(rep); err != nil {
+			return complain(e, "devices", exitFailure, err)
+		}
+	} else {
+		rep.print(e.stdout, e.secrets)
+	}
+	switch {
+	case err == nil && unknown == nil:
+		return exitOK
+	case err != nil && !*asJSON:
+		return complain(e, "devices", exitFailure, errors.New(strings.Join(rep.Faults, "\n")))
+	}
+	return exitFailure
+}
+
+// print writes the report for people.
+func (r deviceReport) print(w io.Writer, secrets *redact.Words) {
+	if r.Unknown != "" {
+		fmt.Fprintln(w, "the cards are not known:", r.Unknown)
+	} else {
+		fmt.Fprintln(w, cardsSeen(r.Found))
+	}
+	for i, c := range r.Cards {
+		fmt.Fprintf(w, "  %-7s %s\n", cards.Device(i), cardLine(c))
+		for _, p := range c.Processes {
+			line := fmt.Sprintf("process %d, %s", p.PID, p.Name)
+			if p.Bytes >= 0 {
+				line += ", " + cards.GiB(p.Bytes)
+			}
+			fmt.Fprintf(w, "          %s\n", line)
+		}
+	}
+	if r.Plan != nil {
+		fmt.Fprintln(w, "\nplan:")
+		r.printPlan(w)
+		for _, f := range r.Engines {
+			fmt.Fprintf(w, "  engine %s: verl-omni starts %d of %s on the pool of %s; none is started here\n", f.Engine, f.Replicas, rewards.Count(f.Cards, "card"), rewards.Count(f.Pool, "card"))
+		}
+	}
+	notes := r.Notes
+	if r.Plan != nil {
+		notes = append(notes, r.Plan.Notes...)
+	}
+	for _, n := range notes {
+		fmt.Fprintln(w, "note:", secrets.Text(n))
+	}
+}
+
+// printPlan writes who has what, device by device.
+func (r deviceReport) printPlan(w io.Writer) {
+	for _, h := range r.Plan.Owners {
+		if len(h.Devices) == 1 && h.Devices[0] == infer.CPU {
+			fmt.Fprintf(w, "  %-7s %s\n", infer.CPU, ownerLine(h.Want))
+		}
+	}
+	for _, u := range r.Plan.Cards {
+		if len(u.Shares) == 0 {
+			fmt.Fprintf(w, "  %-7s nothing\n", u.Device)
+			continue
+		}
+		for i, s := range u.Shares {
+			device := u.Device
+			if i > 0 {
+				device = ""
+			}
+			part := ""
+			switch {
+			case s.Whole:
+				part = ", the whole card"
+			case s.Fraction > 0:
+				part = fmt.Sprintf(", fraction %v", s.Fraction)
+			}
+			if s.Planned > 0 {
+				part += " (" + cards.GiB(s.Planned) + ")"
+			}
+			fmt.Fprintf(w, "  %-7s %s%s\n", device, ownerLine(s.Want), part)
+		}
+		if u.Left >= 0 {
+			fmt.Fprintf(w, "          %s planned, %s left\n", cards.GiB(u.Planned), cards.GiB(u.Left))
+		}
+	}
+	if len(r.Plan.Owners) == 0 {
+		text := "no model runs in this process"
+		if len(r.Faults) > 0 {
+			text = "no model has its place"
+		}
+		fmt.Fprintln(w, "  "+text)
+	}
+}
+
+func ownerLine(w cards.Want) string {
+	return strings.TrimSpace(strings.TrimSpace(w.Kind+" "+w.What) + ", " + w.Owner)
+}
+
+// cardsSeen is a line on how many cards there are, and who says so.
+func cardsSeen(f cards.Found) string {
+	text := rewards.Count(len(f.Cards), "card")
+	if len(f.Cards) == 0 {
+		text = "no card: models run on the CPU"
+	}
+	if f.Source != "" {
+		text += ", from " + f.Source
+	}
+	if f.Visible != nil {
+		text += fmt.Sprintf(", %s=%q", cards.VisibleEnv, *f.Visible)
+	}
+	return text
+}
+
+// cardLine is a card in one line.
+func cardLine(c cards.Card) string {
+	var parts []string
+	for _, x := range []string{c.Name, c.Visible()} {
+		if x != "" {
+			parts = append(parts, x)
+		}
+	}
+	switch {
+	case c.MemoryBytes > 0 && c.FreeBytes >= 0:
+		parts = append(parts, cards.GiB(c.MemoryBytes)+" of which "+cards.GiB(c.FreeBytes)+" are free")
+	case c.MemoryBytes > 0:
+		parts = append(parts, cards.GiB(c.MemoryBytes))
+	}
+	if c.Sick != "" {
+		parts = append(parts, "sick: "+c.Sick)
+	} else {
+		parts = append(parts, "no fault is known")
+	}
+	return strings.Join(parts, ", ")
+}

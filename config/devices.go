@@ -1,0 +1,146 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool/cards"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// onnxModel is the kind of what runs in this process's pool.
+const onnxModel = "onnx model"
+
+// want is a model that is to run here, and where its device is written.
+type want struct {
+	cards.Want
+	place Place
+	key   string
+}
+
+// wants are the models that a process runs itself: those of components whose scorer has a
+// device, and engines that are a model. One that several name is there once: they share it.
+func (c *Config) wants(reg *rewards.Registry) (out []want) {
+	add := func(w want) {
+		same := slices.IndexFunc(out, func(o want) bool { return w.What != "" && o.What == w.What && o.Device == w.Device })
+		if same < 0 {
+			out = append(out, w)
+			return
+		}
+		out[same].Owner += ", " + w.Owner
+		out[same].Fraction = max(out[same].Fraction, w.Fraction)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		p := c.Profiles[name]
+		for _, t := range p.Terms {
+			spec, _ := reg.Spec(t.Scorer)
+			if t.PostProcess == "" && takesOption(spec, "device") {
+				if w, ok := p.want(t, spec); ok {
+					add(w)
+				}
+			}
+		}
+	}
+	for _, name := range c.EngineNames() {
+		e := c.Engines[name]
+		if e.ONNX == "" {
+			continue
+		}
+		w := want{Want: cards.Want{Owner: "engine " + name, Kind: onnxModel, What: e.ONNX, Device: e.Device, Fraction: e.Fraction}, place: e.deviceAt, key: engineKey(name) + ".device"}
+		if w.place == (Place{}) {
+			w.place = e.Place
+		}
+		add(w)
+	}
+	return out
+}
+
+// want is the model of a component; ok is false where the options name none, or are wrong,
+// which is told elsewhere.
+func (p *Profile) want(t TermConfig, spec rewards.Spec) (w want, ok bool) {
+	var o struct{ Engine, Model, Device string }
+	if t.Options != nil && json.Unmarshal(t.Options, &o) != nil || o.Engine == "tesseract" {
+		return w, false
+	}
+	for _, known := range spec.Options {
+		switch {
+		case known.Name == "device" && o.Device == "":
+			o.Device = known.Default
+		case known.Name == "model" && o.Model == "" && o.Engine == "":
+			o.Model = known.Default
+		}
+	}
+	if t.Scorer == ONNXScorer {
+		o.Model = strings.TrimPrefix(t.Path, onnxScheme)
+	}
+	w = want{
+		Want:  cards.Want{Owner: p.key(t), Kind: onnxModel, What: o.Model, Device: o.Device, Fraction: t.Fraction},
+		place: t.Place, key: p.key(t),
+	}
+	if at, written := t.optionsAt["device"]; written {
+		w.place, w.key = at, t.optionsKey+".device"
+	}
+	return w, infer.ValidDevice(o.Device)
+}
+
+// AsksForCards reports whether a model of this configuration is to run on a card.
+func (c *Config) AsksForCards(reg *rewards.Registry) bool {
+	return slices.ContainsFunc(c.wants(reg), func(w want) bool { return w.Device != infer.CPU })
+}
+
+// PlanCards says which model has which of the cards that are there. The error is a FaultsError
+// with every model that does not fit, of which the machine is lacking something; the plan
+// beside it has the others.
+func (c *Config) PlanCards(reg *rewards.Registry, there []cards.Card) (cards.Plan, error) {
+	wants := c.wants(reg)
+	bare := make([]cards.Want, len(wants))
+	for i, w := range wants {
+		bare[i] = w.Want
+	}
+	plan, err := cards.Make(there, c.PoolCards(), bare)
+	unfit, _ := errors.AsType[cards.UnfitError](err)
+	var faults FaultsError
+	for _, u := range unfit {
+		w := wants[u.Want]
+		faults = append(faults, Fault{Place: w.place, Key: w.key, Message: u.Why, Lacking: true})
+	}
+	return plan, faults.sorted()
+}
+
+// UnknownCards is the error of a configuration that asks for cards of a machine that cannot
+// say which it has.
+func (c *Config) UnknownCards(reg *rewards.Registry, why error) error {
+	var faults FaultsError
+	for _, w := range c.wants(reg) {
+		if w.Device != infer.CPU {
+			faults = append(faults, Fault{Place: w.place, Key: w.key, Message: why.Error(), Lacking: true})
+		}
+	}
+	return faults.sorted()
+}
+
+// Foreseen is an engine of a reward_model that verl-omni starts on a pool of cards. Nothing of
+// it is started here.
+type Foreseen struct {
+	Engine string `json:"engine"`
+	// Replicas is how many of it there are, on all machines together, and Cards how many each
+	// has; of Pool cards.
+	Replicas int `json:"replicas"`
+	Cards    int `json:"cards"`
+	Pool     int `json:"pool"`
+}
+
+// Foreseen are the engines that verl-omni would start on pools of their own.
+func (c *Config) Foreseen() (out []Foreseen) {
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		p := c.Profiles[name]
+		if e, all := c.Engines[p.Engine], p.Cards.All(); e != nil && e.ONNX == "" && all > 0 {
+			out = append(out, Foreseen{e.Name, e.Parallel.Replicas(all), e.Parallel.Cards(), all})
+		}
+	}
+	return out
+}

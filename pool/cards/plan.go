@@ -1,0 +1,409 @@
+package cards
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+)
+
+// Want is what somebody needs to compute on.
+type Want struct {
+	// Owner names who, for people: reward default, component pick.
+	Owner string `json:"owner"`
+	// Kind is what it is, such as onnx model; What its name. The plan does not depend on them.
+	Kind string `json:"kind"`
+	What string `json:"what,omitempty"`
+	// Device is cpu, cuda:<n>, or cuda for every card of the pool. It is empty beside Count.
+	Device string `json:"device,omitempty"`
+	// Count asks for so many whole cards as one set, side by side where possible.
+	Count int `json:"count,omitempty"`
+	// Bytes is the memory that it needs on each card; 0: not known.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Fraction is its share of each card, 0 < f <= 1; 0: what others leave. 1 is the whole card.
+	Fraction float64 `json:"fraction,omitempty"`
+}
+
+// whole reports whether nobody else may be on its cards.
+func (w Want) whole() bool { return w.Count > 0 || w.Fraction == 1 }
+
+// Share is an owner's part of a card.
+type Share struct {
+	Want  `json:"want"`
+	Whole bool `json:"whole"`
+	// Planned is the memory that is set aside for it; 0: not known.
+	Planned int64 `json:"planned_bytes"`
+}
+
+// Use is who has a card.
+type Use struct {
+	Device string  `json:"device"`
+	Card   Card    `json:"card"`
+	Shares []Share `json:"shares,omitempty"`
+	// Planned is the memory that is set aside, Left what nobody has planned; -1: not known.
+	Planned int64 `json:"planned_bytes"`
+	Left    int64 `json:"left_bytes"`
+}
+
+// librariesBytes is what CUDA, cuDNN and cuBLAS take of a card beside the models of a process:
+// 300 to 600 MB.
+const librariesBytes = 600 << 20
+
+// Budget is how many bytes of the card models may have together; 0: not known. It is all of
+// the card, or what the fractions add up to where every owner says one, less what the
+// libraries need. What is free now does not count: a process that is just being replaced has
+// its memory for a moment longer.
+func (u Use) Budget() int64 {
+	budget := u.Card.MemoryBytes
+	if budget == 0 {
+		return 0
+	}
+	var sum float64
+	for _, s := range u.Shares {
+		if s.Fraction == 0 && !s.Whole {
+			sum = 1
+			break
+		}
+		sum += cmp.Or(s.Fraction, 1)
+	}
+	if sum > 0 && sum < 1 {
+		budget = int64(sum * float64(budget))
+	}
+	return max(budget-librariesBytes, 1)
+}
+
+// Held is what an owner has.
+type Held struct {
+	Want
+	// Devices are its cards in order, or cpu.
+	Devices []string `json:"devices"`
+}
+
+// Plan says who has what. It holds the wants that fit.
+type Plan struct {
+	// Cards are all cards, in order.
+	Cards []Use `json:"cards"`
+	// Pool are the devices of the reward pool; nil where nobody asks for it.
+	Pool []string `json:"pool,omitempty"`
+	// Owners are the wants that fit, in order.
+	Owners []Held `json:"owners"`
+	// Notes are what fits and may yet go wrong, such as memory that other processes have now.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Unfit is a want that does not fit.
+type Unfit struct {
+	// Want is its place among the wants.
+	Want int
+	// Owner is that of the want.
+	Owner string
+	// Why says with numbers why it does not fit, and what to do.
+	Why string
+}
+
+// UnfitError lists every want that does not fit, in order.
+type UnfitError []Unfit
+
+// Error returns one want a line.
+func (e UnfitError) Error() string {
+	lines := make([]string, len(e))
+	for i, u := range e {
+		lines[i] = u.Owner + ": " + u.Why
+	}
+	return strings.Join(lines, "\n")
+}
+
+// planner is a plan in the making.
+type planner struct {
+	Plan
+	wants   []Want
+	devices [][]string // of each want; nil: it has none
+	unfit   UnfitError
+}
+
+// Make plans wants on cards, which are in CUDA's order. poolSize is how many cards the reward
+// pool has; 0: every card that no set takes. Wants of one card by name are placed first, then
+// sets, the largest first and each from the last cards on, then those of the pool, whose cards
+// are the first that are left. The error is an UnfitError; the plan beside it has the others.
+func Make(cards []Card, poolSize int, wants []Want) (Plan, error) {
+	p := &planner{wants: wants, devices: make([][]string, len(wants))}
+	for i, c := range cards {
+		p.Cards = append(p.Cards, Use{Device: Device(i), Card: c})
+	}
+	var sets, pooled []int
+	for i, w := range wants {
+		switch {
+		case w.Fraction < 0 || w.Fraction > 1:
+			p.refuse(i, "its fraction is %v: want more than 0 and at most 1", w.Fraction)
+		case w.Count > 0:
+			sets = append(sets, i)
+		case w.Device == infer.CPU:
+			p.devices[i] = []string{infer.CPU}
+		case w.Device == infer.Pool:
+			pooled = append(pooled, i)
+		default:
+			p.place(i, p.named(w.Device))
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b int) int { return cmp.Compare(wants[b].Count, wants[a].Count) })
+	for _, i := range sets {
+		p.place(i, p.set(wants[i].Count))
+	}
+	p.pool(poolSize, pooled)
+	return p.done()
+}
+
+// choice is the cards that a want is to have, or why it can have none.
+type choice struct {
+	cards []int
+	why   string
+}
+
+// named is one card by its name.
+func (p *planner) named(device string) choice {
+	n, err := strconv.Atoi(strings.TrimPrefix(device, "cuda:"))
+	switch {
+	case err != nil || n < 0 || Device(n) != device:
+		return choice{why: fmt.Sprintf("there is no device %q: want %s", device, infer.DeviceForm)}
+	case n >= len(p.Cards):
+		return choice{why: fmt.Sprintf("%s is not there: this process sees %s", device, p.seen())}
+	case p.Cards[n].Card.Sick != "":
+		return choice{why: fmt.Sprintf("%s (%s) is not used: %s", device, p.Cards[n].Card.Visible(), p.Cards[n].Card.Sick)}
+	}
+	return choice{cards: []int{n}}
+}
+
+// seen says what cards there are, "2 cards, cuda:0 to cuda:1".
+func (p *planner) seen() string {
+	switch n := len(p.Cards); n {
+	case 0:
+		return "no card; write device: cpu, or run it where a card is"
+	case 1:
+		return "1 card, cuda:0"
+	default:
+		return fmt.Sprintf("%d cards, cuda:0 to %s", n, Device(n-1))
+	}
+}
+
+// free are the healthy cards that nobody has, or that nobody has as a whole.
+func (p *planner) free(unused bool) (out []int) {
+	for i, u := range p.Cards {
+		taken := slices.ContainsFunc(u.Shares, func(s Share) bool { return s.Whole || unused })
+		if u.Card.Sick == "" && !taken {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// set chooses whole cards from the last on, side by side if there are so many.
+func (p *planner) set(count int) choice {
+	free := p.free(true)
+	if len(free) < count {
+		return choice{why: fmt.Sprintf("it needs %s as one set, and %s: ask for fewer (tensor_model_parallel_size), or give it more by %s",
+			number(count), p.left(len(free)), VisibleEnv)}
+	}
+	for end := len(free); end >= count; end-- {
+		if run := free[end-count : end]; run[count-1]-run[0] == count-1 {
+			return choice{cards: run}
+		}
+	}
+	run := free[len(free)-count:]
+	p.Notes = append(p.Notes, fmt.Sprintf("a set of %d cards is not side by side: %s", count, strings.Join(devicesOf(run), ", ")))
+	return choice{cards: run}
+}
+
+// left says how many cards are left, and why not more.
+func (p *planner) left(free int) string {
+	text := fmt.Sprintf("%d of %s are left", free, number(len(p.Cards)))
+	if free == 1 {
+		text = fmt.Sprintf("1 of %s is left", number(len(p.Cards)))
+	}
+	var why []string
+	for _, u := range p.Cards {
+		switch {
+		case u.Card.Sick != "":
+			why = append(why, u.Device+" is sick ("+u.Card.Sick+")")
+		case len(u.Shares) > 0:
+			why = append(why, u.Device+" has "+u.Shares[0].Owner)
+		}
+	}
+	if len(why) > 0 {
+		text += " (" + strings.Join(why, "; ") + ")"
+	}
+	return text
+}
+
+// pool places those that run on every card of the reward pool.
+func (p *planner) pool(size int, wants []int) {
+	if len(wants) == 0 {
+		return
+	}
+	free := p.free(false)
+	why := ""
+	switch {
+	case len(p.Cards) == 0:
+		why = "it asks for the cards of the reward pool, and this process sees " + p.seen()
+	case size > 0 && len(free) < size:
+		why = fmt.Sprintf("the reward pool has %s (reward_model.n_gpus_per_node), and %s: lower n_gpus_per_node, or give this process more cards by %s",
+			number(size), p.left(len(free)), VisibleEnv)
+	case len(free) == 0:
+		why = "it asks for every card that is left, and " + p.left(0)
+	}
+	if why != "" {
+		for _, i := range wants {
+			p.refuse(i, "%s", why)
+		}
+		return
+	}
+	if size > 0 {
+		free = free[:size]
+	}
+	p.Pool = devicesOf(free)
+	for _, i := range wants {
+		p.place(i, choice{cards: free})
+	}
+}
+
+// place gives a want its cards, all or none.
+func (p *planner) place(i int, on choice) {
+	w := p.wants[i]
+	for _, n := range on.cards {
+		if on.why = p.conflict(w, p.Cards[n]); on.why != "" {
+			break
+		}
+	}
+	if on.why != "" {
+		p.refuse(i, "%s", on.why)
+		return
+	}
+	for _, n := range on.cards {
+		u := &p.Cards[n]
+		u.Shares = append(u.Shares, Share{Want: w, Whole: w.whole(), Planned: planned(w, u.Card)})
+	}
+	p.devices[i] = devicesOf(on.cards)
+}
+
+// planned is the memory of a card that is set aside for a want.
+func planned(w Want, c Card) int64 {
+	if w.whole() {
+		return max(w.Bytes, c.MemoryBytes)
+	}
+	return max(w.Bytes, int64(w.Fraction*float64(c.MemoryBytes)))
+}
+
+// conflict says why a want cannot have a part of a card; "": it can.
+func (p *planner) conflict(w Want, u Use) string {
+	total := u.Card.MemoryBytes
+	if most := int64(cmp.Or(w.Fraction, 1) * float64(total)); total > 0 && w.Bytes > most {
+		if w.Fraction > 0 {
+			return fmt.Sprintf("it needs %s, and its fraction %v of %s on %s is %s: raise the fraction", GiB(w.Bytes), w.Fraction, GiB(total), u.Device, GiB(most))
+		}
+		return fmt.Sprintf("it needs %s, and %s has %s: use a larger card or a smaller model", GiB(w.Bytes), u.Device, GiB(total))
+	}
+	sum, open, bytes := w.Fraction, w.Fraction == 0, planned(w, u.Card)
+	var others []string
+	for _, s := range u.Shares {
+		others = append(others, s.describe())
+		sum, open, bytes = sum+s.Fraction, open || s.Fraction == 0, bytes+s.Planned
+	}
+	const rounding = 1e-9 // 0.1 + 0.2 + 0.7
+	has := u.Device + " has " + strings.Join(others, ", ")
+	switch {
+	case len(others) == 0:
+		return ""
+	case w.whole():
+		return "it is to have a whole card, and " + has + ": give it another device, or a fraction below 1"
+	case u.Shares[0].Whole:
+		return has + ", which has the whole card: write another device"
+	case sum > 1+rounding:
+		return fmt.Sprintf("with its fraction %v those of %s add up to %.4g: %s. Lower fractions until they add up to 1", w.Fraction, u.Device, sum, has)
+	case open && sum > 1-rounding:
+		return has + ", and fractions leave nothing for those that have none: lower fractions, or write another device"
+	case total > 0 && bytes > total:
+		return fmt.Sprintf("with it %s of the %s of %s are planned: %s. Write another device", GiB(bytes), GiB(total), u.Device, has)
+	}
+	return ""
+}
+
+// describe is a share for people: reward default, component pick (0.5).
+func (s Share) describe() string {
+	switch {
+	case s.Whole:
+		return s.Owner + " (whole)"
+	case s.Fraction > 0:
+		return fmt.Sprintf("%s (%v)", s.Owner, s.Fraction)
+	}
+	return s.Owner
+}
+
+func (p *planner) refuse(i int, format string, args ...any) {
+	p.unfit = append(p.unfit, Unfit{i, p.wants[i].Owner, fmt.Sprintf(format, args...)})
+}
+
+// done sums up.
+func (p *planner) done() (Plan, error) {
+	for i, w := range p.wants {
+		if p.devices[i] != nil {
+			p.Owners = append(p.Owners, Held{w, p.devices[i]})
+		}
+	}
+	for i := range p.Cards {
+		u := &p.Cards[i]
+		u.Left = -1
+		for _, s := range u.Shares {
+			u.Planned += s.Planned
+		}
+		if u.Card.MemoryBytes > 0 {
+			u.Left = u.Card.MemoryBytes - u.Planned
+		}
+		if note := u.crowded(); note != "" {
+			p.Notes = append(p.Notes, note)
+		}
+	}
+	if len(p.unfit) == 0 {
+		return p.Plan, nil
+	}
+	slices.SortStableFunc(p.unfit, func(a, b Unfit) int { return cmp.Compare(a.Want, b.Want) })
+	return p.Plan, p.unfit
+}
+
+// crowded says what other processes have now of a card that is planned on.
+func (u Use) crowded() string {
+	free, total := u.Card.FreeBytes, u.Card.MemoryBytes
+	if len(u.Shares) == 0 || total == 0 || free < 0 {
+		return ""
+	}
+	whole := slices.ContainsFunc(u.Shares, func(s Share) bool { return s.Whole })
+	if u.Planned <= free+librariesBytes && free >= librariesBytes && (!whole || len(u.Card.Processes) == 0) {
+		return ""
+	}
+	var who []string
+	for _, x := range u.Card.Processes {
+		who = append(who, fmt.Sprintf("process %d (%s)", x.PID, x.Name))
+	}
+	by := ""
+	if len(who) > 0 {
+		by = ": " + strings.Join(who[:min(len(who), 4)], ", ")
+	}
+	return fmt.Sprintf("%s has %s free now of %s; others have the rest%s. Where they keep it write fraction beside device", u.Device, GiB(free), GiB(total), by)
+}
+
+func devicesOf(cards []int) []string {
+	out := make([]string, len(cards))
+	for i, n := range cards {
+		out[i] = Device(n)
+	}
+	return out
+}
+
+// number counts cards: 1 card, 2 cards.
+func number(n int) string {
+	if n == 1 {
+		return "1 card"
+	}
+	return fmt.Sprintf("%d cards", n)
+}
