@@ -64,6 +64,15 @@ func newCardLoop(ctx context.Context, c *cardModels, job cardJob) (_ *cardLoop, 
 	return l, err
 }
 
+// load keeps samples in flight. Of many that fail the first says why.
+func (l *cardLoop) load(ctx context.Context, lasting time.Duration) (outcome, error) {
+	out, err := closedLoop(ctx, l.send, cardLanes, cardWindow, lasting)
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost
+		err = fmt.Errorf("%w, and %d more", all.Unwrap()[0], len(all.Unwrap())-1)
+	}
+	return out, err
+}
+
 // send is one round trip of the next picture.
 func (l *cardLoop) send(ctx context.Context, lane int) error {
 	i := l.next.Add(1)
@@ -129,7 +138,7 @@ func newCardTrial(ctx context.Context, o Options, job cardJob) (_ Trial, err err
 		return nil, err
 	}
 	// The pool learns what batches cost, and the child's memory grows.
-	if _, err = closedLoop(ctx, t.loop.send, cardLanes, cardWindow, o.Lasting); err != nil {
+	if _, err = t.loop.load(ctx, o.Lasting); err != nil {
 		return nil, err
 	}
 	t.bare, err = newBareLoop(ctx, job.bare(c))
@@ -140,7 +149,7 @@ func newCardTrial(ctx context.Context, o Options, job cardJob) (_ Trial, err err
 func (t *cardTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 	r := Readings{}
 	ours := func() error {
-		out, err := closedLoop(ctx, t.loop.send, cardLanes, cardWindow, t.lasting)
+		out, err := t.loop.load(ctx, t.lasting)
 		r["loop_per_s"] = out.perSecond()
 		return err
 	}

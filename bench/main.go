@@ -51,6 +51,8 @@ type settings struct {
 	out            string
 	root           string
 	writeReference bool
+	// within is how long after its begin a suite begins another experiment; 0: as long as it takes.
+	within time.Duration
 }
 
 const helpText = `Measures every promised figure; prints the rows that miss and why.
@@ -84,6 +86,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.Float64Var(&s.Scale, "scale", 0, "what the times of whole steps are divided by, 1 for the real ones; default: 10, or more with -quick; another one writes no results unless -out says where")
 	f.StringVar(&s.Device, "device", "cuda:0", "what the suite gpu runs models on: cuda:<n>, or cpu for tiny models, which writes no results unless -out says where")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
+	f.DurationVar(&s.within, "within", 0, "begin no experiment of a suite later than so long after its begin; its rows then miss; 0: no bound")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
 	f.BoolVar(&s.writeReference, "write-reference", false, "make the calibrations of this run the references, in bench/reference.json")
@@ -245,7 +248,15 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	r := report.Begin(ctx, s.root, suite.Name, suite.About)
 	r.Quick, r.Repetitions = s.Quick, s.Repetitions
 	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
+	begun := time.Now()
 	for _, e := range suite.Experiments {
+		if s.within > 0 && time.Since(begun) > s.within {
+			for _, f := range broken(e, reference.Calibrations[e.reference()], fmt.Errorf("the %v of -within were over", s.within)) {
+				fmt.Fprintln(w, f.Line())
+				r.Rows = append(r.Rows, f)
+			}
+			continue
+		}
 		readings, disturbed, err := e.repeat(ctx, s.Options)
 		if err != nil && e.GoesOn && ctx.Err() == nil {
 			for _, f := range broken(e, reference.Calibrations[e.reference()], err) {

@@ -128,7 +128,7 @@ run() {
 	say "bench -suite gpu -device $device"
 	local left=$((570 - SECONDS + begun))
 	mkdir -p "$work/results"
-	(cd "$root/src" && bounded "$left" "$root/bin/bench" -suite gpu -device "$device" -out "$work/results") || figures=$?
+	(cd "$root/src" && bounded "$left" "$root/bin/bench" -suite gpu -device "$device" -n 3 -t 2s -within "$((left > 180 ? left - 120 : 60))s" -out "$work/results") || figures=$?
 	[ "$figures" = 0 ] || say "the bench ends with $figures: 1 says that a figure missed its bound, 124 that its time was over"
 
 	{

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -49,7 +50,7 @@ func LoadAverage() string {
 }
 
 // commit returns the commit of the tree and whether files that git knows differ
-// from it.
+// from it; away from the tree, those of the tree that this program was built in.
 func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -59,11 +60,27 @@ func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	}
 	hash, ok := git("rev-parse", "--short=12", "HEAD")
 	if !ok {
-		return "unknown", false
+		return builtFrom()
 	}
 	// What an earlier suite of this run has written is not a difference.
 	changed, ok := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results", ":!bench/reference.json")
 	return hash, !ok || changed != ""
+}
+
+// builtFrom is the commit that go build has noted in this program.
+func builtFrom() (hash string, dirty bool) {
+	hash = "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				hash = s.Value[:min(len(s.Value), 12)]
+			case "vcs.modified":
+				dirty = s.Value == "true"
+			}
+		}
+	}
+	return hash, dirty
 }
 
 // Repository returns the folder of go.mod, from the working folder upwards.
