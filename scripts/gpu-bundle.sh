@@ -35,7 +35,11 @@ while read -r package pattern; do
 	$GO test -c -trimpath -vet=off -tags gpu,nomsgpack -ldflags "-s -w" -o "$stage/bin/$test" "./$package"
 	mkdir -p "$stage/src/$package"
 	[ ! -d "$package/testdata" ] || cp -r "$package/testdata" "$stage/src/$package/"
-	printf '%s %s %s\n' "$package" "$test" "$pattern" >>"$stage/tests"
+	# Without a card: all others of the package that holds ONNX Runtime, and of those that do much
+	# besides what runs models.
+	cpu=ONNX
+	[ "$package" != pool/ort ] || cpu=.
+	printf '%s %s %s %s\n' "$package" "$test" "$cpu" "$pattern" >>"$stage/tests"
 done < <(gpu_tests)
 
 # What tests and the bench read of a clone.
@@ -43,7 +47,7 @@ mkdir -p "$stage/src/bench" "$stage/src/testdata/golden"
 cp go.mod "$stage/src/"
 cp bench/misses.yml bench/reference.json "$stage/src/bench/"
 cp -r testdata/models "$stage/src/testdata/"
-cp -r testdata/golden/ocr "$stage/src/testdata/golden/"
+cp -r testdata/golden/images "$stage/src/testdata/golden/"
 
 say "ONNX Runtime $ORT_VERSION"
 from=$ORT_GPU_DIR
