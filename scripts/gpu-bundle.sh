@@ -26,7 +26,7 @@ mkdir -p "$stage"/{bin,lib,models,src,licenses}
 
 say "building the program, the tests and the bench, without Tesseract and without symbols"
 version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
-build=(-trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$version")
+build=(-trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$version -X $($GO list -m)/bench/report.built=$version")
 $GO build "${build[@]}" -o "$stage/bin/rewardloop" ./cmd/rewardloop
 $GO build "${build[@]}" -o "$stage/bin/bench" ./bench
 CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$stage/bundle" ./scripts/bundle

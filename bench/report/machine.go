@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -67,21 +66,12 @@ func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	return hash, !ok || changed != ""
 }
 
-// builtFrom is the commit that go build has noted in this program.
-func builtFrom() (hash string, dirty bool) {
-	hash = "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				hash = s.Value[:min(len(s.Value), 12)]
-			case "vcs.modified":
-				dirty = s.Value == "true"
-			}
-		}
-	}
-	return hash, dirty
-}
+// built is what git describe said of the tree that this program was built in, where it was built
+// for another place (scripts/gpu-bundle.sh sets it).
+var built = "unknown" //nolint:gochecknoglobals // the linker can set no other
+
+// builtFrom is the commit of a program that is away from its tree.
+func builtFrom() (hash string, dirty bool) { return strings.CutSuffix(built, "-dirty") }
 
 // Repository returns the folder of go.mod, from the working folder upwards.
 func Repository() (string, error) {
