@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rewardloop/rewardloop/bench/randmodel"
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	nodes "github.com/rewardloop/rewardloop/internal/node"
@@ -41,7 +42,7 @@ func comparisons() []comparison {
 	return []comparison{
 		{"clip", 1e-3, same(file(vision), picture)},
 		{"clip-fp16", 2e-2, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
-			return c.model("clip/vision_model_fp16.onnx"), c.model(vision), picture(c)
+			return c.model("clip/" + randmodel.HalfVision), c.model(vision), picture(c)
 		}},
 		{"clip-text", 1e-3, same(file("clip/text_model.onnx"), func(c *cardModels) infer.Request {
 			ids := make([]int64, c.clip.Positions)

@@ -8,8 +8,12 @@ import (
 	"path/filepath"
 )
 
+// HalfVision is the name of the tower that looks, with weights of 16 bits.
+const HalfVision = "vision_model_fp16.onnx"
+
 // WriteCLIPFolder writes a CLIP as rewards take one: both towers, the sidecar and the tokenizer of
-// the tiny model of the tests (testdata/models/tiny-clip), which is made like CLIP's.
+// the tiny model of the tests (testdata/models/tiny-clip), which is made like CLIP's. Beside them
+// is HalfVision.
 func WriteCLIPFolder(folder, tiny string, c CLIP) error {
 	side := map[string]any{}
 	if err := read(filepath.Join(tiny, "scorer.json"), &side); err != nil {
@@ -27,7 +31,8 @@ func WriteCLIPFolder(folder, tiny string, c CLIP) error {
 	return whole(folder, func(at string) error {
 		return errors.Join(
 			write(filepath.Join(at, "scorer.json"), side), copies(at, tiny, "tokenizer.json"),
-			c.WriteVision(filepath.Join(at, "vision_model.onnx"), Float32), c.WriteText(filepath.Join(at, "text_model.onnx"), Float32),
+			c.WriteVision(filepath.Join(at, "vision_model.onnx"), Float32), c.WriteVision(filepath.Join(at, HalfVision), Float16),
+			c.WriteText(filepath.Join(at, "text_model.onnx"), Float32),
 		)
 	})
 }

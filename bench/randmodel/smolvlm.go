@@ -65,12 +65,14 @@ func (s SmolVLM) WriteEmbed(path string) error {
 	return g.write(path)
 }
 
-// WriteDecoder writes the language model with its cache, as transformers.js has it.
+// WriteDecoder writes the language model with its cache, as transformers.js has it. It gives the
+// logits of the positions that are asked for and no others, which would be 20 MB a prompt.
 func (s SmolVLM) WriteDecoder(path string) error {
 	g := newGraph(Float32, 5)
 	d, dim := s.Decoder, s.Decoder.Width/s.Decoder.Heads
 	x := g.in("inputs_embeds", -1, -1, d.Width)
 	mask, places := g.input("attention_mask", Int64, -1, -1), g.input("position_ids", Int64, -1, -1)
+	keep := g.input("num_logits_to_keep", Int64)
 	bias := g.causal(mask, x)
 	cos, sin := g.rotation(places, s.Places, dim)
 	for i := range d.Layers {
@@ -86,7 +88,9 @@ func (s SmolVLM) WriteDecoder(path string) error {
 		h = g.do("Mul", g.do("Mul", gate, g.do("Sigmoid", gate)), g.plain(h, d.Width, d.Inner))
 		x = g.do("Add", x, g.plain(h, d.Inner, d.Width))
 	}
-	g.out(g.plain(g.rms(x, d.Width), d.Width, s.Words), "logits", -1, -1, s.Words)
+	last := g.do("Neg", g.do("Unsqueeze", keep, g.ints(0)))
+	x = g.do("Slice", g.rms(x, d.Width), last, g.ints(math.MaxInt64), g.ints(1))
+	g.out(g.plain(x, d.Width, s.Words), "logits", -1, -1, s.Words)
 	return g.write(path)
 }
 
