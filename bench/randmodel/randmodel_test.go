@@ -1,7 +1,6 @@
 package randmodel_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"io"
 	"math"
@@ -79,7 +78,7 @@ func TestTheDecodersCacheGivesWhatTheWholePromptGives(t *testing.T) {
 	net, err := onnx.CPU(t, ort.Inline).Net(m)
 	require.NoError(t, err)
 	ask := func(g infer.Generate, ids ...int64) []infer.Tensor {
-		out, err := net.Infer(context.Background(), infer.Request{Name: "a", Generate: &g, Inputs: []infer.Tensor{{Name: infer.InputIDs, DType: infer.I64, Shape: []int{len(ids)}, I64: ids}}})
+		out, err := net.Infer(t.Context(), infer.Request{Name: "a", Generate: &g, Inputs: []infer.Tensor{{Name: infer.InputIDs, DType: infer.I64, Shape: []int{len(ids)}, I64: ids}}})
 		require.NoError(t, err)
 		return out
 	}
