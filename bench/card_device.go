@@ -38,7 +38,8 @@ func comparisons() []comparison {
 		return func(c *cardModels) infer.Model { return c.model(name) }
 	}
 	picture := func(c *cardModels) infer.Request { return ready("pixel_values", 3, c.clip.Picture, c.clip.Picture) }
-	const vision = "clip/vision_model.onnx"
+	tile := func(c *cardModels) infer.Request { return ready("pixel_values", 3, c.smol.Tile, c.smol.Tile) }
+	const vision, encoder = "clip/vision_model.onnx", "smolvlm/onnx/vision_encoder.onnx"
 	return []comparison{
 		{"clip", 1e-3, same(file(vision), picture)},
 		{"clip-fp16", 2e-2, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
@@ -51,9 +52,10 @@ func comparisons() []comparison {
 			}
 			return infer.Request{Inputs: []infer.Tensor{{Name: infer.InputIDs, DType: infer.I64, Shape: []int{len(ids)}, I64: ids}}}
 		})},
-		{"smolvlm-vision", 1e-3, same(file("smolvlm/onnx/vision_encoder.onnx"), func(c *cardModels) infer.Request {
-			return ready("pixel_values", 3, c.smol.Tile, c.smol.Tile)
-		})},
+		{"smolvlm-vision", 1e-3, same(file(encoder), tile)},
+		{"smolvlm-vision-fp16", 2e-2, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
+			return c.model("smolvlm/onnx/" + randmodel.HalfEncoder), c.model(encoder), tile(c)
+		}},
 		{"smolvlm-language", 1e-3, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
 			s := c.language()
 			return s.model, s.model, s.item

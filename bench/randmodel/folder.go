@@ -8,8 +8,12 @@ import (
 	"path/filepath"
 )
 
-// HalfVision is the name of the tower that looks, with weights of 16 bits.
-const HalfVision = "vision_model_fp16.onnx"
+// HalfVision and HalfEncoder are the names of a CLIP's tower that looks, and of a SmolVLM's
+// encoder, with weights of 16 bits.
+const (
+	HalfVision  = "vision_model_fp16.onnx"
+	HalfEncoder = "vision_encoder_fp16.onnx"
+)
 
 // WriteCLIPFolder writes a CLIP as rewards take one: both towers, the sidecar and the tokenizer of
 // the tiny model of the tests (testdata/models/tiny-clip), which is made like CLIP's. Beside them
@@ -38,7 +42,7 @@ func WriteCLIPFolder(folder, tiny string, c CLIP) error {
 }
 
 // WriteSmolVLMFolder writes a SmolVLM as judges take one, with the tokenizer and the template of
-// the tiny model of the tests (testdata/models/tiny-idefics3).
+// the tiny model of the tests (testdata/models/tiny-idefics3). Beside them is HalfEncoder.
 func WriteSmolVLMFolder(folder, tiny string, s SmolVLM) error {
 	var config, pixels, processor map[string]any
 	err := errors.Join(
@@ -68,7 +72,8 @@ func WriteSmolVLMFolder(folder, tiny string, s SmolVLM) error {
 			write(filepath.Join(at, "processor_config.json"), processor),
 			write(filepath.Join(at, "judge.json"), map[string]any{"format": 1, "split": false, "longest_edge": s.Tile}),
 			copies(at, tiny, "chat_template.jinja", "generation_config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"),
-			s.WriteVision(filepath.Join(onnx, "vision_encoder.onnx")), s.WriteEmbed(filepath.Join(onnx, "embed_tokens.onnx")),
+			s.WriteVision(filepath.Join(onnx, "vision_encoder.onnx"), Float32), s.WriteVision(filepath.Join(onnx, HalfEncoder), Float16),
+			s.WriteEmbed(filepath.Join(onnx, "embed_tokens.onnx")),
 			s.WriteDecoder(filepath.Join(onnx, "decoder_model_merged.onnx")),
 		)
 	})

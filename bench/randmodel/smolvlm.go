@@ -38,9 +38,9 @@ func (s SmolVLM) Tokens() int {
 }
 
 // WriteVision writes the encoder: pixel_values F32 [B, 3, T, T] to image_features F32
-// [B, tokens, D].
-func (s SmolVLM) WriteVision(path string) error {
-	g := newGraph(Float32, 3)
+// [B, tokens, D]. Weights are of the type floats, as CLIP.WriteVision has them.
+func (s SmolVLM) WriteVision(path string, floats DType) error {
+	g := newGraph(floats, 3)
 	side, w, f := s.Tile/s.Patch, s.Vision.Width, s.Shuffle
 	x := g.patches(g.in("pixel_values", -1, 3, s.Tile, s.Tile), s.Patch, w, side*side)
 	x = g.do("Add", x, g.weight(0.02, 0, 1, side*side, w))
