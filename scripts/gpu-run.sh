@@ -26,8 +26,13 @@ fail() {
 
 # cards prints the cards, one a line; nothing where there are none.
 cards() {
-	nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader 2>/dev/null ||
-		{ ls /dev/nvidia[0-9]* 2>/dev/null | head -n 16; } || true
+	local found
+	# What it says where it fails, it says on its output.
+	if found=$(nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader 2>/dev/null) && [ -n "$found" ]; then
+		printf '%s\n' "$found"
+	else
+		ls /dev/nvidia[0-9]* 2>/dev/null | head -n 16 || true
+	fi
 }
 
 # libraries prints the folders with CUDA's libraries of the PyTorch that python3 finds.
