@@ -14,8 +14,16 @@
 # /var/lib/rewardloop/models, in place of those of the image:
 #
 #   docker build --build-arg MODELS="ppocr-v4-mobile clip-vit-large-patch14" -t rewardloop .
+#
+# The target cuda runs models on NVIDIA cards as well (docs/gpu.md); without a target it is the
+# image for CPUs, a tenth of its size:
+#
+#   docker build --target cuda -t rewardloop-cuda .
 ARG GO_IMAGE=golang:1.26-bookworm
 ARG BASE_IMAGE=debian:bookworm-slim
+# CUDA 13 and cuDNN 9, which ONNX Runtime's provider is built for, on a C library that is at
+# least Debian 12's.
+ARG CUDA_IMAGE=nvidia/cuda:13.0.2-cudnn-runtime-ubuntu24.04
 
 # --- modules: what changes seldom, so that an edit does not fetch it again ----
 FROM ${GO_IMAGE} AS modules
@@ -59,6 +67,17 @@ RUN scripts/ort.sh \
  && cp .cache/ort/*/libonnxruntime* /opt/onnxruntime/lib/ \
  && cp .cache/ort/*/LICENSE .cache/ort/*/ThirdPartyNotices.txt /licenses/onnxruntime/
 
+# --- ort-cuda: the same with the CUDA provider, 260 MB ---------------------------
+FROM ort AS ort-cuda
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+ARG PIP_CERT
+RUN ORT_FLAVOUR=gpu scripts/ort.sh \
+ && rm /opt/onnxruntime/lib/* \
+ && cp .cache/gpu/ort/*/libonnxruntime* /opt/onnxruntime/lib/ \
+ && cp .cache/gpu/ort/*/LICENSE .cache/gpu/ort/*/ThirdPartyNotices.txt /licenses/onnxruntime/
+
 # --- models: those of the build argument --------------------------------------
 FROM build AS models
 ARG MODELS="ppocr-v4-mobile"
@@ -72,6 +91,34 @@ RUN mkdir /models \
       && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-pip \
       && bin/rewardloop models pull --dir /models $MODELS; \
     fi
+
+# --- cuda: what runtime is, with ONNX Runtime's CUDA provider on CUDA's own image --
+FROM ${CUDA_IMAGE} AS cuda
+# As in runtime, the last stage, where the reasons stand.
+ARG RUNTIME_PACKAGES=""
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+      ca-certificates libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
+ && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
+      --shell /usr/sbin/nologin rewardloop \
+ && install -d -o 10001 -g 10001 /var/lib/rewardloop
+COPY --from=build /licenses /licenses
+COPY --from=ort-cuda /licenses /licenses
+COPY --from=ort-cuda /opt/onnxruntime /opt/onnxruntime
+COPY --from=models --chown=10001:10001 /models /var/lib/rewardloop/models
+COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
+# All cards that the container is given; utility is nvidia-smi.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models
+ENV OMP_THREAD_LIMIT=1
+USER 10001:10001
+WORKDIR /var/lib/rewardloop
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080 && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
+ENTRYPOINT ["rewardloop"]
+CMD ["serve", "-c", "/etc/rewardloop/config.yaml", "--listen", "0.0.0.0:8080", "--token-file", "/etc/rewardloop/token"]
 
 # --- runtime: the binary, ONNX Runtime, Tesseract, nothing that compiles -------
 FROM ${BASE_IMAGE} AS runtime

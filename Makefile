@@ -31,6 +31,8 @@ PACKAGES   ?= ./...
 # Flags handed on, e.g. make bench BENCHFLAGS=-h.
 DEMOFLAGS  ?=
 BENCHFLAGS ?=
+# make gpu-results: what scripts/gpu-run.sh has left.
+FROM       ?= gpu-results/gpu.json
 
 # One OpenMP thread for each Tesseract call: the concurrency is ours.
 export OMP_THREAD_LIMIT := 1
@@ -42,7 +44,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Asked for in the recipe, because the headers may come with its own set-up.
 TAGS = $$(scripts/tags.sh)
 
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -129,6 +131,21 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 
 bench-carrier: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
 	$(GO) run -tags "$(TAGS)" ./bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
+
+bench-gpu: ## models of real sizes on a card beside bare ONNX Runtime, memory, two models, kill -9, into docs/results (five minutes); BENCHFLAGS="-device cpu" for the small form without a card
+	@scripts/deps.sh compiler pip go
+	@scripts/bench-gpu.sh $(BENCHFLAGS)
+
+gpu-bundle: ## all that test-gpu and bench-gpu need, in parts of 24 MiB below out/gpu-bundle; TARGET=driver brings CUDA's libraries (1 GB); ARCH=sm_90
+	@scripts/deps.sh compiler pip go
+	@scripts/gpu-bundle.sh
+
+gpu-bundle-check: ## a bundle in an empty root without a network, where it tests the CPU (five minutes; root for the empty root)
+	@scripts/deps.sh compiler pip go
+	@scripts/gpu-bundle-check.sh
+
+gpu-results: ## docs/results/gpu.md of what a run with a bundle has left; FROM=gpu-results/gpu.json
+	@$(GO) run ./bench -card-results "$(FROM)"
 
 soak: build ## the program for an hour at half of its throughput: memory, descriptors and goroutines, into docs/results; BENCHFLAGS="-t 10m" for a look
 	$(GO) run -tags "$(TAGS)" ./bench -suite soak -n 1 -t 60m $(BENCHFLAGS)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,7 +22,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), carrier(), capacity(), soak()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), carrier(), capacity(), soak(), onCards()}
 }
 
 func main() {
@@ -51,6 +52,9 @@ type settings struct {
 	out            string
 	root           string
 	writeReference bool
+	cardResults    string // what scripts/gpu-run.sh left
+	// within is how long after its begin a suite begins another experiment; 0: as long as it takes.
+	within time.Duration
 }
 
 const helpText = `Measures every promised figure; prints the rows that miss and why.
@@ -63,6 +67,7 @@ Exit code 1: a row missed its target and bench/misses.yml does not list it.
   go run ./bench -suite carrier -n 3 -t 20s        a hundred idle workers of a hundred profiles (make bench-carrier)
   go run ./bench -suite capacity -n 3 -t 20s       how many calls are under way at a time (make bench-capacity)
   go run ./bench -suite soak -n 1 -t 60m           a server that is used for an hour (make soak)
+  go run ./bench -suite gpu -n 3 -t 2s             one card beside bare ONNX Runtime (make bench-gpu); -device cpu: its small form
   go run ./bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
 
 `
@@ -76,12 +81,15 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, carrier, step and dispatch, which take half an hour, and soak, which takes as long as -t says")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, carrier, step and dispatch, which take half an hour, gpu, which needs a card, and soak, which takes as long as -t says")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
 	f.Float64Var(&s.Scale, "scale", 0, "what the times of whole steps are divided by, 1 for the real ones; default: 10, or more with -quick; another one writes no results unless -out says where")
+	f.StringVar(&s.Device, "device", "cuda:0", "what the suite gpu runs models on: cuda:<n>, or cpu for tiny models, which writes no results unless -out says where")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
+	f.StringVar(&s.cardResults, "card-results", "", "measure nothing, and write docs/results/gpu.md from this `file` that scripts/gpu-run.sh left (make gpu-results)")
+	f.DurationVar(&s.within, "within", 0, "begin no experiment of a suite later than so long after its begin; its rows then miss; 0: no bound")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
 	f.BoolVar(&s.writeReference, "write-reference", false, "make the calibrations of this run the references, in bench/reference.json")
@@ -105,13 +113,16 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, errors.New("-write-reference measures everything: leave -quick, -rows and -suite away")
 	}
 	var err error
+	if s.only == "gpu" {
+		s.Calm = nil // the card is what is measured, and its machine is seldom quiet
+	}
 	if s.rows, err = regexp.Compile(*rows); err != nil {
 		return s, fmt.Errorf("-rows: %w", err)
 	}
 	if s.root, err = report.Repository(); err != nil {
 		return s, err
 	}
-	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" && (s.Scale == 0 || s.Scale == usualScale) {
+	if s.all = *rows == "" && !s.Quick; s.all && s.out == "" && (s.Scale == 0 || s.Scale == usualScale) && (s.only != "gpu" || s.Device != "cpu") {
 		s.out = filepath.Join(s.root, "docs", "results")
 	}
 	return s, nil
@@ -128,6 +139,13 @@ func run(ctx context.Context, all []Suite, args []string, stdout, stderr io.Writ
 	}
 	if s.list {
 		list(all, stdout)
+		return exitHeld
+	}
+	if s.cardResults != "" {
+		if err := report.WriteCards(s.cardResults, cmp.Or(s.out, filepath.Join(s.root, "docs", "results"))); err != nil {
+			fmt.Fprintln(stderr, "bench:", err)
+			return exitUsage
+		}
 		return exitHeld
 	}
 	missed, err := measure(ctx, all, s, stdout)
@@ -198,6 +216,9 @@ func measure(ctx context.Context, all []Suite, s settings, w io.Writer) (missed 
 		reference.Machine, reference.Date, reference.Load = report.ThisMachine(), report.Today(), report.LoadAverage()
 	}
 	for _, suite := range picked {
+		if s.Device == "cpu" {
+			suite = withoutCard(suite)
+		}
 		r, err := s.suite(ctx, suite, &reference, w)
 		if err != nil {
 			return false, err
@@ -237,7 +258,15 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	r := report.Begin(ctx, s.root, suite.Name, suite.About)
 	r.Quick, r.Repetitions = s.Quick, s.Repetitions
 	fmt.Fprintf(w, "== %s (load %s)\n", suite.Name, r.LoadBefore)
+	begun := time.Now()
 	for _, e := range suite.Experiments {
+		if s.within > 0 && time.Since(begun) > s.within {
+			for _, f := range broken(e, reference.Calibrations[e.reference()], fmt.Errorf("the %v of -within were over", s.within)) {
+				fmt.Fprintln(w, f.Line())
+				r.Rows = append(r.Rows, f)
+			}
+			continue
+		}
 		readings, disturbed, err := e.repeat(ctx, s.Options)
 		if err != nil && e.GoesOn && ctx.Err() == nil {
 			for _, f := range broken(e, reference.Calibrations[e.reference()], err) {

@@ -20,9 +20,16 @@ import (
 
 	"github.com/rewardloop/rewardloop/bench/cputime"
 	"github.com/rewardloop/rewardloop/bench/report"
+	nodes "github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/internal/slot"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if code, child := slot.Main(os.Args[1:], nodes.Kinds()...); child {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fake is an experiment whose readings are given.
 type fake struct {

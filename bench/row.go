@@ -60,6 +60,8 @@ type Options struct {
 	Scale float64
 	// Calm waits until other processes leave the machine alone; nil: does not wait.
 	Calm func(context.Context)
+	// Device is what the suite gpu runs its models on: cuda:<n>, or cpu.
+	Device string
 	// Profile is the folder for CPU profiles of our side; empty: none.
 	Profile string
 }
@@ -88,6 +90,8 @@ type Row struct {
 	Worst bool
 	// Target judges the figure; nil: it is only told.
 	Target Target
+	// CardOnly says that the target is for a card: with -device cpu the figure is only told.
+	CardOnly bool
 	// Beside are readings told with the figure, median by median.
 	Beside []string
 }

@@ -199,4 +199,20 @@ texts=$(find "$root/licenses" -path '*@v*' -type f | wc -l)
 [ "$texts" -ge "$modules" ] || die "/licenses holds $texts texts for $modules Go modules"
 bud umount "$container" >/dev/null
 
+# CUDA's image is not at hand without a registry of images: on Debian's the stage is the same but
+# for CUDA's own libraries, without which the provider is found and not loaded.
+say "the target cuda, on the base image without CUDA"
+bud bud --isolation chroot --format docker --pull-never --target cuda \
+	--build-arg GO_IMAGE=localhost/rewardloop-go --build-arg BASE_IMAGE=localhost/rewardloop-debian \
+	--build-arg CUDA_IMAGE=localhost/rewardloop-debian \
+	"${arguments[@]}" "${shared[@]}" --tag localhost/rewardloop-cuda . </dev/null >"$work/build-cuda.log" 2>&1 || {
+	tail -n 40 "$work/build-cuda.log" >&2
+	die "the target cuda could not be built"
+}
+container=$(bud from --quiet --pull-never localhost/rewardloop-cuda)
+inside "$container" -- rewardloop doctor >"$work/doctor-cuda" || true # the provider's libraries are missing
+cat "$work/doctor-cuda"
+grep -Eq "onnx runtime +$ORT_VERSION at /opt/onnxruntime/lib/.*CUDAExecutionProvider" "$work/doctor-cuda" ||
+	die "doctor does not find the CUDA provider in the image of the target cuda"
+
 say "docker-check passed: $(bud images --format '{{.Size}}' localhost/rewardloop)"

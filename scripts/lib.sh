@@ -99,9 +99,24 @@ within() {
 # What runs models finds them, and the library, where make puts them.
 ORT_VERSION=1.29.0
 ORT_DIR=.cache/ort/$ORT_VERSION
+# shellcheck disable=SC2034 # read by the scripts that source this
+ORT_GPU_DIR=.cache/gpu/ort/$ORT_VERSION
 use_models() {
 	export REWARDLOOP_MODELS=${REWARDLOOP_MODELS:-$PWD/.cache/models}
 	if [ -z "${ONNXRUNTIME_SHARED_LIBRARY_PATH:-}" ] && [ -e "$ORT_DIR/libonnxruntime.so.$ORT_VERSION" ]; then
 		export ONNXRUNTIME_SHARED_LIBRARY_PATH=$PWD/$ORT_DIR/libonnxruntime.so.$ORT_VERSION
 	fi
+}
+
+# gpu_tests prints the packages with tests behind the tag gpu, one a line: the folder, and a
+# pattern of their names.
+gpu_tests() {
+	local files folder
+	mapfile -t files < <(find . -type d -name '.?*' -prune -o -type f -name '*_test.go' -exec grep -lE '^//go:build.*\<gpu\>' {} +)
+	[ ${#files[@]} -gt 0 ] || die "no test stands behind the tag gpu"
+	while read -r folder; do
+		printf '%s ^(%s)$\n' "${folder#./}" "$(for file in "${files[@]}"; do
+			[ "${file%/*}" != "$folder" ] || sed -n 's/^func \(Test[A-Za-z0-9_]*\)(t .*/\1/p' "$file"
+		done | paste -sd '|' -)"
+	done < <(dirname "${files[@]}" | sort -u)
 }

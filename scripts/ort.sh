@@ -3,10 +3,19 @@
 # pip downloads, or else out of the npm package. Both clients ask the index they
 # are configured for; nothing is installed and nothing of what comes is run. The
 # library is taken only with the right sum. Where it is already, that is all that
-# is looked at. ORT_TIMEOUT bounds each download, in seconds.
+# is looked at. ORT_TIMEOUT bounds each download, in seconds. ORT_FLAVOUR=gpu brings the
+# one with the CUDA provider (x86-64, 202 MB to download) to .cache/gpu/ort instead; CUDA's
+# own libraries are not part of it.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 limit=${ORT_TIMEOUT:-600}
+package=onnxruntime
+case ${ORT_FLAVOUR:-cpu} in
+cpu) ;;
+gpu) ORT_DIR=$ORT_GPU_DIR package=onnxruntime-gpu ;;
+*) die "ORT_FLAVOUR=$ORT_FLAVOUR: want cpu or gpu" ;;
+esac
+base=${ORT_DIR%/*}
 library=$ORT_DIR/libonnxruntime.so.$ORT_VERSION
 reasons=()
 
@@ -22,7 +31,7 @@ give_up() {
 	exit 1
 }
 
-if [ -n "${ONNXRUNTIME_SHARED_LIBRARY_PATH:-}" ]; then
+if [ $package = onnxruntime ] && [ -n "${ONNXRUNTIME_SHARED_LIBRARY_PATH:-}" ]; then
 	[ -e "$ONNXRUNTIME_SHARED_LIBRARY_PATH" ] ||
 		die "ONNXRUNTIME_SHARED_LIBRARY_PATH names $ONNXRUNTIME_SHARED_LIBRARY_PATH, which is not there: mend it, or unset it and make ort downloads the library"
 	say "ONNX Runtime is $ONNXRUNTIME_SHARED_LIBRARY_PATH, as ONNXRUNTIME_SHARED_LIBRARY_PATH says"
@@ -49,6 +58,17 @@ Linux/aarch64 | Linux/arm64)
 	give_up
 	;;
 esac
+wheel_size=23 most=64 provider_sum= # MB; the most MB of a file in the wheel
+if [ $package = onnxruntime-gpu ]; then
+	if [ "$arch" != x86_64 ]; then
+		reasons+=("the wheel with CUDA is known here for x86_64 alone")
+		give_up
+	fi
+	wheel_sum=99458e9d185dfa1a9b5f6510790ede3bedc25dea378adb904ce292b517eeaecf
+	provider_sum=5feb727767b15d369ccd33a89b6509fbb41f0ff19353e8f61e3d545ec6b3025b
+	wheel_size=202 most=256
+fi
+provider=libonnxruntime_providers_cuda.so
 tgz_sum=cfdfb45ec4044b1fdca43e5d2e180fb6817e649ff8ad1e0dfc90e18e51b67037
 
 # sum_is FILE SUM...: the file has one of these sums.
@@ -62,7 +82,15 @@ sum_is() {
 	return 1
 }
 
-here() { sum_is "$library" "$wheel_sum" "$npm_sum"; }
+# provided FOLDER: its CUDA provider is the known one, where there is to be one.
+provided() { [ -z "$provider_sum" ] || sum_is "$1/$provider" "$provider_sum"; }
+here() {
+	if [ -n "$provider_sum" ]; then
+		sum_is "$library" "$wheel_sum" && provided "$ORT_DIR"
+	else
+		sum_is "$library" "$wheel_sum" "$npm_sum"
+	fi
+}
 
 if here; then
 	say "ONNX Runtime $ORT_VERSION is in $ORT_DIR"
@@ -71,18 +99,18 @@ fi
 
 mkdir -p "$ORT_DIR"
 if have flock; then # Debian always has it; elsewhere two at once do the work twice.
-	exec 9>.cache/ort/lock
-	flock -w "$limit" 9 || die "another make ort has .cache/ort/lock for more than $limit s: is it stuck?"
+	exec 9>"$base/lock"
+	flock -w "$limit" 9 || die "another make ort has $base/lock for more than $limit s: is it stuck?"
 	if here; then
 		say "ONNX Runtime $ORT_VERSION is in $ORT_DIR"
 		exit 0
 	fi
 fi
 # What a killed run left, its lock being ours now, and what is not the library.
-rm -rf .cache/ort/part.* "$library"
-part=$(mktemp -d "$PWD/.cache/ort/part.XXXXXX")
+rm -rf "$base"/part.* "$library"
+part=$(mktemp -d "$PWD/$base/part.XXXXXX")
 trap 'rm -rf "$part"' EXIT
-log=.cache/ort/log
+log=$base/log
 
 # why STATUS NAME: what the log says at its end.
 why() {
@@ -108,22 +136,22 @@ from_pip() {
 		reasons+=("pip: $PYTHON has neither pip nor the venv module that would bring it")
 		return 1
 	}
-	say "downloading ONNX Runtime $ORT_VERSION with pip: 23 MB; MIT, what it contains is listed in its ThirdPartyNotices.txt"
+	say "downloading ONNX Runtime $ORT_VERSION with pip: $wheel_size MB; MIT, what it contains is listed in its ThirdPartyNotices.txt"
 	within "$limit" "$python" -m pip download --no-input --disable-pip-version-check --progress-bar off \
 		--no-deps --only-binary=:all: --python-version 311 --implementation cp --abi cp311 \
-		--platform "manylinux_2_28_$arch" --platform "manylinux_2_27_$arch" --dest "$part" "onnxruntime==$ORT_VERSION" </dev/null >"$log" 2>&1 || {
-		reasons+=("$(why $? "pip download onnxruntime==$ORT_VERSION")")
+		--platform "manylinux_2_28_$arch" --platform "manylinux_2_27_$arch" --dest "$part" "$package==$ORT_VERSION" </dev/null >"$log" 2>&1 || {
+		reasons+=("$(why $? "pip download $package==$ORT_VERSION")")
 		return 1
 	}
-	"$python" - "$part" "${library##*/}" >"$log" 2>&1 <<-'PYTHON' || {
+	"$python" - "$part" "$most" "${library##*/}" libonnxruntime_providers_shared.so ${provider_sum:+"$provider"} >"$log" 2>&1 <<-'PYTHON' || {
 		import glob, os, shutil, sys, zipfile
-		part, library = sys.argv[1:]
+		part, most, *libraries = sys.argv[1:]
 		wheel, = glob.glob(os.path.join(part, "*.whl"))
-		members = ["capi/" + library, "capi/libonnxruntime_providers_shared.so", "LICENSE", "ThirdPartyNotices.txt"]
+		members = ["capi/" + library for library in libraries] + ["LICENSE", "ThirdPartyNotices.txt"]
 		with zipfile.ZipFile(wheel) as z:
 		    for member in members:
 		        info = z.getinfo("onnxruntime/" + member)
-		        if info.file_size > 64 << 20:
+		        if info.file_size > int(most) << 20:
 		            sys.exit(f"{member} has {info.file_size} bytes")
 		        with z.open(info) as source, open(os.path.join(part, os.path.basename(member)), "wb") as target:
 		            shutil.copyfileobj(source, target)
@@ -131,11 +159,11 @@ from_pip() {
 		reasons+=("$(why $? "the wheel that pip brought")")
 		return 1
 	}
-	if ! sum_is "$part/${library##*/}" "$wheel_sum" || ! sum_is "$part/libonnxruntime_providers_shared.so" "$shared_sum"; then
+	if ! sum_is "$part/${library##*/}" "$wheel_sum" || ! sum_is "$part/libonnxruntime_providers_shared.so" "$shared_sum" || ! provided "$part"; then
 		reasons+=("pip: the library in the wheel that came has another sum than the known one: it is not used")
 		return 1
 	fi
-	put libonnxruntime_providers_shared.so LICENSE ThirdPartyNotices.txt
+	put libonnxruntime_providers_shared.so ${provider_sum:+"$provider"} LICENSE ThirdPartyNotices.txt
 }
 
 from_npm() {
@@ -159,5 +187,9 @@ from_npm() {
 	put
 }
 
-from_pip || from_npm || give_up
+if [ $package = onnxruntime ]; then
+	from_pip || from_npm || give_up
+else
+	from_pip || give_up
+fi
 say "ONNX Runtime $ORT_VERSION is in $ORT_DIR"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the tests that need an NVIDIA card, those behind the tag gpu, or says that
-# there is none; that they compile is checked anywhere. They want a library with
-# CUDA: that of the onnxruntime-gpu wheel, its providers beside it.
+# there is none; that they compile is checked anywhere. They want the library with CUDA that
+# ORT_FLAVOUR=gpu make ort brings, and CUDA's own where LD_LIBRARY_PATH or the system has
+# them. A machine without Go takes the bundle: docs/gpu.md.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-mapfile -t files < <(find . -type d -name '.?*' -prune -o -type f -name '*_test.go' -exec grep -lE '^//go:build.*\<gpu\>' {} +)
-[ ${#files[@]} -gt 0 ] || die "no test stands behind the tag gpu"
-mapfile -t packages < <(dirname "${files[@]}" | sort -u)
-names=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(t .*/\1/p' "${files[@]}" | paste -sd '|' -)
+mapfile -t tests < <(gpu_tests)
+packages=()
+for line in "${tests[@]}"; do packages+=("./${line%% *}"); done
 $GO vet -tags gpu "${packages[@]}"
 
 if ! cards=$(nvidia-smi -L 2>/dev/null) || [ -z "$cards" ]; then
@@ -16,11 +16,13 @@ if ! cards=$(nvidia-smi -L 2>/dev/null) || [ -z "$cards" ]; then
 fi
 say "$cards"
 if [ -z "${ONNXRUNTIME_SHARED_LIBRARY_PATH:-}" ]; then
-	warn "ONNXRUNTIME_SHARED_LIBRARY_PATH is not set: the library of make ort knows the CPU only." \
-		"pip download onnxruntime-gpu==$ORT_VERSION, unzip it and name its onnxruntime/capi/libonnxruntime.so.$ORT_VERSION"
-	scripts/ort.sh
-else
-	export REQUIRE_ORT=${REQUIRE_ORT:-1} # A library that was named and has no CUDA is a failure, not a skip.
+	ORT_FLAVOUR=gpu scripts/ort.sh
+	export ONNXRUNTIME_SHARED_LIBRARY_PATH=$PWD/$ORT_GPU_DIR/libonnxruntime.so.$ORT_VERSION
 fi
+export REQUIRE_ORT=${REQUIRE_ORT:-1} # A library that has no CUDA is a failure here, not a skip.
 use_models
-$GO test -tags gpu -count=1 -v -run "^($names)\$" "${packages[@]}"
+failed=0
+for line in "${tests[@]}"; do
+	$GO test -tags gpu -count=1 -v -run "${line#* }" "./${line%% *}" || failed=1
+done
+exit "$failed"

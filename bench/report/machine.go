@@ -49,7 +49,7 @@ func LoadAverage() string {
 }
 
 // commit returns the commit of the tree and whether files that git knows differ
-// from it.
+// from it; away from the tree, those of the tree that this program was built in.
 func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -59,12 +59,19 @@ func commit(ctx context.Context, root string) (hash string, dirty bool) {
 	}
 	hash, ok := git("rev-parse", "--short=12", "HEAD")
 	if !ok {
-		return "unknown", false
+		return builtFrom()
 	}
 	// What an earlier suite of this run has written is not a difference.
 	changed, ok := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results", ":!bench/reference.json")
 	return hash, !ok || changed != ""
 }
+
+// built is what git describe said of the tree that this program was built in, where it was built
+// for another place (scripts/gpu-bundle.sh sets it).
+var built = "unknown" //nolint:gochecknoglobals // the linker can set no other
+
+// builtFrom is the commit of a program that is away from its tree.
+func builtFrom() (hash string, dirty bool) { return strings.CutSuffix(built, "-dirty") }
 
 // Repository returns the folder of go.mod, from the working folder upwards.
 func Repository() (string, error) {

@@ -24,31 +24,37 @@ func WriteTable(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(table(reports, pictures)), 0o644) //nolint:gosec // results are for everybody
 }
 
-// table is the Markdown page of all results, with the pictures whose names begin with the
-// suite's.
+// table is the Markdown page of all results.
 func table(reports []Report, pictures []string) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python`, `make bench-step`, `make bench-isolation`, `make bench-bombs`, `make bench-capacity`, `make bench-carrier` and `make soak`\nfrom the JSON files beside it, that of `make bench-ocr` among them (more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
+	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python`, `make bench-step`, `make bench-isolation`, `make bench-bombs`, `make bench-capacity`, `make bench-carrier`, `make bench-gpu` and `make soak`\nfrom the JSON files beside it, that of `make bench-ocr` among them (more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
 		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
 		"reference machine (`bench/reference.json`).\n")
 	for _, r := range reports {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s\n\n", r.Suite, r.About, r.origin())
-		for _, file := range pictures {
-			if name := filepath.Base(file); strings.HasPrefix(name, r.Suite) {
-				fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(name, filepath.Ext(name)), name)
-			}
-		}
-		b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
-		for _, f := range r.Rows {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", Cell(f.Row), f.Measured(), Cell(f.TargetText()), Cell(f.verdict()), Cell(f.beside()))
-		}
-		for _, f := range r.Rows {
-			if f.Issue != "" {
-				fmt.Fprintf(&b, "\n- `%s`: “%s”", f.Row, f.Issue)
-			}
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "\n## %s\n\n%s", r.Suite, r.section(pictures...))
 	}
+	return b.String()
+}
+
+// section is what is told of a suite, with the pictures whose names begin with its name.
+func (r Report) section(pictures ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", r.About, r.origin())
+	for _, file := range pictures {
+		if name := filepath.Base(file); strings.HasPrefix(name, r.Suite) {
+			fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(name, filepath.Ext(name)), name)
+		}
+	}
+	b.WriteString("| figure | measured | target | held | beside |\n|---|---:|---:|---|---|\n")
+	for _, f := range r.Rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", Cell(f.Row), f.Measured(), Cell(f.TargetText()), Cell(f.verdict()), Cell(f.beside()))
+	}
+	for _, f := range r.Rows {
+		if f.Issue != "" {
+			fmt.Fprintf(&b, "\n- `%s`: “%s”", f.Row, f.Issue)
+		}
+	}
+	b.WriteString("\n")
 	return b.String()
 }
 

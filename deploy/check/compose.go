@@ -46,9 +46,10 @@ func Compose(ctx context.Context, file, scratch string) ([]CommandLine, error) {
 		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			fault("%s: want read_only, cap_drop ALL and no-new-privileges", where)
 		}
-		if s.Image != "rewardloop" {
+		if s.Image != "rewardloop" && s.Image != "rewardloop-cuda" {
 			continue
 		}
+		checkCards(fault, where, s)
 		line := CommandLine{Where: where, Args: s.Command}
 		if s.Build == nil {
 			fault("%s: it is not built from the repository", where)
@@ -87,6 +88,23 @@ func Compose(ctx context.Context, file, scratch string) ([]CommandLine, error) {
 		faults = append(faults, err)
 	}
 	return lines, errors.Join(faults...)
+}
+
+// checkCards: who runs models on a card is given one, and has the image that can.
+func checkCards(fault func(string, ...any), where string, s types.ServiceConfig) {
+	if !slices.ContainsFunc(s.Command, func(a string) bool { return onCard.MatchString(a) }) {
+		return
+	}
+	given := s.Deploy != nil && s.Deploy.Resources.Reservations != nil &&
+		slices.ContainsFunc(s.Deploy.Resources.Reservations.Devices, func(d types.DeviceRequest) bool {
+			return d.Driver == "nvidia" && slices.Contains(d.Capabilities, "gpu")
+		})
+	if !given {
+		fault("%s: a model runs on a card, and no device of nvidia with the capability gpu is reserved", where)
+	}
+	if s.Build != nil && s.Build.Target != "cuda" {
+		fault("%s: a model runs on a card, and the image's target is %q, want cuda", where, s.Build.Target)
+	}
 }
 
 // checkComposePath: each file that an argument names is one of the service's.

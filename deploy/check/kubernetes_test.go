@@ -92,6 +92,8 @@ func TestAMistakeIsFound(t *testing.T) {
 		{"a misspelt field", "base", "base/gateway.yaml", "minReadySeconds:", "minReadySecond:", `unknown field "spec.minReadySecond"`},
 		{"a field in another case", "base", "base/worker.yaml", "maxSurge:", "maxsurge:", `unknown field "spec.strategy.rollingUpdate.maxsurge"`},
 		{"a misspelt field in a component", "gpu", "components/gpu/worker.yaml", "limits:", "limit:", `unknown field`},
+		{"a card that the pod is not given", "gpu", "components/gpu/worker.yaml", ", nvidia.com/gpu: \"1\"}", "}", "no nvidia.com/gpu among its limits"},
+		{"a card that nothing runs on", "gpu", "components/gpu/kustomization.yaml", "device=cuda:0", "device=cpu", "none of its models runs on a card"},
 		{"a misspelt field of KEDA", "autoscale-keda", "components/autoscale-keda/scaledobject.yaml", "pollingInterval:", "pollInterval:", `unknown field "spec.pollInterval"`},
 		{"a misspelt setting of a trigger", "autoscale-keda", "components/autoscale-keda/scaledobject.yaml", "serverAddress:", "server:", `has no "server"`},
 		{"a value that is none", "base", "base/worker.yaml", "ScheduleAnyway", "ScheduleAlways", `"ScheduleAlways" is not among the values of v1.UnsatisfiableConstraintAction`},

@@ -45,6 +45,8 @@ func TestAMistakeInTheComposeFileIsFound(t *testing.T) {
 		{"max_memory_store: 1GB", "max_memory: 1GB", "NATS configuration"},
 		{"  read_only: true\n  cap_drop", "  cap_drop", "want read_only"},
 		{"MODELS: ppocr-v4-mobile", "MODELS: clip-vit-base-patch32", "MODELS names no model for builtin://ocr"},
+		{"capabilities: [gpu]", "capabilities: [compute]", "no device of nvidia with the capability gpu is reserved"},
+		{"      target: cuda\n", "", "want cuda"},
 	} {
 		dir := changed(t, deploy, "compose.yaml", m.old, m.new)
 		write(t, filepath.Join(filepath.Dir(dir), "Dockerfile"), "")

@@ -83,6 +83,26 @@ func (c *Cluster) checkContainer(where string, w workload, container corev1.Cont
 		}
 	}
 	c.checkVariables(where, container)
+	c.checkCards(where, container)
+}
+
+// onCard finds an argument that has a model run on a card.
+var onCard = regexp.MustCompile(`\.device=cuda:[0-9]+$`)
+
+// checkCards: who runs models on a card is given one, whole, shared or a MIG instance of it, and
+// who is given one uses it.
+func (c *Cluster) checkCards(where string, container corev1.Container) {
+	given := false
+	for name := range container.Resources.Limits {
+		given = given || strings.HasPrefix(string(name), "nvidia.com/")
+	}
+	uses := slices.ContainsFunc(container.Args, onCard.MatchString)
+	if uses && !given {
+		c.fault("%s: a model runs on a card, and there is no nvidia.com/gpu among its limits", where)
+	}
+	if given && !uses {
+		c.fault("%s: it is given a card, and none of its models runs on a card", where)
+	}
 }
 
 // variable is a reference $(NAME), which the kubelet replaces.

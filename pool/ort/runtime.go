@@ -33,6 +33,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 
@@ -48,6 +49,9 @@ var loaded struct { //nolint:gochecknoglobals // one per process, as in the bind
 	from string
 }
 
+// telemetryEnv keeps the library from reporting its use.
+const telemetryEnv = "ORT_DISABLE_TELEMETRY"
+
 // load loads the library, once per process.
 func load(lib Library) error {
 	loaded.mu.Lock()
@@ -57,6 +61,12 @@ func load(lib Library) error {
 			return fmt.Errorf("%w: this process has loaded ONNX Runtime from %s and cannot load %s too", infer.ErrUnavailable, loaded.from, lib.Path)
 		}
 		return nil
+	}
+	// From 1.29 on the library reports its use to its maker over the network, unless this says no
+	// before it starts; and 1.29 crashes in doing so where there is neither /etc/machine-id nor
+	// /bin/sh, as in small containers (microsoft/onnxruntime#32173).
+	if err := os.Setenv(telemetryEnv, "1"); err != nil {
+		return fmt.Errorf("%w: %w", infer.ErrUnavailable, err)
 	}
 	ort.SetSharedLibraryPath(lib.Path)
 	// What it logs goes to stderr and is in the errors that it returns, too.

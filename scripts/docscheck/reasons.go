@@ -19,7 +19,7 @@ func strangers() map[string]string {
 		"apt-get": "Debian's packages", "bash": "runs a script", "cat": "coreutils", "cd": "the shell's",
 		"chmod": "coreutils", "cp": "coreutils", "curl": "asks the server", "diff": "compares", "docker": "Compose files; deploy/check reads them",
 		"echo": "the shell's", "export": "the shell's", "git": "clones", "grep": "looks into a file", "head": "coreutils", "kubectl": "applies what deploy/check builds",
-		"mkdir": "coreutils", "mypy": "checks types in python/", "nats-server": "NATS's own program", "openssl": "draws a token",
+		"mkdir": "coreutils", "mypy": "checks types in python/", "nats-server": "NATS's own program", "nvidia-cuda-mps-control": "the driver's", "nvidia-smi": "the driver's", "openssl": "draws a token",
 		"pip": "installs the package of python/", "sbatch": "Slurm's; deploy/check runs the script with a fake srun",
 		"ruff": "checks python/", "scancel": "Slurm's", "sort": "coreutils", "systemctl": "units that deploy/check verifies", "tar": "packs models",
 		"python -m pip": "Python's", "python -m unittest": "Python's", "python -m venv": "Python's",
@@ -81,6 +81,7 @@ func excuses() []excuse {
 		{"docs/verl.md", "hydra", "verl's own keys; make test-verl gives them to verl"},
 		{"docs/adopt.md", "yaml: base_url", "UniRL's configuration, not ours; make test-clients runs its client"},
 		{"docs/adopt.md", "yaml: rewards", "Flow-Factory's configuration, not ours; make test-clients runs its client"},
+		{"docs/gpu.md", "yaml: version", "the configuration of NVIDIA's device plug-in"},
 		{"deploy/README.md", "yaml: apiVersion", "a kustomization; deploy/check builds those of the repository"},
 	}
 }
