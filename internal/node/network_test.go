@@ -179,7 +179,7 @@ func TestGatewaysShareTheirWorkers(t *testing.T) {
 	_, two := start(t, incompressible, "reward.num_workers=1", "++fabric.nats=[nats://"+first.NATS()+"]", "++fabric.name=b")
 	for _, addr := range []string{one, two} {
 		by := map[string]bool{}
-		for try := 0; len(by) < 2 && try < 50; try++ {
+		for try, until := 0, time.Now().Add(20*time.Second); len(by) < 2 && time.Now().Before(until); try++ {
 			r := submit(t, addr, noisy(fmt.Sprint(try), 8))[0]
 			require.Equal(t, rewards.Scored, r.Outcome, r.Errors)
 			by[strings.Split(r.Worker, "-")[0]] = true
