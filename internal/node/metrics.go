@@ -114,8 +114,9 @@ func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
 	gauge(to, deviceTaken, int(s.Taken), s.Device)
 	count(to, deviceEvicted, float64(s.Evictions), s.Device)
 	count(to, deviceRestarts, float64(s.Restarts), s.Device)
-	for _, m := range s.Models {
-		labels := []string{s.Device, m.Model.Name}
+	for i, name := range modelNames(s.Models) {
+		m := &s.Models[i]
+		labels := []string{s.Device, name}
 		t := m.Total
 		loaded := 0
 		if m.Loaded {
@@ -134,6 +135,23 @@ func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
 		count(to, modelQueue, t.Queue.Seconds(), labels...)
 		count(to, modelBusy, t.Busy.Seconds(), labels...)
 	}
+}
+
+// modelNames are the labels of the models of a device. Those that have the same name, such as folders
+// of one name in several places, have their file behind it: two series with the same labels would
+// cost the whole page.
+func modelNames(all []pool.ModelStats) []string {
+	of := map[string]int{}
+	for _, m := range all {
+		of[m.Model.Name]++
+	}
+	names := make([]string, len(all))
+	for i, m := range all {
+		if names[i] = m.Model.Name; of[names[i]] > 1 {
+			names[i] += " (" + m.Model.Path + ")"
+		}
+	}
+	return names
 }
 
 func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, n int, labels ...string) {
