@@ -198,7 +198,9 @@ func (b Binary) configure(ctx context.Context, line CommandLine, overrides []str
 	if err := os.WriteFile(file, []byte(line.Config), 0o600); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, b.Path, append([]string{"config", "check", "-c", file}, overrides...)...).CombinedOutput()
+	check := exec.CommandContext(ctx, b.Path, append([]string{"config", "check", "-c", file}, overrides...)...)
+	check.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES=0") // the one card that is asked for, here or not
+	out, err := check.CombinedOutput()
 	if err != nil && !noModel.Match(out) {
 		return fmt.Errorf("%s: config check %q: %w\n%s", line.Where, overrides, err, out)
 	}

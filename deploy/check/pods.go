@@ -87,7 +87,7 @@ func (c *Cluster) checkContainer(where string, w workload, container corev1.Cont
 }
 
 // onCard finds an argument that has a model run on a card.
-var onCard = regexp.MustCompile(`\.device=cuda:[0-9]+$`)
+var onCard = regexp.MustCompile(`\.device=cuda(:[0-9]+)?$`)
 
 // checkCards: who runs models on a card is given one, whole, shared or a MIG instance of it, and
 // who is given one uses it.
