@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -59,6 +60,12 @@ func comparisons() []comparison {
 		{"smolvlm-language", 1e-3, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
 			s := c.language()
 			return s.model, s.model, s.item
+		}},
+		{"smolvlm-language-fp16", 2e-2, func(c *cardModels) (infer.Model, infer.Model, infer.Request) {
+			s := c.language()
+			half := s.model
+			half.Path = filepath.Join(filepath.Dir(half.Path), randmodel.HalfDecoder)
+			return half, s.model, s.item
 		}},
 		{"detector", 1e-3, same((*cardModels).detector, func(c *cardModels) infer.Request { return ready("", 3, c.page, c.page) })},
 		{"recogniser", 1e-3, same((*cardModels).recogniser, func(c *cardModels) infer.Request { return ready("", 3, 48, c.line) })},

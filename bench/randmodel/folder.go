@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 )
 
-// HalfVision and HalfEncoder are the names of a CLIP's tower that looks, and of a SmolVLM's
-// encoder, with weights of 16 bits.
+// HalfVision, HalfEncoder and HalfDecoder are the names of a CLIP's tower that looks, and of a
+// SmolVLM's encoder and decoder, with weights of 16 bits, the decoder's cache too.
 const (
 	HalfVision  = "vision_model_fp16.onnx"
 	HalfEncoder = "vision_encoder_fp16.onnx"
+	HalfDecoder = "decoder_model_merged_fp16.onnx"
 )
 
 // WriteCLIPFolder writes a CLIP as rewards take one: both towers, the sidecar and the tokenizer of
@@ -42,7 +43,7 @@ func WriteCLIPFolder(folder, tiny string, c CLIP) error {
 }
 
 // WriteSmolVLMFolder writes a SmolVLM as judges take one, with the tokenizer and the template of
-// the tiny model of the tests (testdata/models/tiny-idefics3). Beside them is HalfEncoder.
+// the tiny model of the tests (testdata/models/tiny-idefics3). Beside them are HalfEncoder and HalfDecoder.
 func WriteSmolVLMFolder(folder, tiny string, s SmolVLM) error {
 	var config, pixels, processor map[string]any
 	err := errors.Join(
@@ -74,7 +75,7 @@ func WriteSmolVLMFolder(folder, tiny string, s SmolVLM) error {
 			copies(at, tiny, "chat_template.jinja", "generation_config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"),
 			s.WriteVision(filepath.Join(onnx, "vision_encoder.onnx"), Float32), s.WriteVision(filepath.Join(onnx, HalfEncoder), Float16),
 			s.WriteEmbed(filepath.Join(onnx, "embed_tokens.onnx")),
-			s.WriteDecoder(filepath.Join(onnx, "decoder_model_merged.onnx")),
+			s.WriteDecoder(filepath.Join(onnx, "decoder_model_merged.onnx"), Float32), s.WriteDecoder(filepath.Join(onnx, HalfDecoder), Float16),
 		)
 	})
 }

@@ -71,9 +71,19 @@ func TestFoldersAppearWholeOrNotAtAll(t *testing.T) {
 // same place in one go: the cache, the positions and the mask are right if both agree.
 func TestTheDecodersCacheGivesWhatTheWholePromptGives(t *testing.T) {
 	t.Parallel()
+	for name, floats := range map[string]randmodel.DType{"in floats": randmodel.Float32, "in half precision": randmodel.Float16} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sayAndAsk(t, floats)
+		})
+	}
+}
+
+func sayAndAsk(t *testing.T, floats randmodel.DType) {
+	t.Helper()
 	folder, s := t.TempDir(), randmodel.TinySmol(300)
 	m := infer.Model{Name: "tiny", Path: filepath.Join(folder, "decoder.onnx"), Embed: filepath.Join(folder, "embed.onnx"), Device: "cpu"}
-	require.NoError(t, s.WriteDecoder(m.Path))
+	require.NoError(t, s.WriteDecoder(m.Path, floats))
 	require.NoError(t, s.WriteEmbed(m.Embed))
 	net, err := onnx.CPU(t, ort.Inline).Net(m)
 	require.NoError(t, err)

@@ -67,8 +67,9 @@ func (s SmolVLM) WriteEmbed(path string) error {
 
 // WriteDecoder writes the language model with its cache, as transformers.js has it. It gives the
 // logits of the positions that are asked for and no others, which would be 20 MB a prompt.
-func (s SmolVLM) WriteDecoder(path string) error {
-	g := newGraph(Float32, 5)
+// Weights and the cache are of the type floats; embeddings and logits are F32.
+func (s SmolVLM) WriteDecoder(path string, floats DType) error {
+	g := newGraph(floats, 5)
 	d, dim := s.Decoder, s.Decoder.Width/s.Decoder.Heads
 	x := g.in("inputs_embeds", -1, -1, d.Width)
 	mask, places := g.input("attention_mask", Int64, -1, -1), g.input("position_ids", Int64, -1, -1)
