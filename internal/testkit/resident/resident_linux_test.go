@@ -14,7 +14,7 @@ import (
 func TestThePeakOfAProcessStaysAndItsChildrenCount(t *testing.T) { //nolint:paralleltest // it measures the process
 	before, err := resident.Peak(os.Getpid())
 	require.NoError(t, err)
-	large := bytes.Repeat([]byte{1}, 64<<20)
+	large := bytes.Repeat([]byte{1}, 256<<20) // what other tests had may be used again
 	require.NotEmpty(t, large)
 	after, err := resident.Peak(os.Getpid())
 	require.NoError(t, err)
