@@ -152,6 +152,42 @@ func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	})
 }
 
+// A process may stand still for a reason of its own, which is none of the item's.
+func TestAnItemWhoseProcessHungIsRunOnceMore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ items, hangs, runs int }{
+		"one item": {1, 1, 2},
+		"one item, and its processes always hang": {1, 100, 2},
+		"several items":                         {4, 1, 5},
+		"several items, and all processes hang": {4, 100, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			left := atomic.Int64{}
+			left.Store(int64(c.hangs))
+			f := &fake{spoil: func(_ infer.Model, _ infer.Batch, out []infer.Tensor) ([]infer.Tensor, error) {
+				if left.Add(-1) < 0 {
+					return out, nil
+				}
+				return nil, infer.Marked(infer.ErrHung, infer.ErrTimeout)
+			}}
+			onStage(t, f, pool.Config{}, func(t *testing.T, s *stage) {
+				t.Helper()
+				for i, one := range many(t.Context(), s.model(t, ocr), 0, c.items) {
+					if c.hangs == 1 {
+						one.is(t, float32(i))
+					} else {
+						one.fails(t, infer.ErrTimeout)
+					}
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				require.LessOrEqual(t, len(f.batches), c.runs, f.batches)
+			})
+		})
+	}
+}
+
 func TestALoadSurvivesTheFirstCallersEnd(t *testing.T) {
 	t.Parallel()
 	slow := func(ctx context.Context, _ infer.Model) error {

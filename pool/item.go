@@ -36,7 +36,7 @@ type item struct {
 	batch      *batch    // the newest it was in
 	prev, next *item     // in the list it is in
 	running    bool      // begun is closed
-	retried    bool      // it ran once and gave NaN
+	retried    bool      // it ran once and gave NaN, or its process hung
 	out        []infer.Tensor
 	err        error
 }

@@ -61,8 +61,14 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	case len(b.items) > 1 && !final(o.err):
 		l.counts.Faults++
 		for _, it := range b.waiting() {
+			it.retried = it.retried || errors.Is(o.err, infer.ErrHung)
 			p.retry(l, now, it)
 		}
+	case errors.Is(o.err, infer.ErrHung) && !ran[0].retried:
+		// The process may have stood still for a reason of its own.
+		l.counts.Faults++
+		ran[0].retried = true
+		p.retry(l, now, ran[0])
 	default:
 		l.counts.Faults++
 		for _, it := range b.waiting() {

@@ -36,6 +36,8 @@ var (
 var (
 	// ErrWaiting, of ErrTimeout: the deadline passed before the item's run began.
 	ErrWaiting = errors.New("the item waited")
+	// ErrHung, of ErrTimeout: the run did not end at its deadline, and its process was killed.
+	ErrHung = errors.New("the process hung")
 	// ErrHost, of ErrCrashed, ErrFault, ErrMemory or ErrTimeout: the machine or its device is
 	// at fault, not the item.
 	ErrHost = errors.New("the machine is at fault")

@@ -106,7 +106,9 @@ func (f *Found) list(ctx context.Context, o Options) ([]gpu, error) {
 	sources := []struct {
 		name string
 		ask  func(ctx context.Context, limit time.Duration) ([]gpu, []string, error)
-	}{{"NVML", library}, {"nvidia-smi", func(ctx context.Context, _ time.Duration) ([]gpu, []string, error) { return smi{o, time.Now().Add(o.Timeout * 3 / 2)}.cards(ctx) }}}
+	}{{"NVML", library}, {"nvidia-smi", func(ctx context.Context, _ time.Duration) ([]gpu, []string, error) {
+		return smi{o, time.Now().Add(o.Timeout * 3 / 2)}.cards(ctx)
+	}}}
 	for _, s := range sources {
 		if s.ask == nil || s.name == "NVML" && o.named {
 			continue

@@ -107,6 +107,8 @@ func incoming(ctx context.Context, items int, err error) error {
 		err, waited := fmt.Errorf("%w: %w", infer.ErrTimeout, err), errors.Is(err, slot.ErrWaiting)
 		if waited { // a slot was free for it, and its child did not come up
 			err = infer.Marked(infer.ErrHost, err)
+		} else if errors.Is(err, slot.ErrTimeout) {
+			err = infer.Marked(infer.ErrHung, err)
 		}
 		return err
 	case ctx.Err() != nil:
