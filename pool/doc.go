@@ -27,8 +27,9 @@
 //  5. Every item gets its rows, or its own error (outcome.go). When a batch of
 //     several fails its items run again one by one, so that one bad item hurts only
 //     itself; when there was no memory for it, its halves run again, and the lane makes
-//     smaller batches for a while; a row that is no number is run once more. What a device
-//     fails by its own fault runs on another that has the model.
+//     smaller batches for a while; a row that is no number, and an item whose process hung,
+//     is run once more. What a device fails by its own fault runs on another that has the
+//     model.
 //     An item that fails by itself is answered with that error, which has a mark
 //     where it says more than the item's own failure: that it waited, that something
 //     could not be loaded, that the machine is at fault (internal/infer).

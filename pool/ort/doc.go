@@ -25,10 +25,10 @@
 //     its decoder once, or once for every token that is said, in the child alone.
 //  5. What goes wrong arrives as one of the sentinels of internal/infer. A process
 //     that died, hung, or was spoilt (a CUDA error that stays, NaN among the
-//     outputs) is replaced; its batch is run once more elsewhere, after a hang by the pool and item by item, then fails. A card
-//     whose children failed 5 times within 10 minutes is in quarantine, for 30 s at
-//     first and up to 5 min: [Opener.Stats] and every refused batch say why and until
-//     when.
+//     outputs) is replaced; its batch is run once more elsewhere (after a hang item by
+//     item, by the pool), then fails. A card whose children failed 5 times within 10
+//     minutes is in quarantine, for 30 s at first and up to 5 min: [Opener.Stats] and
+//     every refused batch say why and until when.
 //  6. Close ends the children.
 //
 // Everything that touches ONNX Runtime is in runtime.go, session.go, introspect.go, half.go,
