@@ -71,6 +71,13 @@ python_tests() {
 	fi
 }
 
+cards() {
+	$GO test -count=1 -tags nvml ./pool/cards || return
+	local packages
+	mapfile -t packages < <(gpu_tests | cut -d ' ' -f 1)
+	$GO vet -tags gpu "${packages[@]/#/./}"
+}
+
 tags=$(scripts/tags.sh)
 [[ $tags == *tesseract* ]] || warn "the headers of Tesseract are not here: the compiled-in OCR reader is not tested"
 
@@ -99,6 +106,8 @@ step "Python tests" python_tests
 step "10,000 simulated histories" "$GO" test -vet=off -count=1 -timeout=15m -run '^TestSimulation' ./loop
 # The same goes for the 56,000 encodings of real tokenizers, and for a text that a normal form blows up.
 step "tokenizers" "$GO" test -vet=off -count=1 -run '^TestGolden|^TestANormalForm' ./internal/hftok
+# What stands behind tags of its own: the driver's library, and the tests that need a card.
+step "cards (tags: nvml, gpu)" cards
 # Vetted above.
 step "go test (tags: ${tags:-none})" scripts/gotest.sh -race -vet=off -timeout=15m
 
