@@ -118,9 +118,11 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 		return nil, err
 	}
 	req.Began = b.Began
-	wait, cancel := r.patience(ctx, !r.everyoneHas(m))
-	defer cancel()
-	resp, err := r.procs.Do(wait, req)
+	resp, err := r.do(ctx, req, !r.everyoneHas(m))
+	if ranOut(err) && ctx.Err() == nil && !r.everyoneHas(m) {
+		// A process was replaced in the same moment, and the time went to its start and the load.
+		resp, err = r.do(ctx, req, true)
+	}
 	if err != nil {
 		return nil, incoming(ctx, len(b.Names), err)
 	}
@@ -137,6 +139,19 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 		}
 	}
 	return out, nil
+}
+
+// do is one request with the patience that it needs.
+func (r *runner) do(ctx context.Context, req slot.Request, mayLoad bool) (slot.Response, error) {
+	wait, cancel := r.patience(ctx, mayLoad)
+	defer cancel()
+	return r.procs.Do(wait, req)
+}
+
+// ranOut reports whether a process has ended a run at its deadline by itself.
+func ranOut(err error) bool {
+	said := &slot.Error{}
+	return errors.Is(err, slot.ErrHandler) && errors.As(err, &said) && errors.Is(sentinelOf(said.Class), infer.ErrTimeout)
 }
 
 // Unload has every process give the model's memory back. It takes the processes from all other
