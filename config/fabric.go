@@ -34,11 +34,10 @@ type Fabric struct {
 	Replicas int
 	// Durable keeps accepted samples and unconfirmed results in SpoolDir, and tickets on the
 	// disk of NATS.
-	Durable      bool
-	SpoolDir     string
-	SpoolBytes   int64
-	SpoolFsync   string // FsyncNone or FsyncGroup
-	SharedMemory bool
+	Durable    bool
+	SpoolDir   string
+	SpoolBytes int64
+	SpoolFsync string // FsyncNone or FsyncGroup
 }
 
 // Values of fabric.spool_fsync.
@@ -83,7 +82,6 @@ func (f *Fabric) section() section {
 			size("spool_bytes", &f.SpoolBytes, 1<<20, "Bytes of its files; samples beyond it wait at their clients. At least 8/7 of loop.message_bytes."),
 			choice("spool_fsync", &f.SpoolFsync, []string{FsyncNone, FsyncGroup}, "What a power failure may cost: acknowledged samples (none), or nothing that was acknowledged (group: "+
 				"one fsync every few milliseconds for all samples that wait for it)."),
-			toggle("shared_memory", &f.SharedMemory, "Workers on the gateway's own machine get samples through /dev/shm. On both sides."),
 		},
 	}
 }

@@ -72,23 +72,9 @@ type ClaimHello struct {
 
 // ClaimWelcome answers it.
 type ClaimWelcome struct {
-	Protocol int          `json:"protocol"`
-	Version  string       `json:"version,omitempty"`
-	Gateway  string       `json:"gateway"`
-	Shared   *ClaimShared `json:"shared,omitempty"`
-}
-
-// ClaimShared offers memory that both sides may see if they are on the same host.
-type ClaimShared struct {
-	// Dir holds a file "marker"; the staging files are named Prefix-0, Prefix-1, ….
-	Dir    string `json:"dir"`
-	Prefix string `json:"prefix"`
-	Files  int    `json:"files"`
-}
-
-// ClaimProof says that the worker sees the shared memory: the content of its marker.
-type ClaimProof struct {
-	Marker string `json:"marker"`
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version,omitempty"`
+	Gateway  string `json:"gateway"`
 }
 
 // ClaimAsk asks for the payload of an attempt.
@@ -99,8 +85,6 @@ type ClaimAsk struct {
 	Token   string     `json:"token"`
 	Worker  string     `json:"worker"`
 	Group   bool       `json:"group,omitempty"`
-	// Plain wants nothing through shared memory.
-	Plain bool `json:"plain,omitempty"`
 }
 
 // ClaimPayload announces the bytes of a claim.
@@ -118,18 +102,6 @@ type ClaimPayload struct {
 type ClaimFrame struct {
 	Sum     Checksum
 	Partial []rewards.TermResult
-}
-
-// ClaimStaged says that the next Bytes of a claim lie at the beginning of a staging file.
-type ClaimStaged struct {
-	N     uint64 `json:"n"`
-	File  int    `json:"file"`
-	Bytes int    `json:"bytes"`
-}
-
-// ClaimCopied gives a staging file back.
-type ClaimCopied struct {
-	File int `json:"file"`
 }
 
 // ClaimGot says that the payloads of claims have arrived as announced.

@@ -54,16 +54,13 @@ func claimMessages() []any {
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "\x00group\x00u", Attempt: 1}
 	return []any{
 		&wire.ClaimHello{Protocol: 1, Version: "1.2", Session: "ABC", Lane: wire.LaneBulk, Wanted: []uint64{3, 1<<64 - 1}, UpTo: 9},
-		&wire.ClaimWelcome{Protocol: 1, Version: "1.3", Gateway: "gw", Shared: &wire.ClaimShared{Dir: "/dev/shm/x", Prefix: "c1", Files: 8}},
+		&wire.ClaimWelcome{Protocol: 1, Version: "1.3", Gateway: "gw"},
 		&wire.ClaimWelcome{Protocol: 1, Gateway: "gw"},
-		&wire.ClaimProof{Marker: "00ff"},
-		&wire.ClaimAsk{N: 5, Attempt: key, Token: "v1.1.x", Worker: "host-1", Group: true, Plain: true},
+		&wire.ClaimAsk{N: 5, Attempt: key, Token: "v1.1.x", Worker: "host-1", Group: true},
 		&wire.ClaimPayload{N: 5, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 786_990, CRC32C: 1<<32 - 1}}}},
 		&wire.ClaimPayload{N: 5, Group: &wire.Group{UID: "u", Size: 4, LastMeanStd: &mean}, Frames: []wire.ClaimFrame{
 			{Sum: wire.Checksum{Len: 10, CRC32C: 1}, Partial: claimed().Partial}, {Sum: wire.Checksum{Len: 11, CRC32C: 2}},
 		}},
-		&wire.ClaimStaged{N: 5, File: 7, Bytes: 1 << 20},
-		&wire.ClaimCopied{File: 7},
 		&wire.ClaimGot{N: []uint64{5, 6}},
 		&wire.ClaimDrop{N: []uint64{5}},
 		&wire.ClaimResult{N: 6, Token: "v1.1.x", Result: claimed()},
@@ -130,7 +127,7 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		"negative number": `{"type":"drop","n":[-1]}`, "no frames": `{"type":"payload","n":1,"frames":[]}`, "no number": `{"type":"payload","frames":[{"bytes":20,"crc32c":1}]}`,
 		"two frames of a sample": `{"type":"payload","n":1,"frames":[{"bytes":20,"crc32c":1},{"bytes":20,"crc32c":1}]}`,
 		"a frame of nothing":     `{"type":"payload","n":1,"frames":[{"bytes":0,"crc32c":1}]}`, "a negative one": `{"type":"payload","n":1,"frames":[{"bytes":-5,"crc32c":1}]}`,
-		"a refusal without reason": `{"type":"refused","n":1}`, "an empty piece": `{"type":"staged","n":1,"file":0,"bytes":0}`,
+		"a refusal without reason":        `{"type":"refused","n":1}`,
 		"a result without outcome scored": result(`"outcome":"failed","reward_score":1`),
 		"a scored one without score":      result(`"outcome":"scored"`),
 		"members of members":              result(`"outcome":"failed","members":[{"id":"b","outcome":"failed","members":[]}]`),

@@ -14,11 +14,8 @@ import (
 var claimKinds = kinds{
 	{name: "hello", typ: pointerTo[ClaimHello]()},
 	{name: "welcome", typ: pointerTo[ClaimWelcome]()},
-	{name: "proof", typ: pointerTo[ClaimProof]()},
 	{name: "claim", typ: pointerTo[ClaimAsk]()},
 	{name: "payload", typ: pointerTo[ClaimPayload]()},
-	{name: "staged", typ: pointerTo[ClaimStaged]()},
-	{name: "copied", typ: pointerTo[ClaimCopied]()},
 	{name: "got", typ: pointerTo[ClaimGot]()},
 	{name: "drop", typ: pointerTo[ClaimDrop]()},
 	{name: "result", typ: pointerTo[ClaimResult]()},
@@ -172,10 +169,6 @@ func checkClaim(v any) error {
 			return err
 		}
 		return attempt(m.N, m.Result.Attempt, m.Token, m.Result.Worker)
-	case *ClaimStaged:
-		if m.File < 0 || m.Bytes < 1 {
-			return fmt.Errorf("%d bytes in file %d", m.Bytes, m.File)
-		}
 	case *ClaimRefused:
 		if m.Reason == "" {
 			return errors.New("it needs a reason")

@@ -6,26 +6,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/rewardloop/rewardloop/fabric/claim"
 )
 
-// BenchmarkClaim786K claims raw pictures of 512x512, over the socket and through shared memory.
-// cpu-µs/op is user and system time of the whole process: both sides and the kernel's copies.
-func BenchmarkClaim786K(b *testing.B) {
-	for name, shared := range map[string]bool{"ws": false, "shm": true} {
-		b.Run(name, func(b *testing.B) { claims(b, 3*512*512, shared) })
-	}
-}
+// BenchmarkClaim786K claims raw pictures of 512x512. cpu-µs/op is user and system time of the
+// whole process: both sides and the kernel's copies.
+func BenchmarkClaim786K(b *testing.B) { claims(b, 3*512*512) }
 
 // BenchmarkTicketPathSmall claims text samples and hands their results back.
-func BenchmarkTicketPathSmall(b *testing.B) { claims(b, 400, false) }
+func BenchmarkTicketPathSmall(b *testing.B) { claims(b, 400) }
 
-func claims(b *testing.B, size int, shared bool) {
+func claims(b *testing.B, size int) {
 	b.Helper()
-	r := newRig(b, func(o *claim.ServerOptions) { o.Config.Shared = shared })
+	r := newRig(b)
 	r.store.buffers.Poison = false
-	w := newWorker(b, func(o *claim.ClientOptions) { o.Config.Shared = shared })
+	w := newWorker(b)
 	w.buffers.Poison = false
 	t := r.ticket("sample-1", size)
 	t.Deadline = time.Now().Add(time.Hour)
@@ -49,9 +43,6 @@ func claims(b *testing.B, size int, shared bool) {
 		}
 	})
 	b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
-	if shared && counter(b, w.reg, "rewardloop_claim_client_received_bytes_total", "shared_memory") == 0 {
-		b.Skip("no shared memory here")
-	}
 }
 
 // serial tells the goroutines of a benchmark apart.

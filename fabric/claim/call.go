@@ -2,7 +2,6 @@ package claim
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 
@@ -72,20 +71,3 @@ func (x *call) filled(n int) {
 
 // full reports whether the whole payload has come.
 func (x *call) full() bool { return x.payload != nil && x.at == len(x.drafts) }
-
-// copy fills drafts from a staging file.
-func (x *call) copy(v *view, m *wire.ClaimStaged) (moved int, err error) {
-	for moved < m.Bytes {
-		if x.at == len(x.drafts) {
-			return moved, fmt.Errorf("%d bytes more than the claim has", m.Bytes-moved)
-		}
-		rest := x.drafts[x.at].Rest()
-		rest = rest[:min(len(rest), m.Bytes-moved)]
-		if err := v.read(m.File, rest, int64(moved)); err != nil {
-			return moved, err
-		}
-		x.filled(len(rest))
-		moved += len(rest)
-	}
-	return moved, nil
-}

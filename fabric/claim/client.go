@@ -182,7 +182,7 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 	ask := wire.ClaimAsk{Attempt: t.Key(), Token: t.Token, Worker: worker, Group: t.Group}
 	limit := min(t.Bytes, c.opt.Limits.MessageBytes)
 	if t.Group {
-		limit = min(t.Bytes, c.cfg.GroupBytes)
+		limit = min(t.Bytes, groupBytes)
 	}
 	lane := smallLane
 	if t.Bytes > c.cfg.BulkBytes {
@@ -212,7 +212,7 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 			l.await(ctx)
 		case errors.Is(err, wire.ErrCorrupt) && corrupt < corruptTries:
 			c.seldom.warn("corrupt", "payload is corrupt and asked for again", "sample_id", t.ID, "gateway", t.Gateway, "error", err)
-			ask.N, ask.Plain = c.want(ask.N), true // what is still on its way has the old number
+			ask.N = c.want(ask.N) // what is still on its way has the old number
 		default:
 			c.unwant(t, ask.N)
 			return nil, nil, err

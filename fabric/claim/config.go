@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/wsconn"
-	"github.com/rewardloop/rewardloop/wire"
 )
 
 // Config bounds both sides. Zero fields mean the defaults.
@@ -15,19 +14,9 @@ type Config struct {
 	// ReadTimeout is how long the peer may be silent, PingInterval how often it is asked.
 	// Default to 15 s and 5 s.
 	ReadTimeout, PingInterval time.Duration
-	// WriteTimeout is how long the peer may take for one write; default 15 s.
-	WriteTimeout time.Duration
-	// CloseTimeout bounds the end of a connection; default 1 s.
-	CloseTimeout time.Duration
 
-	// ChunkBytes is the most that goes to one claim before another has its turn; default and
-	// maximum 256 KiB.
-	ChunkBytes int
 	// BulkBytes is the size from which a payload has the second lane; default 1 MiB.
 	BulkBytes int64
-	// GroupBytes bounds the payload of a prompt group; default 1 GiB. That of a sample is
-	// bounded by its ticket.
-	GroupBytes int64
 	// MaxOpen bounds the claims that a worker process has open; default 4096.
 	MaxOpen int
 	// MaxConns bounds a gateway's connections; default 4096.
@@ -45,26 +34,13 @@ type Config struct {
 	BackoffMin, BackoffMax time.Duration
 	// StallTimeout is how long a claim may go without an answer or a byte; default 30 s.
 	StallTimeout time.Duration
-
-	// Shared lets payloads of SharedBytes (default 64 KiB) and more go through memory that
-	// both sides see, where they are on the same host, in folders of their own below
-	// SharedDir (default /dev/shm). Both sides must have it on. It is off by default because it
-	// does not pay: a picture of 786 KB cost 0.58 to 1.15 ms of processor time that way and
-	// 0.70 to 1.07 ms over the loopback socket (BenchmarkClaim786K, both sides together).
-	Shared      bool
-	SharedBytes int64
-	SharedDir   string
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
 	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
-	c.WriteTimeout = cmp.Or(c.WriteTimeout, 15*time.Second)
-	c.CloseTimeout = cmp.Or(c.CloseTimeout, time.Second)
-	c.ChunkBytes = cmp.Or(c.ChunkBytes, wire.MaxClaimChunk)
 	c.BulkBytes = cmp.Or(c.BulkBytes, 1<<20)
-	c.GroupBytes = cmp.Or(c.GroupBytes, 1<<30)
 	c.MaxOpen = cmp.Or(c.MaxOpen, 4096)
 	c.MaxConns = cmp.Or(c.MaxConns, 4096)
 	c.LostAfter = cmp.Or(c.LostAfter, time.Second)
@@ -73,8 +49,6 @@ func (c Config) WithDefaults() Config {
 	c.BackoffMin = cmp.Or(c.BackoffMin, 50*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 2*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)
-	c.SharedBytes = cmp.Or(c.SharedBytes, 64<<10)
-	c.SharedDir = cmp.Or(c.SharedDir, "/dev/shm")
 	return c
 }
 
@@ -98,11 +72,8 @@ func (c Config) Validate() error {
 	if c.BackoffMax < c.BackoffMin {
 		errs = append(errs, fmt.Errorf("backoff_max of %s is below backoff_min of %s", c.BackoffMax, c.BackoffMin))
 	}
-	if c.ChunkBytes < 1 || c.ChunkBytes > wire.MaxClaimChunk {
-		errs = append(errs, fmt.Errorf("chunk_bytes is %d, want 1 to %d", c.ChunkBytes, wire.MaxClaimChunk))
-	}
-	if c.BulkBytes < 1 || c.GroupBytes < 1 || c.SharedBytes < 1 {
-		errs = append(errs, fmt.Errorf("bulk_bytes %d, group_bytes %d and shared_bytes %d must be 1 or more", c.BulkBytes, c.GroupBytes, c.SharedBytes))
+	if c.BulkBytes < 1 {
+		errs = append(errs, fmt.Errorf("bulk_bytes is %d, want 1 or more", c.BulkBytes))
 	}
 	if c.MaxOpen < 1 || c.MaxConns < 1 {
 		errs = append(errs, fmt.Errorf("max_open %d and max_conns %d must be 1 or more", c.MaxOpen, c.MaxConns))
@@ -114,12 +85,14 @@ func (c Config) Validate() error {
 // so many bytes.
 func (c Config) conn(textBytes, messageBytes int64) wsconn.Config {
 	return wsconn.Config{
-		ReadTimeout: c.ReadTimeout, PingInterval: c.PingInterval, WriteTimeout: c.WriteTimeout, CloseTimeout: c.CloseTimeout,
+		ReadTimeout: c.ReadTimeout, PingInterval: c.PingInterval, CloseTimeout: time.Second,
 		TextBytes: textBytes, MessageBytes: messageBytes, OutboxBytes: outboxBytes,
 	}.WithDefaults()
 }
 
 const (
+	// groupBytes bounds the payload of a prompt group; that of a sample is bounded by its ticket.
+	groupBytes = 1 << 30
 	// outboxBytes bounds the texts that wait for the peer. Results on their way are bounded
 	// by resultBytes, so that a worker never overfills its own.
 	outboxBytes = 64 << 20

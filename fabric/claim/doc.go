@@ -23,7 +23,4 @@
 //     connection, until the gateway has said ok.
 //  6. A worker process whose last connection has ended and that does not come back within
 //     Config.LostAfter is lost: the server drops its claims and tells who had some.
-//
-// On the same host payloads may go through memory that both sides see (Config.Shared);
-// whatever goes wrong with it, the claim goes over the socket.
 package claim

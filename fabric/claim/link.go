@@ -19,7 +19,6 @@ type link struct {
 	c      *Client
 	lane   *lane
 	conn   *wsconn.Conn
-	plain  atomic.Bool   // shared memory has failed here
 	useful atomic.Bool   // it has answered something
 	over   chan struct{} // closed when it has ended and is no longer the lane's
 
@@ -27,7 +26,6 @@ type link struct {
 	welcomed bool
 	patience *time.Timer // for the welcome
 	refused  error       // the gateway will not speak with us
-	view     *view       // nil: nothing comes through shared memory
 
 	mu    sync.Mutex
 	ended bool             // guarded by mu
@@ -62,7 +60,6 @@ func (k *link) run() error {
 	k.send(k.hello())
 	err := k.conn.Run(ctx, k)
 	k.patience.Stop()
-	k.view.close()
 	if k.refused != nil {
 		err = k.refused
 	}
@@ -147,7 +144,6 @@ func (k *link) ask(n uint64, b []byte, limit int64) (*call, error) {
 
 // claim asks for a payload and waits until it is here.
 func (k *link) claim(ctx context.Context, ask wire.ClaimAsk, limit int64) (*call, error) {
-	ask.Plain = ask.Plain || k.plain.Load()
 	b, err := wire.EncodeClaim(&ask)
 	if err != nil {
 		return nil, err
@@ -269,8 +265,6 @@ func (k *link) Text(msg []byte) error {
 		return k.welcome(m)
 	case *wire.ClaimPayload:
 		return k.payload(m)
-	case *wire.ClaimStaged:
-		return k.staged(m)
 	case *wire.ClaimOK:
 		k.answer(m.N, nil)
 	case *wire.ClaimRefused:
@@ -295,15 +289,6 @@ func (k *link) welcome(m *wire.ClaimWelcome) error {
 		return violation("%v", k.refused)
 	}
 	k.patience.Stop()
-	if k.c.cfg.Shared && m.Shared != nil {
-		view, marker, err := look(k.c.cfg.SharedDir, m.Shared)
-		if err == nil {
-			k.view = view
-			k.send(&wire.ClaimProof{Marker: marker})
-		} else {
-			k.c.log.Debug("payloads of this gateway come over the websocket", "gateway", m.Gateway, "reason", err)
-		}
-	}
 	k.welcomed = true
 	k.lane.up(k)
 	return nil
@@ -353,29 +338,7 @@ func (k *link) Binary(r io.Reader) error {
 	}
 	moved, err := x.fill(r)
 	x.moved.Add(int64(moved))
-	k.c.metrics.bytes.WithLabelValues(overWS).Add(float64(moved))
+	k.c.metrics.bytes.Add(float64(moved))
 	k.giveBack(n, x, err == nil && x.full())
 	return err
-}
-
-// staged takes the next bytes of a claim from a staging file. Where that fails they are asked
-// for again, over the socket.
-func (k *link) staged(m *wire.ClaimStaged) error {
-	if k.view == nil {
-		return violation("a staging file for a worker that sees none")
-	}
-	x := k.take(m.N)
-	if x != nil {
-		moved, err := x.copy(k.view, m)
-		x.moved.Add(int64(moved))
-		k.c.metrics.bytes.WithLabelValues(overShm).Add(float64(moved))
-		if err != nil {
-			k.plain.Store(true)
-			x.err = fmt.Errorf("%w: staging file %d: %w", wire.ErrCorrupt, m.File, err)
-			x.releaseDrafts()
-		}
-		k.giveBack(m.N, x, err != nil || x.full())
-	}
-	k.send(&wire.ClaimCopied{File: m.File})
-	return nil
 }

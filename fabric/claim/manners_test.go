@@ -8,9 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -66,36 +63,24 @@ func TestTheGatewayEndsConnectionsThatBreakTheRules(t *testing.T) {
 	t.Parallel()
 	hello := `{"type":"hello","protocol":1,"session":"s"}`
 	for what, texts := range map[string][]string{
-		"no JSON":                        {hello, `{"type":`},
-		"no hello":                       {`{"type":"got","n":[1]}`},
-		"an unknown message first":       {`{"type":"whatever"}`},
-		"two hellos":                     {hello, hello},
-		"a session without a name":       {`{"type":"hello","protocol":1,"session":""}`},
-		"a session with a long one":      {`{"type":"hello","protocol":1,"session":"` + strings.Repeat("x", 2000) + `"}`},
-		"a gateway's message":            {hello, `{"type":"ok","n":1}`},
-		"a claim without a number":       {hello, `{"type":"claim","attempt":{"id":"a","attempt":1},"token":"","worker":"w"}`},
-		"a claim without a worker":       {hello, `{"type":"claim","n":1,"attempt":{"id":"a","attempt":1},"token":""}`},
-		"a token of a kilobyte":          {hello, `{"type":"claim","n":1,"attempt":{"id":"a","attempt":1},"worker":"w","token":"` + strings.Repeat("x", 1024) + `"}`},
-		"a result of nothing":            {hello, `{"type":"result","n":1,"token":"x"}`},
-		"a result of another sample":     {hello, `{"type":"result","n":1,"token":"x","result":{"id":"b","outcome":"failed","worker":"w","attempt":{"id":"a","attempt":1}}}`},
-		"a scored result without one":    {hello, `{"type":"result","n":1,"token":"x","result":{"id":"a","outcome":"scored","worker":"w","attempt":{"id":"a","attempt":1}}}`},
-		"a staging file that is not out": {hello, `{"type":"copied","file":0}`, `{"type":"copied","file":-1}`},
+		"no JSON":                     {hello, `{"type":`},
+		"no hello":                    {`{"type":"got","n":[1]}`},
+		"an unknown message first":    {`{"type":"whatever"}`},
+		"two hellos":                  {hello, hello},
+		"a session without a name":    {`{"type":"hello","protocol":1,"session":""}`},
+		"a session with a long one":   {`{"type":"hello","protocol":1,"session":"` + strings.Repeat("x", 2000) + `"}`},
+		"a gateway's message":         {hello, `{"type":"ok","n":1}`},
+		"a claim without a number":    {hello, `{"type":"claim","attempt":{"id":"a","attempt":1},"token":"","worker":"w"}`},
+		"a claim without a worker":    {hello, `{"type":"claim","n":1,"attempt":{"id":"a","attempt":1},"token":""}`},
+		"a token of a kilobyte":       {hello, `{"type":"claim","n":1,"attempt":{"id":"a","attempt":1},"worker":"w","token":"` + strings.Repeat("x", 1024) + `"}`},
+		"a result of nothing":         {hello, `{"type":"result","n":1,"token":"x"}`},
+		"a result of another sample":  {hello, `{"type":"result","n":1,"token":"x","result":{"id":"b","outcome":"failed","worker":"w","attempt":{"id":"a","attempt":1}}}`},
+		"a scored result without one": {hello, `{"type":"result","n":1,"token":"x","result":{"id":"a","outcome":"scored","worker":"w","attempt":{"id":"a","attempt":1}}}`},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(what, "staging") && runtime.GOOS != "linux" {
-				t.Skip("shared memory needs Linux")
-			}
-			r := newRig(t, func(o *claim.ServerOptions) { o.Config.Shared, o.Config.SharedDir = true, t.TempDir() })
+			r := newRig(t)
 			e := stranger(t, r)
-			if strings.Contains(what, "staging") {
-				e.say(t, texts[0])
-				var welcome wire.ClaimWelcome
-				require.NoError(t, json.Unmarshal([]byte(<-e.texts), &welcome))
-				marker := markerOf(t, &welcome)
-				e.say(t, `{"type":"proof","marker":"`+marker+`"}`)
-				texts = texts[1:]
-			}
 			for _, text := range texts {
 				_ = e.conn.Send([]byte(text))
 			}
@@ -137,15 +122,6 @@ func TestALaterProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T) 
 	same.say(t, `{"type":"claim","n":1,"urgent":true,"attempt":`+string(key)+`,"token":"`+ticket.Token+`","worker":"w"}`)
 	require.Contains(t, <-same.texts, `"type":"payload","n":1`)
 	require.NoError(t, same.conn.Close(wsconn.CloseNormal, ""))
-}
-
-// markerOf returns the marker in the folder that a welcome offers.
-func markerOf(t *testing.T, m *wire.ClaimWelcome) string {
-	t.Helper()
-	require.NotNil(t, m.Shared)
-	b, err := os.ReadFile(filepath.Join(m.Shared.Dir, "marker"))
-	require.NoError(t, err)
-	return string(b)
 }
 
 // gateway is a claim address that says whatever a test wants.
@@ -213,10 +189,6 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 		"a group for a sample": func(e *end, m *wire.ClaimAsk) {
 			b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N, Group: &wire.Group{UID: "u", Size: 1}})
 			_ = e.conn.Send(b)
-		},
-		"a file out of nowhere": func(e *end, m *wire.ClaimAsk) {
-			payload(e, m.N)
-			_ = e.conn.Send([]byte(`{"type":"staged","n":1,"file":0,"bytes":5}`))
 		},
 		"too much": func(e *end, m *wire.ClaimAsk) {
 			b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 1 << 50}}}})

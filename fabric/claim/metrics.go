@@ -8,8 +8,6 @@ import (
 
 const (
 	namespace = "rewardloop"
-	overWS    = "websocket"
-	overShm   = "shared_memory"
 )
 
 // serverMetrics are the gateway's.
@@ -17,7 +15,7 @@ type serverMetrics struct {
 	claims  prometheus.Counter
 	results prometheus.Counter
 	refused *prometheus.CounterVec
-	bytes   *prometheus.CounterVec
+	bytes   prometheus.Counter
 	resent  prometheus.Counter
 	open    prometheus.Gauge
 	conns   prometheus.Gauge
@@ -38,9 +36,7 @@ func newServerMetrics(reg prometheus.Registerer) *serverMetrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: sub, Name: "refused_total", Help: "Connections, claims and results that were refused, by reason.",
 		}, []string{"reason"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: sub, Name: "sent_bytes_total", Help: "Payload bytes sent to workers in other processes, by way: websocket or shared_memory.",
-		}, []string{"way"}),
+		bytes:  counter("sent_bytes_total", "Payload bytes sent to workers in other processes."),
 		resent: counter("resent_total", "Payloads sent again because they had not arrived whole."),
 		open:   gauge("open", "Claims of workers in other processes that have no result yet."),
 		conns:  gauge("connections", "Connections of workers in other processes."),
@@ -48,9 +44,6 @@ func newServerMetrics(reg prometheus.Registerer) *serverMetrics {
 	}
 	for _, reason := range []string{wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol} {
 		m.refused.WithLabelValues(reason)
-	}
-	for _, way := range []string{overWS, overShm} {
-		m.bytes.WithLabelValues(way)
 	}
 	if reg != nil {
 		reg.MustRegister(m.claims, m.results, m.refused, m.bytes, m.resent, m.open, m.conns, m.lost)
@@ -61,7 +54,7 @@ func newServerMetrics(reg prometheus.Registerer) *serverMetrics {
 // clientMetrics are the worker's.
 type clientMetrics struct {
 	claims  *prometheus.CounterVec
-	bytes   *prometheus.CounterVec
+	bytes   prometheus.Counter
 	again   *prometheus.CounterVec
 	corrupt prometheus.Counter
 	dials   *prometheus.CounterVec
@@ -78,7 +71,7 @@ func newClientMetrics(reg prometheus.Registerer) *clientMetrics {
 	}
 	m := &clientMetrics{
 		claims:  vec("claims_total", "Claims at gateways of other processes, by outcome.", "outcome", "ok", "gone", "unreachable", "failed"),
-		bytes:   vec("received_bytes_total", "Payload bytes received, by way: websocket or shared_memory.", "way", overWS, overShm),
+		bytes:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: "received_bytes_total", Help: "Payload bytes received."}),
 		again:   vec("again_total", "Claims and results that were sent again after a connection broke or a payload was corrupt.", "what", "claim", "result"),
 		corrupt: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: "corrupt_total", Help: "Payloads that differed from their checksum."}),
 		dials:   vec("dials_total", "Attempts to connect to gateways, by outcome.", "outcome", "ok", "failed"),

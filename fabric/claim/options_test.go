@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/fabric/claim"
-	"github.com/rewardloop/rewardloop/wire"
 )
 
 func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
@@ -19,11 +18,7 @@ func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 		"backoff_min is -1ns":                     {BackoffMin: -1},
 		"stall_timeout is -1ns":                   {StallTimeout: -1},
 		"backoff_max of 1ms is below backoff_min": {BackoffMax: time.Millisecond},
-		"chunk_bytes is 262145, want 1 to 262144": {ChunkBytes: wire.MaxClaimChunk + 1},
-		"chunk_bytes is -1":                       {ChunkBytes: -1},
-		"bulk_bytes -1":                           {BulkBytes: -1},
-		"group_bytes -1":                          {GroupBytes: -1},
-		"shared_bytes -1 must be 1 or more":       {SharedBytes: -1},
+		"bulk_bytes is -1, want 1 or more":        {BulkBytes: -1},
 		"max_open -1":                             {MaxOpen: -1},
 		"max_conns -1 must be 1 or more":          {MaxConns: -1},
 	} {

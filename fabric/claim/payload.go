@@ -39,10 +39,3 @@ func (p *payload) release() {
 		}
 	}
 }
-
-func (p *payload) bytes() (n int64) {
-	for _, f := range p.frames {
-		n += f.Sum.Len
-	}
-	return n
-}

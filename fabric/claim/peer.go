@@ -34,10 +34,10 @@ type peer struct {
 	bye  bool     // the process ends
 }
 
-func newPeer(s *Server, serial int) *peer {
+func newPeer(s *Server) *peer {
 	p := &peer{srv: s, work: make(chan struct{}, peerWork)}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
-	p.push = pusher{p: p, wake: make(chan struct{}, 1), serial: serial}
+	p.push = pusher{p: p, wake: make(chan struct{}, 1)}
 	return p
 }
 
@@ -91,18 +91,12 @@ func (p *peerReader) Text(msg []byte) error {
 		return p.hello(hello)
 	}
 	switch m := v.(type) {
-	case *wire.ClaimProof:
-		p.push.share(m.Marker)
 	case *wire.ClaimAsk:
 		return p.ask(m)
 	case *wire.ClaimGot:
 		p.sess.got(m.N)
 	case *wire.ClaimDrop:
 		p.sess.drop(m.N)
-	case *wire.ClaimCopied:
-		if !p.push.copied(m.File) {
-			return p.violation(fmt.Errorf("copied: staging file %d is not on its way", m.File))
-		}
 	case *wire.ClaimResult:
 		return p.start(func() { p.finish(m) })
 	case *wire.ClaimBye:
@@ -124,9 +118,7 @@ func (p *peerReader) hello(m *wire.ClaimHello) error {
 	p.patience.Stop()
 	p.sess = p.srv.join(m.Session)
 	p.sess.reconcile(m.Wanted, m.UpTo)
-	p.send(&wire.ClaimWelcome{
-		Protocol: wire.ClaimVersion, Version: p.srv.opt.Version, Gateway: p.srv.opt.Name, Shared: p.srv.share.offer(p.push.serial),
-	})
+	p.send(&wire.ClaimWelcome{Protocol: wire.ClaimVersion, Version: p.srv.opt.Version, Gateway: p.srv.opt.Name})
 	return nil
 }
 
@@ -250,7 +242,7 @@ func (p *peer) deliver(m *wire.ClaimAsk, h *held, got *payload) {
 	if len(got.refs) == 0 {
 		return // a group that nobody is left of
 	}
-	p.push.add(&push{n: m.N, held: h, payload: got, plain: m.Plain})
+	p.push.add(&push{n: m.N, held: h, payload: got})
 }
 
 // finish hands a result to the gateway. A token that has expired will do: scoring may take

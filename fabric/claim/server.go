@@ -49,7 +49,6 @@ type Server struct {
 	log     *slog.Logger
 	seldom  seldom
 	metrics *serverMetrics
-	share   *share          // nil: nothing goes through shared memory
 	ctx     context.Context //nolint:containedctx // the server's life
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup // connections, and what waits for lost workers
@@ -58,7 +57,6 @@ type Server struct {
 	closed   bool
 	peers    map[*peer]struct{}
 	sessions map[string]*session
-	serial   int // of connections, for the names of their staging files
 }
 
 // NewServer returns a running server. Every fault of the options is in the error.
@@ -79,11 +77,6 @@ func NewServer(opt ServerOptions) (*Server, error) {
 		peers: map[*peer]struct{}{}, sessions: map[string]*session{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if cfg.Shared {
-		if s.share, err = newShare(cfg.SharedDir); err != nil {
-			s.log.Warn("no shared memory for payloads; they go over websockets", "error", err)
-		}
-	}
 	return s, nil
 }
 
@@ -152,8 +145,7 @@ func (s *Server) enter() (*peer, error) {
 	case len(s.peers) >= s.cfg.MaxConns:
 		return nil, fmt.Errorf("%d connections are open, the limit is %d", len(s.peers), s.cfg.MaxConns)
 	}
-	s.serial++
-	p := newPeer(s, s.serial)
+	p := newPeer(s)
 	s.peers[p] = struct{}{}
 	s.tasks.Add(1)
 	s.metrics.conns.Inc()
@@ -262,5 +254,4 @@ func (s *Server) Close() {
 	for _, sess := range sessions {
 		sess.end()
 	}
-	s.share.close()
 }

@@ -174,7 +174,7 @@ func (p *parts) claimClient(alive func(gateway string) bool) (*claim.Client, err
 	}
 	l := p.cfg.Loop
 	return claim.NewClient(claim.ClientOptions{
-		Config: claim.Config{Shared: p.cfg.Fabric.SharedMemory}, TLS: t, Secure: p.cfg.Fabric.TLSCA != "", Buffers: p.buffers, Limits: wire.Limits{MessageBytes: l.MessageBytes},
+		TLS: t, Secure: p.cfg.Fabric.TLSCA != "", Buffers: p.buffers, Limits: wire.Limits{MessageBytes: l.MessageBytes},
 		Alive: alive, Version: p.version, Log: p.log, Metrics: p.metrics,
 	})
 }

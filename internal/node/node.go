@@ -164,7 +164,7 @@ func (n *Node) openClaims() (err error) {
 	}
 	n.fabric.OnRestored(n.Loop.Republish)
 	n.claims, err = claim.NewServer(claim.ServerOptions{
-		Config: claim.Config{Shared: n.cfg.Fabric.SharedMemory}, Gateway: n.Loop, Name: n.name, Key: n.key, Version: n.version,
+		Gateway: n.Loop, Name: n.name, Key: n.key, Version: n.version,
 		Lost: n.Loop.Lost, Log: n.log, Metrics: n.metrics,
 	})
 	return err
