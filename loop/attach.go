@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -191,53 +190,6 @@ func (m gateway) Left(s *stream.Session, c stream.Conn) {
 	}
 	m.mu.Unlock()
 	grants.Send()
-}
-
-// Confirmed implements stream.Gateway: the run forgets what the client has.
-func (m gateway) Confirmed(s *stream.Session, seq uint64) {
-	answers := s.Confirm(seq)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.current(s)
-	if r == nil {
-		return // it has forgotten all of them
-	}
-	for _, a := range answers {
-		r.done.confirmed(sampleKey{r.name, r.epoch, a.Result.ID}, a)
-	}
-}
-
-// Wants implements stream.Gateway.
-func (m gateway) Wants(s *stream.Session, w *wire.Want) {
-	now := time.Now()
-	m.mu.Lock()
-	grants := m.flow.Want(now, s, *w)
-	m.mu.Unlock()
-	grants.Send()
-}
-
-// Yields implements stream.Gateway.
-func (m gateway) Yields(s *stream.Session, y *wire.Yield) {
-	now := time.Now()
-	m.mu.Lock()
-	grants := m.flow.Yield(now, s, *y)
-	m.mu.Unlock()
-	grants.Send()
-}
-
-// Declare implements stream.Gateway.
-func (m gateway) Declare(s *stream.Session, msg *wire.Step) error { return m.declare(s, msg) }
-
-// EndStep implements stream.Gateway.
-func (m gateway) EndStep(s *stream.Session, msg *wire.EndOfStep) error { return m.endStep(s, msg) }
-
-// Rewards implements stream.Gateway.
-func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
-	res, err := m.Manager.Rewards(ctx, s.Run(), s.Epoch(), *t)
-	if errors.Is(err, ErrStopped) {
-		return nil, nil // Stop ends the connection, and the next gateway says what became of the step
-	}
-	return res, err
 }
 
 // Refused implements stream.Gateway.

@@ -101,19 +101,22 @@ func (m *Manager) Lanes(run string) int {
 
 // Want says for a client what it has ready beyond its credit.
 func (m *Manager) Want(s *stream.Session, bytes int64) {
-	gateway{Manager: m}.Wants(s, &wire.Want{Bytes: bytes})
+	_ = gateway{Manager: m}.Message(s, &wire.Want{Bytes: bytes})
 }
 
 // Yield hands credit back for a client, all in all.
 func (m *Manager) Yield(s *stream.Session, bytes int64) {
-	gateway{Manager: m}.Yields(s, &wire.Yield{Bytes: bytes})
+	_ = gateway{Manager: m}.Message(s, &wire.Yield{Bytes: bytes})
 }
 
 // Cancel takes samples back for their client.
-func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{Manager: m}.Cancel(s, ids) }
+func (m *Manager) Cancel(s *stream.Session, ids ...string) { m.takeBack(s, ids) }
 
 // Confirm confirms results.
-func (m *Manager) Confirm(s *stream.Session, seq uint64) { gateway{Manager: m}.Confirmed(s, seq) }
+func (m *Manager) Confirm(s *stream.Session, seq uint64) { m.confirm(s, seq) }
+
+// Hear does what a client's control message says.
+func (m *Manager) Hear(s *stream.Session, msg any) error { return gateway{Manager: m}.Message(s, msg) }
 
 // CreditState shows a session's credit.
 func (m *Manager) CreditState(s *stream.Session) string {

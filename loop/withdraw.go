@@ -15,8 +15,8 @@ import (
 // their trainer starts anew, or the gateway stops; and about getting an entry back from
 // wherever it is, which every end needs.
 
-// Cancel implements stream.Gateway.
-func (m gateway) Cancel(s *stream.Session, ids []string) {
+// takeBack ends samples of a session that its client takes back.
+func (m *Manager) takeBack(s *stream.Session, ids []string) {
 	m.mu.Lock()
 	var fx effects
 	if r := m.current(s); r != nil {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -56,6 +57,22 @@ const (
 	LaneBulk  = "bulk"  // larger payloads
 )
 
+// claimKinds are the messages of ClaimProtocol. messages.json says the same of them.
+//
+//nolint:gochecknoglobals // a table
+var claimKinds = kinds{
+	message[ClaimHello]("hello", byWorker),
+	message[ClaimWelcome]("welcome", byGateway),
+	message[ClaimAsk]("claim", byWorker),
+	message[ClaimPayload]("payload", byGateway),
+	message[ClaimGot]("got", byWorker),
+	message[ClaimDrop]("drop", byWorker),
+	message[ClaimResult]("result", byWorker),
+	message[ClaimOK]("ok", byGateway),
+	message[ClaimRefused]("refused", byGateway),
+	message[ClaimBye]("bye", byWorker),
+}
+
 // ClaimHello opens a connection; it is the worker's first message.
 type ClaimHello struct {
 	Protocol int    `json:"protocol"`
@@ -70,11 +87,24 @@ type ClaimHello struct {
 	UpTo   uint64   `json:"up_to,omitempty"`
 }
 
+func (m *ClaimHello) check() (f faults) {
+	f.length("session", m.Session, 1)
+	f.length("version", m.Version, 0)
+	f.length("lane", m.Lane, 0)
+	return f
+}
+
 // ClaimWelcome answers it.
 type ClaimWelcome struct {
 	Protocol int    `json:"protocol"`
 	Version  string `json:"version,omitempty"`
 	Gateway  string `json:"gateway"`
+}
+
+func (m *ClaimWelcome) check() (f faults) {
+	f.length("gateway", m.Gateway, 0)
+	f.length("version", m.Version, 0)
+	return f
 }
 
 // ClaimAsk asks for the payload of an attempt.
@@ -85,6 +115,11 @@ type ClaimAsk struct {
 	Token   string     `json:"token"`
 	Worker  string     `json:"worker"`
 	Group   bool       `json:"group,omitempty"`
+}
+
+func (m *ClaimAsk) check() (f faults) {
+	f.attempt(m.N, m.Attempt, m.Token, m.Worker)
+	return f
 }
 
 // ClaimPayload announces the bytes of a claim.
@@ -122,6 +157,14 @@ type ClaimResult struct {
 	Result *Result
 }
 
+func (m *ClaimResult) check() (f faults) {
+	if err := checkClaimed(m.Result, 0); err != nil {
+		return faults{fmt.Errorf("%w: %w", ErrValue, err)}
+	}
+	f.attempt(m.N, m.Result.Attempt, m.Token, m.Result.Worker)
+	return f
+}
+
 // ClaimOK answers a ClaimResult: the gateway answers for the sample from here on.
 type ClaimOK struct {
 	N uint64 `json:"n"`
@@ -134,5 +177,26 @@ type ClaimRefused struct {
 	Message string `json:"message,omitempty"`
 }
 
+func (m *ClaimRefused) check() (f faults) {
+	f.need(m.Reason != "", "it needs a reason")
+	return f
+}
+
 // ClaimBye says that the worker ends and does not come back.
 type ClaimBye struct{}
+
+// length checks a name of the claim protocol.
+func (f *faults) length(what, s string, least int) {
+	f.need(len(s) >= least && len(s) <= maxClaimName, "%s of %d bytes, want %d to %d", what, len(s), least, maxClaimName)
+}
+
+// attempt checks what a claim or a result is of.
+func (f *faults) attempt(n uint64, k AttemptKey, token, worker string) {
+	f.need(n > 0, "claim number 0, want 1 or more")
+	f.need(k.Attempt > 0, "attempt %d, want 1 or more", k.Attempt)
+	f.need(len(token) <= MaxTokenBytes, "token of %d bytes, want at most %d", len(token), MaxTokenBytes)
+	f.length("gateway", k.Gateway, 0)
+	f.length("run", k.Run, 0)
+	f.length("id", k.ID, 1)
+	f.length("worker", worker, 1)
+}

@@ -20,6 +20,28 @@ const (
 	MaxServerControlBytes = 16 << 20
 )
 
+// controlKinds are the messages of Protocol. messages.json says the same of them.
+//
+//nolint:gochecknoglobals // a table
+var controlKinds = kinds{
+	message[Hello]("hello", byClient),
+	message[Step]("step", byClient),
+	message[EndOfStep]("end_of_step", byClient),
+	message[Cancel]("cancel", byClient),
+	message[Got]("got", byClient),
+	message[Want]("want", byClient),
+	message[Yield]("yield", byClient),
+	message[Take]("take", byClient),
+	message[Rewards]("rewards", byGateway),
+	message[Welcome]("welcome", byGateway),
+	message[Credit]("credit", byGateway),
+	message[Reclaim]("reclaim", byGateway),
+	message[Ack]("ack", byGateway),
+	message[Result]("result", byGateway),
+	message[Error]("error", byGateway),
+	message[Draining]("draining", byGateway),
+}
+
 // Hello opens a session. It is the first message of a client.
 type Hello struct {
 	// Run names the training run.

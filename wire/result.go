@@ -295,5 +295,5 @@ func fastResult(b []byte) (*Result, bool) {
 		}
 		return err
 	})
-	return r, err == nil && s.end() == nil && seen == required && r.Type == "result" && checkControl(r) == nil
+	return r, err == nil && s.end() == nil && seen == required && r.Type == "result" && check(r) == nil
 }

@@ -175,6 +175,6 @@ func TestWhatTermsHaveSaidThatCannotBeSentIsLeftOutOrRefused(t *testing.T) {
 	r.store.groups["group"] = &wire.Group{UID: "u", Size: 1, Members: []wire.GroupMember{member("b", strings.Repeat("x", wire.MaxServerControlBytes), nil)}}
 	_, err = w.ClaimGroup(t.Context(), ticket, "worker-1")
 	require.ErrorIs(t, err, claim.ErrRefused)
-	require.ErrorContains(t, err, "terms cannot be sent")
+	require.ErrorContains(t, err, "components cannot be sent")
 	openAt(t, r, 0)
 }

@@ -222,17 +222,17 @@ func (p *peer) grant(m *wire.ClaimAsk, h *held) {
 func (p *peer) deliver(m *wire.ClaimAsk, h *held, got *payload) {
 	announce := wire.ClaimPayload{N: m.N, Frames: got.frames, Group: got.group}
 	b, err := wire.EncodeClaim(&announce)
-	if err != nil || len(b) > wire.MaxServerControlBytes { // details that JSON cannot express, or too many
+	if err != nil { // details that JSON cannot express, or too many
 		announce.Frames = make([]wire.ClaimFrame, len(got.frames))
 		for i, f := range got.frames {
 			announce.Frames[i] = wire.ClaimFrame{Sum: f.Sum, Partial: wire.WithoutDetails(f.Partial)}
 		}
 		b, err = wire.EncodeClaim(&announce)
 	}
-	if err != nil || len(b) > wire.MaxServerControlBytes {
+	if err != nil {
 		got.release()
 		p.sess.refused(h)
-		p.reject(m.N, wire.RefusedFailed, fmt.Errorf("the group's terms cannot be sent (%d bytes): %w", len(b), errors.Join(err)), m.Worker)
+		p.reject(m.N, wire.RefusedFailed, fmt.Errorf("the group's components cannot be sent: %w", err), m.Worker)
 		return
 	}
 	if p.conn.Send(b) != nil {

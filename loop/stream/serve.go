@@ -25,17 +25,8 @@ type Gateway interface {
 	// accepts it. An error that names the sample, a *wire.FrameError or one with the method
 	// SampleID() string, rejects that sample; one of no class is the socket's own.
 	Receive(s *Session, r io.Reader) error
-	// Confirmed says that the client has its results up to seq (Session.Confirm).
-	Confirmed(s *Session, seq uint64)
-	// Wants says what the client has ready beyond its credit (Flow.Want), Yields what credit
-	// it hands back (Flow.Yield).
-	Wants(s *Session, w *wire.Want)
-	Yields(s *Session, y *wire.Yield)
-	// Cancel takes samples back.
-	Cancel(s *Session, ids []string)
-	// Declare says what is to come of a step, EndStep that no more comes.
-	Declare(s *Session, step *wire.Step) error
-	EndStep(s *Session, step *wire.EndOfStep) error
+	// Message does what a control message says. Hello and take have methods of their own.
+	Message(s *Session, msg any) error
 	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
 	// that the gateway has stopped: it ends the connection, and the next one answers.
 	Rewards(ctx context.Context, s *Session, t *wire.Take) (*wire.Rewards, error)
@@ -100,30 +91,18 @@ func (h *handler) Text(msg []byte) error {
 	if hello, ok := v.(*wire.Hello); ok {
 		return h.hello(*hello)
 	}
-	if h.session == nil {
-		return h.complain(fmt.Errorf("%w: the first message must be hello, not %T", rewards.Malformed, v))
+	name, ofClient := wire.ControlName(v)
+	switch {
+	case h.session == nil:
+		return h.complain(fmt.Errorf("%w: the first message must be hello, not %s", rewards.Malformed, name))
+	case !ofClient:
+		return h.complain(fmt.Errorf("%w: %s is not a client's message", rewards.Malformed, name))
 	}
-	switch msg := v.(type) {
-	case *wire.Got:
-		h.gateway.Confirmed(h.session, msg.Seq)
-	case *wire.Want:
-		h.gateway.Wants(h.session, msg)
-	case *wire.Yield:
-		h.gateway.Yields(h.session, msg)
-	case *wire.Cancel:
-		h.gateway.Cancel(h.session, msg.IDs)
-	case *wire.Step:
-		if err := h.gateway.Declare(h.session, msg); err != nil {
-			return h.complain(err)
-		}
-	case *wire.EndOfStep:
-		if err := h.gateway.EndStep(h.session, msg); err != nil {
-			return h.complain(err)
-		}
-	case *wire.Take:
-		return h.takes.take(h.session, msg)
-	default:
-		return h.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
+	if take, ok := v.(*wire.Take); ok {
+		return h.takes.take(h.session, take)
+	}
+	if err := h.gateway.Message(h.session, v); err != nil {
+		return h.complain(err)
 	}
 	return nil
 }

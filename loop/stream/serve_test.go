@@ -109,9 +109,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 	}
 	require.Len(t, g.messages, 6)
 	require.Empty(t, g.samples)
-	require.EqualValues(t, 7, g.confirmed)
-	require.Equal(t, []string{"x"}, g.cancelled)
-	require.Equal(t, []int64{3}, g.ended)
+	require.Equal(t, []any{&wire.Got{Seq: 7}, &wire.Cancel{IDs: []string{"x"}}, &wire.EndOfStep{Step: 3}}, g.said)
 }
 
 // named is a refusal that says which sample it is about.
