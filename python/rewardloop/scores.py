@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, SampleFailedError
-from .result import Result
+from .errors import InputError
+from .result import Result, SampleFailedError
 
 #: What stands where a sample has no score: a number; "nan"; "substitute" (the loop's, where the profile
 #: or the connection asked for one, else NaN); or "raise".

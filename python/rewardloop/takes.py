@@ -17,9 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from . import messages
 from .errors import InputError, NoAnswerError, QueueFullError, RewardloopError, StepLostError, TakeRefusedError
 from .jsontext import check_text, text
 from .link import Link
+from .messages import Message
 from .steps import POLICIES, Question, Rewards, check_count, check_deadline, check_step, from_wire
 
 #: Takes the one answer to a question, or why there is none.
@@ -45,7 +47,7 @@ class _Note:
     __slots__ = ("answered", "declared", "ended", "ids", "lost", "said", "until")
 
     def __init__(self) -> None:
-        self.declared: dict[str, Any] | None = None  # the message without ids and deadline
+        self.declared: Message | None = None  # the message without ids and deadline
         self.ids: dict[str, None] = {}  # in order of the batch
         self.until: float | None = None  # its deadline on the clock of time.monotonic
         self.answered = 0  # its samples' results
@@ -120,12 +122,8 @@ class Steps:
         if note.lost:
             note = self._notes[key] = _Note()
             note.said = connected
-        declared: dict[str, Any] = {"type": "step", "split": key[0], "step": key[1], "expected": expected}
-        if total:
-            declared["total"] = True
-        if on_deadline is not None:
-            declared["on_deadline"] = on_deadline
-        note.declared, note.ended = declared, False
+        note.declared = messages.step(*key, expected, total=total, on_deadline=on_deadline or "")
+        note.ended = False
         note.until = None if deadline is None else time.monotonic() + deadline
         note.ids.update(named)
         open_notes = [n for n in self._notes.values() if n.declared is not None]
@@ -141,7 +139,7 @@ class Steps:
         note.forget()
         note.ended = link is None
         if link is not None:
-            link.say(_end_message(key))
+            link.say(messages.end_of_step(*key))
 
     def count(self, key: Key) -> None:
         """Counts a result; with the last one there is nothing to declare again."""
@@ -170,7 +168,7 @@ class Steps:
                 _say(link, note, note.ids)
             if note.ended:
                 note.ended = False
-                link.say(_end_message(key))
+                link.say(messages.end_of_step(*key))
         for ask in list(self._asks.values()):
             if self._lost(ask.question):
                 self._settle(ask, StepLostError(ask.question.step, ask.question.split))
@@ -208,7 +206,7 @@ class Steps:
         if ask is not None:
             ask.still()
 
-    def answer(self, m: dict[str, Any]) -> None:
+    def answer(self, m: Message) -> None:
         """Takes a message of type rewards. Raises what from_wire does."""
         req = m["req"]
         ask = self._asks.get(req) if type(req) is int else None
@@ -225,7 +223,7 @@ class Steps:
             note.forget()
         self._settle(ask, r)
 
-    def refuse(self, m: dict[str, Any]) -> bool:
+    def refuse(self, m: Message) -> bool:
         """Takes a message of type error; False if it is about no question."""
         req = m.get("req")
         if not req:
@@ -303,7 +301,3 @@ def _say(link: Link, note: _Note, ids: Iterable[str]) -> None:
         some.append(sample_id)
         room -= cost
     link.say({**declared, "ids": some} if some else declared)
-
-
-def _end_message(key: Key) -> dict[str, Any]:
-    return {"type": "end_of_step", "split": key[0], "step": key[1]}
