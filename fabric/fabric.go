@@ -143,7 +143,7 @@ func (f *Fabric) rouse(queue string) error {
 	f.mu.Lock()
 	before, known := f.roused[queue]
 	lately := known && now.Sub(before) < rouseEvery
-	valid := known || queueName.MatchString(queue)
+	valid := known || isQueueName(queue)
 	if valid && !lately {
 		if len(f.roused) >= mostQueues {
 			clear(f.roused)

@@ -3,7 +3,7 @@ package fabric
 import (
 	"context"
 	"encoding/json"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/wire"
@@ -94,16 +94,18 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// queueName is what a queue may be called: it is a token of a subject, and part of the name of
-// a consumer.
-var queueName = regexp.MustCompile(`^[a-z0-9_-]{1,100}$`)
+// isQueueName reports whether a queue may be called so: it is a token of a subject, and part of
+// the name of a consumer.
+func isQueueName(name string) bool {
+	return name != "" && len(name) <= 100 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
 
 // want notes the queues that a worker takes from.
 func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
 	now := time.Now()
 	for _, p := range w.Profiles {
 		switch {
-		case !queueName.MatchString(p.Queue):
+		case !isQueueName(p.Queue):
 			k.f.cfg.Log.Warn("a worker's queue cannot be a queue's name; it gets nothing", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
 		case !k.f.queues.lacks(p.Queue, now):
 		case k.f.queues.full() || len(wanted) > mostQueues:

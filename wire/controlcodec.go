@@ -86,7 +86,7 @@ func decodeControl(b []byte) (any, error) {
 	}
 	v := k.empty()
 	s := scanner{b: b}
-	err = s.check(k.typ.Elem(), true)
+	err = s.check(k.shape, true)
 	if err == nil {
 		err = s.end()
 	}

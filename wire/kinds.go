@@ -28,13 +28,16 @@ func (s side) most() int {
 
 // kind is one message of a sub-protocol.
 type kind struct {
-	name string       // its field "type"
-	from side         // who says it
-	typ  reflect.Type // a pointer to its struct
+	name  string       // its field "type"
+	from  side         // who says it
+	typ   reflect.Type // a pointer to its struct
+	shape *shape
 }
 
 // message is a row of a table of messages.
-func message[T any](name string, from side) kind { return kind{name, from, reflect.TypeFor[*T]()} }
+func message[T any](name string, from side) kind {
+	return kind{name, from, reflect.TypeFor[*T](), shapeOf(reflect.TypeFor[T]())}
+}
 
 // kinds are the messages of a sub-protocol.
 type kinds []kind

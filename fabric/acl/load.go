@@ -48,6 +48,7 @@ func Load(file string) (Options, error) {
 	if err != nil {
 		return refuse(err)
 	}
+	seed := regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`) // the secret half of any kind of key: 58 letters of base32
 	if seed.Match(text) {
 		return refuse(errors.New("it holds a seed, which is secret (S…); it wants public keys only (U…). Make a new key in place of this one, it lay open"))
 	}
@@ -77,11 +78,10 @@ func parseUsers(text string) (Options, error) {
 	return Options{accounts: o.Accounts, nkeys: o.Nkeys}, nil
 }
 
-// position is how the parser writes where it was in a text without a name.
-var position = regexp.MustCompile(`(^|\(|\n):(\d+):\d+(: )?`)
-
-// located says the line in words.
+// located says the line in words. The parser writes where it was in a text without a name as
+// :line:column.
 func located(err error) error {
+	position := regexp.MustCompile(`(^|\(|\n):(\d+):\d+(: )?`)
 	return errors.New(position.ReplaceAllString(strings.TrimSpace(err.Error()), "${1}line $2$3"))
 }
 
@@ -121,15 +121,12 @@ func bare(err error) error {
 	return err
 }
 
-var (
-	// seed is the secret half of any kind of key: 58 letters of base32.
-	seed = regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)
-	// aside is what the parser does not take for keys: quoted text and comments.
-	aside   = regexp.MustCompile(`"(\\.|[^"\\])*"|'[^']*'|#.*|//.*`)
-	include = regexp.MustCompile(`(?i)(^|[\s{};,\[])include[\s"']`)
-)
-
-func includes(text string) bool { return include.MatchString(aside.ReplaceAllString(text, `""`)) }
+func includes(text string) bool {
+	// What the parser does not take for keys: quoted text and comments.
+	aside := regexp.MustCompile(`"(\\.|[^"\\])*"|'[^']*'|#.*|//.*`)
+	include := regexp.MustCompile(`(?i)(^|[\s{};,\[])include[\s"']`)
+	return include.MatchString(aside.ReplaceAllString(text, `""`))
+}
 
 // checkTree reports everything in a configuration that is not about users.
 func checkTree(tree map[string]any) error {
