@@ -45,6 +45,7 @@ type described struct {
 	Type, From string
 	See        string // where its fields are described, if not in the table of messages
 	Since      int
+	Python     *bool // false: the Python client does not use it
 	Example    json.RawMessage
 }
 
