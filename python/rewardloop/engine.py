@@ -86,7 +86,7 @@ def check_fork(made_in: int) -> None:
 
 def _pause(n: int) -> float:
     """Seconds to wait before dial n + 1: 50 ms doubling to 2 s, with jitter."""
-    return min(0.05 * 2 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
+    return min(0.05 * 2.0 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
 
 
 class Engine:
@@ -323,9 +323,9 @@ class Engine:
                 errors.append(err)
         if len(errors) == 1:
             raise errors[0]
-        err = ConnectError(errors[0].url, errors[0].reason, "; ".join([errors[0].hint, *map(str, errors[1:])]))
-        err.stopping = any(e.stopping for e in errors)
-        raise err from errors[-1]
+        none = ConnectError(errors[0].url, errors[0].reason, "; ".join([errors[0].hint, *map(str, errors[1:])]))
+        none.stopping = any(e.stopping for e in errors)
+        raise none from errors[-1]
 
     async def _connect(self, lane: Lane, url: str, within: float) -> Link:
         resume, epoch = None, 0
