@@ -51,12 +51,6 @@ const (
 	RefusedProtocol  = "protocol"  // the peer speaks a later protocol
 )
 
-// Lanes of a worker process to one gateway.
-const (
-	LaneSmall = "small" // payloads up to 1 MiB, and results
-	LaneBulk  = "bulk"  // larger payloads
-)
-
 // claimKinds are the messages of ClaimProtocol. messages.json says the same of them.
 //
 //nolint:gochecknoglobals // a table
@@ -80,7 +74,6 @@ type ClaimHello struct {
 	// Session is the worker process's, chosen at random: connections with the same one
 	// belong together, and one that comes back within a second was never away.
 	Session string `json:"session"`
-	Lane    string `json:"lane,omitempty"`
 	// Wanted are the numbers of the claims that the process asks for or has open, of all up
 	// to UpTo: others it has given up.
 	Wanted []uint64 `json:"wanted,omitempty"`
@@ -90,7 +83,6 @@ type ClaimHello struct {
 func (m *ClaimHello) check() (f faults) {
 	f.length("session", m.Session, 1)
 	f.length("version", m.Version, 0)
-	f.length("lane", m.Lane, 0)
 	return f
 }
 

@@ -53,7 +53,7 @@ func claimMessages() []any {
 	mean := 0.125
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "\x00group\x00u", Attempt: 1}
 	return []any{
-		&wire.ClaimHello{Protocol: 1, Version: "1.2", Session: "ABC", Lane: wire.LaneBulk, Wanted: []uint64{3, 1<<64 - 1}, UpTo: 9},
+		&wire.ClaimHello{Protocol: 1, Version: "1.2", Session: "ABC", Wanted: []uint64{3, 1<<64 - 1}, UpTo: 9},
 		&wire.ClaimWelcome{Protocol: 1, Version: "1.3", Gateway: "gw"},
 		&wire.ClaimWelcome{Protocol: 1, Gateway: "gw"},
 		&wire.ClaimAsk{N: 5, Attempt: key, Token: "v1.1.x", Worker: "host-1", Group: true},

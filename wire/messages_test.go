@@ -204,7 +204,6 @@ func TestTheSchemaHasTheWordsThatGoHas(t *testing.T) {
 		"state":       []string{wire.StepOpen, wire.StepComplete, wire.StepShort, wire.StepFailed},
 		"on_deadline": []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
 		"order":       []string{wire.ByCompletion, wire.ByIndex},
-		"lane":        []string{wire.LaneSmall, wire.LaneBulk},
 		"reason":      []string{wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol},
 		"encoding":    []rewards.Encoding{rewards.Raw, rewards.JPEG, rewards.PNG, rewards.WebP, rewards.Frames},
 	}

@@ -39,10 +39,7 @@ func newLink(l *lane, conn *wsconn.Conn) *link {
 
 // hello says who this is and what it wants of the gateway.
 func (k *link) hello() *wire.ClaimHello {
-	m := &wire.ClaimHello{Protocol: wire.ClaimVersion, Version: k.c.opt.Version, Session: k.c.session, Lane: wire.LaneSmall}
-	if k.lane.kind == bulkLane {
-		m.Lane = wire.LaneBulk
-	}
+	m := &wire.ClaimHello{Protocol: wire.ClaimVersion, Version: k.c.opt.Version, Session: k.c.session}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	m.UpTo = k.c.serial
