@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,9 @@ func demoCommand(e *env) *cobra.Command {
 	engine := cmd.Flags().String("engine", ocr.EngineAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
 	seed := cmd.Flags().Uint64("seed", 1, "`seed` of the simulated rollout")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !slices.Contains([]string{ocr.EnginePPOCR, ocr.EngineTesseract, ocr.EngineAuto}, *engine) {
+			return fmt.Errorf("--engine %q: want ppocr, tesseract or auto", *engine)
+		}
 		if *verify {
 			return verifyDemo(e, *out)
 		}

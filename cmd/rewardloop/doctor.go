@@ -69,8 +69,9 @@ const doctorTimeout = 2 * time.Minute
 func doctorCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor [cfg.yaml] [flags] [key=value...]", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "check what this machine has and what is missing",
-		Long:  doctorText, Example: doctorExample,
+		SuggestFor: []string{"check", "diagnose"},
+		Short:      "check what this machine has and what is missing",
+		Long:       doctorText, Example: doctorExample,
 	}
 	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), e, s, *asJSON) }

@@ -29,8 +29,9 @@ type failureList struct {
 func failuresCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "failures", GroupID: groupServer, Args: nothingElse,
-		Short: "list what has failed at a server, and why",
-		Long:  failuresText, Example: "rewardloop failures --server http://127.0.0.1:8080 --reward judge",
+		SuggestFor: []string{"errors", "logs"},
+		Short:      "list what has failed at a server, and why",
+		Long:       failuresText, Example: "rewardloop failures --server http://127.0.0.1:8080 --reward judge",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
 	reward := cmd.Flags().String("reward", "", "only failures of the reward of this `name`; the default one is named default")
@@ -64,7 +65,7 @@ func printFailures(w io.Writer, list []failures.Failure) {
 		}
 		fmt.Fprintf(w, "%s, reward %s, %s: %s\n", rewards.Count(int(f.Count), "sample"), f.Reward, //nolint:gosec // far below 2^63
 			cmp.Or(f.Component, "the sample as a whole"), f.Class)
-		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(f.Message, "\n", "\n  "))
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(strings.TrimSpace(f.Message), "\n", "\n  "))
 		fmt.Fprintf(w, "  from %s to %s", f.First.Local().Format(time.DateTime), f.Last.Local().Format(time.DateTime))
 		if len(f.Workers) > 0 {
 			fmt.Fprintf(w, ", on %s", strings.Join(f.Workers, ", "))

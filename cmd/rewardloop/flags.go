@@ -55,7 +55,7 @@ func (s *settings) take(args []string) error {
 			continue
 		}
 		if s.file != "" {
-			return fmt.Errorf("two configurations, %s and %s: name one", s.file, a)
+			return fmt.Errorf("unexpected %q: the configuration is %s", a, s.file)
 		}
 		s.file = a
 	}

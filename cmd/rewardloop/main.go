@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -43,8 +42,8 @@ type env struct {
 	secrets        *redact.Words // of the configuration, once it is read
 }
 
-// exit is how a command ends that did not succeed. A command returns no other error: those of
-// the command line itself are cobra's.
+// exit is how a command ends that did not succeed. Every other error is one of the command line,
+// after which its help is named.
 type exit struct {
 	code int
 	err  error // nil: the command has said everything
@@ -77,11 +76,8 @@ func run(ctx context.Context, args []string, e env) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &x):
-	case strings.Contains(cmd.Use, " "): // it has flags or arguments that its help lists
+	case !errors.As(err, &x):
 		x = &exit{exitUsage, fmt.Errorf("%w\n`%s --help` shows what it takes", err, cmd.CommandPath())}
-	default:
-		x = &exit{exitUsage, err}
 	}
 	if x.err != nil {
 		fmt.Fprintf(e.stderr, "%s: %s\n", cmd.CommandPath(), e.secrets.Text(x.err.Error()))

@@ -187,6 +187,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+		if other := otherName(name); cmd.Flags().Lookup(other) != nil {
+			return fmt.Errorf("no flag --%s; did you mean --%s?", name, other)
+		}
 		return fmt.Errorf("no flag --%s%s", name, config.DidYouMean("--"+name, known))
 	case errors.As(err, &value):
 		f := value.GetFlag()
@@ -195,6 +198,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s needs a value", required.GetFlag().Name)
 	}
 	return err
+}
+
+// otherName is what a flag that other programs have is called here; "": nothing.
+func otherName(flag string) string {
+	return map[string]string{
+		"url": "server", "addr": "listen", "address": "listen", "bind": "listen", "host": "listen", "port": "listen",
+		"file": "config", "in": "input", "out": "output", "token": "token-file", "format": "json",
+	}[flag]
 }
 
 // kindOf says what a flag's value must be.
@@ -245,8 +256,10 @@ func completionCommand(e *env) *cobra.Command {
 				err = cmd.Root().GenZshCompletion(e.stdout)
 			case "fish":
 				err = cmd.Root().GenFishCompletion(e.stdout, true)
+			case "":
+				return errors.New("say which shell: bash, zsh or fish")
 			default:
-				return wrong(fmt.Errorf("%q is no shell with completion: say %s", shell, strings.Join(shells, ", ")))
+				return fmt.Errorf("%q is no shell with completion: say bash, zsh or fish", shell)
 			}
 			if err != nil {
 				return failed(err)

@@ -23,7 +23,8 @@ serve, in this process. The input is one of
                  split, index, and one of image (a path), images (paths) and
                  video (a folder, or the paths of its frames)
   samples.csv    the same names in its first row; extra_info and images are JSON
-  FOLDER         every picture in it, by its name, without a prompt
+  FOLDER         every picture in it, by its name, without a prompt; or one
+                 picture
   -              standard input, as JSON lines
 
 Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by
@@ -57,8 +58,9 @@ type scoreFlags struct {
 func scoreCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "score [cfg.yaml] -i SAMPLES -o SCORES [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
-		Short: "score a file of samples with the same rewards, offline",
-		Long:  scoreText, Example: scoreExample,
+		SuggestFor: []string{"eval", "evaluate", "reward"},
+		Short:      "score a file of samples with the same rewards, offline",
+		Long:       scoreText, Example: scoreExample,
 	}
 	s := configFlags(e, cmd)
 	f := new(scoreFlags)
@@ -66,6 +68,12 @@ func scoreCommand(e *env) *cobra.Command {
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` for one result a line, overwritten; - writes standard output")
 	cmd.Flags().StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
 	_ = cmd.MarkFlagDirname("media-root") // the flag is there
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if err := s.take(args); err != nil {
+			return fmt.Errorf("%w; samples follow -i, scores -o", err)
+		}
+		return nil
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case f.input == "" || f.output == "":
@@ -214,6 +222,10 @@ func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
 	case info.IsDir():
 		f.dir = a.input
 		f.in, err = newFolderLines(in)
+	case isPicture(a.input):
+		f.in = &folderLines{names: []string{filepath.Base(a.input)}}
+	case info.Mode().IsRegular() && isBinary(in):
+		err = errors.New("is no text: give JSON lines, a .csv file or a folder of pictures")
 	case isCSV(a.input):
 		f.in, err = newCSVLines(in)
 	default:

@@ -112,6 +112,9 @@ func parseLine(line []byte) (*sampleLine, error) {
 		err := json.Unmarshal(line, new(json.RawMessage))
 		return l, refuse(rewards.Malformed, "this is not JSON: %w", err)
 	}
+	if line[0] == '[' {
+		return l, refuse(rewards.Malformed, "want a JSON object a line, found a list: jq -c '.[]' FILE writes its members so")
+	}
 	if line[0] != '{' {
 		return l, refuse(rewards.Malformed, "want a JSON object, found %s", shown(line))
 	}

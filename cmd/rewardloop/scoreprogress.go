@@ -199,7 +199,7 @@ func (p *progress) complain(it *item, r *outputLine) {
 		}
 	}
 	p.erase()
-	at := strings.TrimPrefix(why.Message, fmt.Sprintf("line %d: ", it.number)) // of a rejected line
+	at := strings.TrimPrefix(strings.TrimSpace(why.Message), fmt.Sprintf("line %d: ", it.number)) // of a rejected line
 	fmt.Fprintf(p.out, "line %d (%s): %s: %s\n", it.number, clip(it.id), r.Outcome, at)
 }
 

@@ -48,8 +48,9 @@ type scorerOption struct {
 func scorersCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "scorers [NAME...]", GroupID: groupPrepare,
-		Short: "list the rewards that ship; with a name, its options",
-		Long:  scorersText, Example: "rewardloop scorers\nrewardloop scorers ocr gsm8k",
+		SuggestFor: []string{"list", "ls", "rewards", "graders"},
+		Short:      "list the rewards that ship; with a name, its options",
+		Long:       scorersText, Example: "rewardloop scorers\nrewardloop scorers ocr gsm8k",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			if rows, err := scorerRows(nil); err == nil {

@@ -18,6 +18,17 @@ import (
 
 func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
 
+func isPicture(path string) bool {
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp"}, strings.ToLower(filepath.Ext(path)))
+}
+
+// isBinary says whether a file begins with bytes that no text has.
+func isBinary(f io.ReaderAt) bool {
+	head := make([]byte, 512)
+	n, _ := f.ReadAt(head, 0) // what cannot be read is found out later
+	return bytes.IndexByte(head[:n], 0) >= 0
+}
+
 // checkFormat refuses by name files of a form that is neither read nor written.
 func checkFormat(flag, path string) error {
 	ext := strings.ToLower(filepath.Ext(path))
@@ -53,7 +64,7 @@ func newFolderLines(folder *os.File) (*folderLines, error) {
 	}
 	l := new(folderLines)
 	for _, e := range entries {
-		if ext := strings.ToLower(filepath.Ext(e.Name())); slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp"}, ext) && !strings.HasPrefix(e.Name(), ".") {
+		if isPicture(e.Name()) && !strings.HasPrefix(e.Name(), ".") {
 			l.names = append(l.names, e.Name())
 		}
 	}

@@ -55,8 +55,9 @@ type serveFlags struct {
 func serveCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve [cfg.yaml] [flags] [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
-		Short: "run the gateway, its workers and their scorers in this process",
-		Long:  serveText, Example: serveExample,
+		SuggestFor: []string{"start", "run", "server", "up"},
+		Short:      "run the gateway, its workers and their scorers in this process",
+		Long:       serveText, Example: serveExample,
 	}
 	s := configFlags(e, cmd)
 	var f serveFlags

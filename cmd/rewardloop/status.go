@@ -58,8 +58,9 @@ type pendingList struct {
 func statusCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", GroupID: groupServer, Args: nothingElse,
-		Short: "say on one screen how a server fares",
-		Long:  statusText, Example: "rewardloop status --server http://127.0.0.1:8080",
+		SuggestFor: []string{"info", "health", "ps"},
+		Short:      "say on one screen how a server fares",
+		Long:       statusText, Example: "rewardloop status --server http://127.0.0.1:8080",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -122,7 +123,7 @@ func (s *serverStatus) print(e *env) {
 	}
 	fmt.Fprintln(w, "\nrewards")
 	for _, p := range s.Rewards {
-		fmt.Fprintf(w, "  %s  %s, %d waiting, %d with workers%s\n", p.Reward, e.colour(progressColour(p), string(p.State)), p.Waiting, p.Running, because(p.Why))
+		fmt.Fprintf(w, "  %s  %s, %d waiting, %d with workers%s\n", p.Reward, e.colour(progressColour(p), string(p.State)), p.Waiting, p.Running, because(oneLine(p.Why)))
 	}
 	busy := 0
 	for _, x := range s.Workers {
@@ -135,7 +136,7 @@ func (s *serverStatus) print(e *env) {
 		}
 	}
 	for _, b := range s.Breakers {
-		fmt.Fprintf(w, "  %s  gets no samples of %s%s\n", b.Worker, b.Reward, because(b.Reason))
+		fmt.Fprintf(w, "  %s  gets no samples of %s%s\n", b.Worker, b.Reward, because(oneLine(b.Reason)))
 	}
 	s.printPending(e)
 	s.printFailures(e)
@@ -166,10 +167,10 @@ func (s *serverStatus) printFailures(e *env) {
 	}
 }
 
-// oneLine is the last line of a message: of a traceback the one that says what happened.
+// oneLine is the first line of a message, which says what happened: a traceback follows it.
 func oneLine(text string) string {
-	text = strings.TrimSpace(text)
-	return clip(text[strings.LastIndexByte(text, '\n')+1:])
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return first
 }
 
 func because(why string) string {

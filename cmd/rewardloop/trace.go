@@ -72,7 +72,12 @@ func traceCommand(e *env) *cobra.Command {
 		case len(args) > 1 || len(args) == 1 && o.in != "":
 			return fmt.Errorf("unexpected %q: name one file", args[len(args)-1])
 		case len(args) == 1:
-			o.in = args[0]
+			if o.in = args[0]; o.in == "-" {
+				return nil
+			}
+			if _, err := os.Stat(o.in); err != nil {
+				return fmt.Errorf("%w; a step of a server is named by --run RUN --step %s", err, stepOr(o.in))
+			}
 		}
 		return nil
 	}
@@ -96,6 +101,14 @@ func traceCommand(e *env) *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// stepOr is a word that may be a step's number.
+func stepOr(word string) string {
+	if _, err := strconv.Atoi(word); err != nil {
+		return "N"
+	}
+	return word
 }
 
 // check refuses what does not go together and reads the range of steps; -1: the latest one.

@@ -41,8 +41,9 @@ rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 \
 func workerCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "worker [cfg.yaml] --join nats://HOST:PORT [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
-		Short: "score what gateways on other machines hold",
-		Long:  workerText, Example: workerExample,
+		SuggestFor: []string{"join"},
+		Short:      "score what gateways on other machines hold",
+		Long:       workerText, Example: workerExample,
 	}
 	s := configFlags(e, cmd)
 	var join, name, rewards, listen string
