@@ -29,7 +29,8 @@ comparison.
 
 Then it breaks things: pictures go to an HTTP scorer by two workers in processes
 of their own, while one of these is killed, the scorer is down for 3 s, and a
-neighbour's function raises. Every picture gets its own score all the same, once.
+neighbour's function raises. Every picture gets its own score all the same,
+once.
 
 It prints the rewards by prompt group, their error against what the pictures
 really say, the step time of both runs against an ideal queue and a bound that

@@ -238,7 +238,7 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 	}{
 		"none":                      {nil, exitUsage, ""},
 		"help":                      {[]string{"--help"}, exitOK, ""},
-		"unknown":                   {[]string{"scroe"}, exitUsage, `no command "scroe"; did you mean score?`},
+		"unknown":                   {[]string{"scroe"}, exitUsage, `no command "scroe"; did you mean serve or score?`},
 		"unknown, with help":        {[]string{"scroe", "--help"}, exitUsage, `no command "scroe"`},
 		"unknown, below":            {[]string{"config", "chek"}, exitUsage, `no command "chek"; did you mean check?`},
 		"help of an unknown":        {[]string{"help", "scroe"}, exitUsage, `no command "scroe"`},

@@ -43,7 +43,8 @@ const planExample = `
 rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
   --reward lognormal:2s,0.7 --concurrency 4,8,16
 rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
-  --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 --switch 18s`
+  --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 \
+  --switch 18s`
 
 // planOptions are the flags.
 type planOptions struct {

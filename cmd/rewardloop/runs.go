@@ -26,8 +26,9 @@ func runsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "runs", GroupID: groupServer, Args: nothingElse,
 		Short: "list the runs that a server knows",
-		Long: "Lists the runs that a server knows: clients that are connected, samples that wait\n" +
-			"for a worker, that are in flight, and that were answered, and the newest step.",
+		Long: "Lists the runs that a server knows: clients that are connected, samples that\n" +
+			"wait for a worker, that are in flight, and that were answered, and the newest\n" +
+			"step.",
 		Example: "rewardloop runs --server http://127.0.0.1:8080",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)

@@ -78,11 +78,11 @@ func TestScoresComeInTheOrderOfTheInputEachOfItsOwnPicture(t *testing.T) {
 func TestEveryKeyOfTheOutputIsThereEvenIfEmpty(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := put(t, dir, "in.jsonl", []byte("[]\n"))
+	in := put(t, dir, "in.jsonl", []byte("7\n"))
 	got := call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", in, "-o", "-")
 	require.Equal(t, exitFailure, got.code)
 	require.JSONEq(t, `{"id": "line-1", "outcome": "rejected", "reward_score": null, "reward_extra_info": {}, "details": {},
-		"errors": [{"class": "malformed", "message": "line 1: want a JSON object, found []"}], "timing_ms": {}}`, got.stdout)
+		"errors": [{"class": "malformed", "message": "line 1: want a JSON object, found 7"}], "timing_ms": {}}`, got.stdout)
 }
 
 func TestABadLineIsReportedWithItsNumberAndTheOthersAreScored(t *testing.T) {
