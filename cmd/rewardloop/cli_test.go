@@ -76,6 +76,16 @@ func TestServeBeginsBySayingWhatItServesAndWhere(t *testing.T) {
 	require.Empty(t, stdout.String(), "a program reads the log, which says the address and the page")
 }
 
+func TestTheAddressOfAServerThatListensEverywhereNamesTheMachine(t *testing.T) {
+	t.Parallel()
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	require.Equal(t, name+":8080", reachable("0.0.0.0:8080"))
+	require.Equal(t, name+":8080", reachable("[::]:8080"))
+	require.Equal(t, "127.0.0.1:8080", reachable("127.0.0.1:8080"))
+	require.Equal(t, "[::1]:8080", reachable("[::1]:8080"))
+}
+
 func TestServeSaysWhichReaderReads(t *testing.T) {
 	t.Parallel()
 	needTesseract(t)

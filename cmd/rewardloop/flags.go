@@ -34,12 +34,13 @@ type settings struct {
 	e         *env
 	file      string
 	overrides []string
-	text      []byte // of standard input, which can be read once; a reload takes the same
+	flags     map[string]string // the flag that stands behind an override, by its text
+	text      []byte            // of standard input, which can be read once; a reload takes the same
 }
 
 // configFlags adds -c; arguments are the file and overrides.
 func configFlags(e *env, cmd *cobra.Command) *settings {
-	s := &settings{e: e}
+	s := &settings{e: e, flags: map[string]string{}}
 	cmd.Flags().StringVarP(&s.file, "config", "c", "", "configuration `file` (YAML); - reads standard input; none: overrides only")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml") // the flag is there
 	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
@@ -74,6 +75,15 @@ func isConfigFile(arg string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// set adds the override of a flag that was given.
+func (s *settings) set(flag, key, value string) {
+	if value == "" {
+		return
+	}
+	override := "++" + key + "=" + value
+	s.overrides, s.flags[override] = append(s.overrides, override), "--"+flag
+}
+
 // given says whether the command line names any configuration.
 func (s *settings) given() bool { return s.file != "" || len(s.overrides) > 0 }
 
@@ -91,6 +101,12 @@ func (s *settings) read() (cfg *config.Config, err error) {
 	}
 	if cfg != nil && s.e.secrets == nil { // a reload comes from another goroutine
 		s.e.secrets = cfg.Secrets
+	}
+	faults, _ := errors.AsType[config.FaultsError](err)
+	for i, f := range faults {
+		if flag := s.flags[f.Place.Override]; flag != "" {
+			faults[i].Place = config.Place{File: flag}
+		}
 	}
 	return cfg, err
 }

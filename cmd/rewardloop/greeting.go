@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,7 +17,7 @@ import (
 func greeting(cfg *config.Config, addr string) string {
 	var b strings.Builder
 	line := func(what, text string) { fmt.Fprintf(&b, "%-8s %s\n", what, text) }
-	page := pageOf(cfg, addr)
+	page := pageOf(cfg, reachable(addr))
 	line("page", page)
 	line("stream", "ws"+strings.TrimPrefix(page, "http")+"v1/stream")
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
@@ -42,6 +44,16 @@ func greeting(cfg *config.Config, addr string) string {
 		line("workers", "none here: start rewardloop worker on machines that score")
 	}
 	return b.String()
+}
+
+// reachable is an address with the machine's name where it is every address of the machine.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	name, unnamed := os.Hostname()
+	if ip := net.ParseIP(host); err != nil || unnamed != nil || ip == nil || !ip.IsUnspecified() {
+		return addr
+	}
+	return net.JoinHostPort(name, port)
 }
 
 // pageOf is where a browser finds the status page.

@@ -249,6 +249,7 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 		"a step that is no file":    {[]string{"trace", "12"}, exitUsage, "--step 12"},
 		"no such reader":            {[]string{"demo", "--engine", "rapidocr"}, exitUsage, "want ppocr, tesseract or auto"},
 		"misspelt flag":             {[]string{"serve", "--lisen", "x"}, exitUsage, "did you mean --listen?"},
+		"the value of a flag":       {[]string{"serve", "testdata/cfg.yaml", "--listen", "8080"}, exitUsage, "serve: --listen: server.listen: want an address and a port"},
 		"a key as a flag":           {[]string{"serve", "--reward.num_workers=2"}, exitUsage, "reward.num_workers=value"},
 		"a long flag with one dash": {[]string{"serve", "-listen", "x"}, exitUsage, "write --listen with two dashes"},
 		"-config":                   {[]string{"serve", "-config", "cfg.yaml"}, exitUsage, "write --config with two dashes"},

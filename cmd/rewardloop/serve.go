@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -76,10 +74,12 @@ func serve(ctx context.Context, e *env, s *settings, f *serveFlags) error {
 	if s.file == "-" && *f.tied {
 		return wrong(errTied)
 	}
-	s.overrides = append(s.overrides, given(map[string]string{
-		"fabric.nats": list(f.nats), "fabric.name": f.name, "fabric.nats_listen": f.natsListen, "fabric.advertise": f.advertise,
-		"server.listen": f.listen, "server.token_file": f.token,
-	})...)
+	s.set("advertise", "fabric.advertise", f.advertise)
+	s.set("name", "fabric.name", f.name)
+	s.set("nats", "fabric.nats", list(f.nats))
+	s.set("nats-listen", "fabric.nats_listen", f.natsListen)
+	s.set("listen", "server.listen", f.listen)
+	s.set("token-file", "server.token_file", f.token)
 	again := func() (*config.Config, error) { return s.load(ctx, false) }
 	cfg, err := again()
 	if err != nil {
@@ -99,17 +99,6 @@ func serve(ctx context.Context, e *env, s *settings, f *serveFlags) error {
 		defer cut()
 	}
 	return serveNode(ctx, e, serveRun{cfg: cfg, load: again, log: log, greet: f.logs.format == "text"})
-}
-
-// given are the overrides of the flags that were given, by the keys that they stand for.
-func given(flags map[string]string) []string {
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(flags)) {
-		if flags[key] != "" {
-			out = append(out, "++"+key+"="+flags[key])
-		}
-	}
-	return out
 }
 
 // list is a flag's value that is a list, with commas between; "" stays none.

@@ -56,9 +56,9 @@ func workerCommand(e *env) *cobra.Command {
 		if s.file == "-" && *tied {
 			return wrong(errTied)
 		}
-		s.overrides = append(s.overrides, given(map[string]string{
-			"fabric.nats": list(join), "fabric.name": name, "fabric.rewards": list(rewards),
-		})...)
+		s.set("name", "fabric.name", name)
+		s.set("join", "fabric.nats", list(join))
+		s.set("rewards", "fabric.rewards", list(rewards))
 		again := func() (*config.Config, error) { return s.load(cmd.Context(), true) }
 		cfg, err := again()
 		if err != nil {
