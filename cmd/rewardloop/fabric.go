@@ -71,19 +71,28 @@ func (a *access) create() error {
 		return errors.New("--out must name a folder for the files")
 	}
 	if err := a.Validate(); err != nil {
-		return wrong(err)
+		return wrong(ownWords(err))
 	}
 	files, err := acl.Create(a.Config)
 	switch {
 	case errors.Is(err, acl.ErrExists):
-		return wrong(fmt.Errorf("%w; --force replaces them", err))
+		return wrong(fmt.Errorf("%w; --force replaces them", ownWords(err)))
 	case err != nil:
-		return failed(err)
+		return failed(ownWords(err))
 	}
 	if err := a.report(files); err != nil {
 		return failed(err)
 	}
 	return nil
+}
+
+// ownWords is an error of package acl without the package's name, which the command has, too.
+func ownWords(err error) error {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, strings.TrimPrefix(line, "acl: "))
+	}
+	return errors.New(strings.Join(lines, ""))
 }
 
 // report says what was written, and what to run next.

@@ -144,7 +144,7 @@ func serveNode(ctx context.Context, e *env, r serveRun) error {
 		return failed(err)
 	}
 	if r.greet {
-		fmt.Fprint(e.stdout, greeting(r.cfg, addr.String()))
+		fmt.Fprint(e.stdout, e.secrets.Text(greeting(r.cfg, addr.String())))
 	}
 	r.log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(r.cfg, addr.String()), "version", release(), "workers", r.cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
 	if s := untilTold(ctx, signals, hangups, r.log, n.Reload); s != nil {
