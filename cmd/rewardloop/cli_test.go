@@ -169,7 +169,7 @@ func TestShellsCompleteCommandsFlagsAndNames(t *testing.T) {
 	}
 }
 
-func TestNO_COLORAndWhatIsNoTerminalKeepTextPlain(t *testing.T) { //nolint:revive // the variable's name
+func TestTheVariableNoColorAndWhatIsNoTerminalKeepTextPlain(t *testing.T) {
 	t.Parallel()
 	lookup := func(vars map[string]string) func(string) (string, bool) {
 		return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }

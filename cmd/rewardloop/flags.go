@@ -129,7 +129,7 @@ func (s *settings) load(ctx context.Context, worker bool) (*config.Config, error
 // on this machine then may be on that of the workers.
 func scores(cfg *config.Config) bool { return cfg != nil && cfg.NumWorkers > 0 }
 
-// tied is the flag of commands that a program starts for itself. A program that is killed
+// tiedFlag is the flag of commands that a program starts for itself. A program that is killed
 // runs no code of its own, but the system closes its end of the pipe.
 func tiedFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("until-stdin-closes", false, "end when standard input does, because the program that started this is gone")
