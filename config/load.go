@@ -17,10 +17,6 @@ import (
 // maxFile is the largest configuration file.
 const maxFile = 1 << 20
 
-// errStdin refuses a configuration from standard input: it is read again at a reload, and paths
-// in it are relative to its file.
-var errStdin = errors.New("configuration: standard input (-) is not read: write it to a file, and name that")
-
 // Load reads the file at path and applies the overrides in order. An empty path
 // is an empty file: then the overrides are all there is. env looks up the
 // variables of ${oc.env:…}; nil is an empty environment. Whatever is wrong
@@ -29,9 +25,6 @@ var errStdin = errors.New("configuration: standard input (-) is not read: write 
 func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, overrides, env)
-	}
-	if path == "-" {
-		return nil, errStdin
 	}
 	f, err := os.Open(path)
 	if err != nil {

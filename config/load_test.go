@@ -63,12 +63,6 @@ func TestAMinimalFileTakesEveryDefault(t *testing.T) {
 	assert.Nil(t, term.Options)
 }
 
-func TestStandardInputIsNoConfiguration(t *testing.T) {
-	t.Parallel()
-	_, err := config.Load("-", nil, nil)
-	require.ErrorContains(t, err, "standard input (-) is not read: write it to a file")
-}
-
 func TestAFullFileIsReadCompletely(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load("testdata/full.yaml", nil, env("API_KEY", "k-123"))

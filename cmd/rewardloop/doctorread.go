@@ -7,7 +7,6 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -26,27 +25,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
-// readers are the text readers that the rewards of the configuration ask for, each
-// once, in the order of the file.
-func (x *exam) readers() []ocr.ReaderOptions {
-	var out []ocr.ReaderOptions
-	for _, name := range slices.Sorted(maps.Keys(x.cfg.Profiles)) {
-		for _, t := range x.cfg.Profiles[name].Terms {
-			if t.Scorer != "ocr" {
-				continue
-			}
-			// Options that are wrong are what the check of the rewards reports.
-			if o, err := ocr.ParseOptions(t.Options); err == nil && !slices.Contains(out, o.ReaderOptions) {
-				out = append(out, o.ReaderOptions)
-			}
-		}
-	}
-	return out
-}
-
 // wants reports whether a reward can only read with the engine.
 func (x *exam) wants(engine string) bool {
-	return slices.ContainsFunc(x.readers(), func(o ocr.ReaderOptions) bool { return o.Engine == engine })
+	return slices.ContainsFunc(askedReaders(x.cfg), func(o ocr.ReaderOptions) bool { return o.Engine == engine })
 }
 
 func (x *exam) onnxRuntime(ctx context.Context) check {
@@ -132,7 +113,7 @@ func (x *exam) tesseract(context.Context) check {
 // comes to, read a picture: start of the children, shared memory, runtime, models or
 // language data are then all known to work.
 func (x *exam) readings(ctx context.Context) []check {
-	asked := x.readers()
+	asked := askedReaders(x.cfg)
 	required := len(asked) > 0
 	if !required {
 		asked = []ocr.ReaderOptions{ocr.DefaultReader()}

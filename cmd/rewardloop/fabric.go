@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,20 +9,23 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/fabric/acl"
 )
 
 const fabricText = `
-fabric acl makes the access to the bus that gateways and workers on several machines
-share: a key for each of the two roles, and what the server must know of them. Each
-role may use its own subjects and nothing else: a worker takes tickets and cannot
-make any. docs/fabric-security.md lists the subjects.
+Makes the access to the bus that gateways and workers on several machines share:
+a key for each of the two roles, and what the server must know of them. Each
+role may use its own subjects and nothing else: a worker takes tickets and
+cannot make any. docs/fabric-security.md lists the subjects.
 
-Without --jwt it writes gateway.nk and worker.nk, which are secret, and acl.conf for
-the server: one that serve starts (--nats-listen), or a nats-server of yours, which
-includes it. With --jwt it writes gateway.creds, worker.creds and resolver.conf for a
-nats-server that knows its users by JWT. With --tls also a small certificate
-authority, and a certificate for the server's names and addresses.
+Without --jwt it writes gateway.nk and worker.nk, which are secret, and acl.conf
+for the server: one that serve starts (--nats-listen), or a nats-server of
+yours, which includes it. With --jwt it writes gateway.creds, worker.creds and
+resolver.conf for a nats-server that knows its users by JWT. With --tls also a
+small certificate authority, and a certificate for the server's names and
+addresses.
 
 Files that are there are not replaced without --force.`
 
@@ -34,60 +36,63 @@ rewardloop fabric acl --out access-jwt --jwt`
 
 // access is one call of fabric acl.
 type access struct {
-	env
+	*env
 	acl.Config
 }
 
-func fabricCommand(_ context.Context, args []string, e env) int {
-	fs := newFlags(e, "fabric", fabricText, fabricExample)
+func fabricCommand(e *env) *cobra.Command {
+	child := &cobra.Command{
+		Use: "acl --out FOLDER", Args: nothingElse,
+		Short: "make a key for each role, and the server's list of them",
+		Long:  fabricText, Example: fabricExample,
+	}
 	a := access{env: e}
-	fs.StringVar(&a.Dir, "out", "", "`folder` for the files; made if it is not there")
-	fs.BoolVar(&a.JWT, "jwt", false, "operator, accounts and credentials in place of nkeys")
-	hosts := fs.String("tls", "", "also certificates, for these `hosts`: the server's names and addresses, separated by commas")
-	fs.BoolVar(&a.MutualTLS, "mtls", false, "with --tls: a certificate for each role too, for servers that ask for one")
-	fs.BoolVar(&a.Force, "force", false, "replace files that are there; their keys stop working when the server reads the new ones")
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
-	}
-	if code, done := parse(fs, args, e); done {
-		return code
-	}
-	if err := onlyACL(action, fs.Args(), a.Dir); err != nil {
-		return complain(e, "fabric", exitUsage, fmt.Errorf("%w; see --help", err))
-	}
-	if *hosts != "" {
-		for host := range strings.SplitSeq(*hosts, ",") {
+	child.Flags().StringVar(&a.Dir, "out", "", "`folder` for the files; made if it is not there")
+	child.Flags().BoolVar(&a.JWT, "jwt", false, "operator, accounts and credentials in place of nkeys")
+	hosts := child.Flags().StringSlice("tls", nil, "also certificates, for these `hosts`: the server's names and addresses, separated by commas")
+	child.Flags().BoolVar(&a.MutualTLS, "mtls", false, "with --tls: a certificate for each role too, for servers that ask for one")
+	child.Flags().BoolVar(&a.Force, "force", false, "replace files that are there; their keys stop working when the server reads the new ones")
+	child.RunE = func(*cobra.Command, []string) error {
+		for _, host := range *hosts {
 			a.Hosts = append(a.Hosts, strings.TrimSpace(host))
 		}
+		return a.create()
+	}
+	return parent(&cobra.Command{
+		Use: "fabric", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "make the keys with which gateways and workers meet",
+		Long:  fabricText, Example: fabricExample,
+	}, child)
+}
+
+// create writes the files and says what to do with them.
+func (a *access) create() error {
+	if a.Dir == "" {
+		return errors.New("--out must name a folder for the files")
 	}
 	if err := a.Validate(); err != nil {
-		return complain(e, "fabric", exitUsage, err)
+		return wrong(ownWords(err))
 	}
 	files, err := acl.Create(a.Config)
 	switch {
 	case errors.Is(err, acl.ErrExists):
-		return complain(e, "fabric", exitUsage, fmt.Errorf("%w; --force replaces them", err))
+		return wrong(fmt.Errorf("%w; --force replaces them", ownWords(err)))
 	case err != nil:
-		return complain(e, "fabric", exitFailure, err)
+		return failed(ownWords(err))
 	}
 	if err := a.report(files); err != nil {
-		return complain(e, "fabric", exitFailure, err)
-	}
-	return exitOK
-}
-
-// onlyACL finds what is missing, and words that mean nothing.
-func onlyACL(action string, rest []string, dir string) error {
-	switch {
-	case action != "acl":
-		return errors.New("say acl")
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected %q", rest[0])
-	case dir == "":
-		return errors.New("--out must name a folder for the files")
+		return failed(err)
 	}
 	return nil
+}
+
+// ownWords is an error of package acl without the package's name, which the command has, too.
+func ownWords(err error) error {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, strings.TrimPrefix(line, "acl: "))
+	}
+	return errors.New(strings.Join(lines, ""))
 }
 
 // report says what was written, and what to run next.

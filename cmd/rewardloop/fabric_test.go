@@ -37,7 +37,7 @@ on each worker's machine, which gets worker.nk:
 
 	again := call(t, "", "fabric", "acl", "--out", dir)
 	require.Equal(t, exitUsage, again.code)
-	require.Equal(t, strings.ReplaceAll("rewardloop fabric: acl: there already, and not replaced: DIR/gateway.nk, DIR/worker.nk, DIR/acl.conf; --force replaces them\n", "DIR", dir), again.stderr)
+	require.Equal(t, strings.ReplaceAll("rewardloop fabric acl: there already, and not replaced: DIR/gateway.nk, DIR/worker.nk, DIR/acl.conf; --force replaces them\n", "DIR", dir), again.stderr)
 	require.Equal(t, exitOK, call(t, "", "fabric", "acl", "--out", dir, "--force").code)
 }
 
@@ -68,13 +68,13 @@ func TestFabricRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for want, args := range map[string][]string{
-		"rewardloop fabric: say acl; see --help\n":                                                                  {},
-		"rewardloop fabric: --out must name a folder for the files; see --help\n":                                   {"acl"},
-		"rewardloop fabric: unexpected \"worker\"; see --help\n":                                                    {"acl", "worker", "--out", dir},
-		"rewardloop fabric: acl: certificates for clients need one for the server: name its hosts\n":                {"acl", "--out", dir, "--mtls"},
-		"rewardloop fabric: acl: host \"tls://a:4222\": want a name or an IP address, without a port or a scheme\n": {"acl", "--out", dir, "--tls", "tls://a:4222"},
-		"rewardloop fabric: acl: host \"\": it is no host name and no IP address\n":                                 {"acl", "--out", dir, "--tls", "a,"},
-		"rewardloop fabric: acl: folder: mkdir " + filepath.Join(dir, "file") + ": not a directory\n":               {"acl", "--out", filepath.Join(dir, "file")},
+		"rewardloop fabric: say acl, such as `rewardloop fabric acl`\n":                                                       {},
+		"rewardloop fabric acl: --out must name a folder for the files\n`rewardloop fabric acl --help` shows what it takes\n": {"acl"},
+		"rewardloop fabric acl: unexpected \"worker\"\n`rewardloop fabric acl --help` shows what it takes\n":                  {"acl", "worker", "--out", dir},
+		"rewardloop fabric acl: certificates for clients need one for the server: name its hosts\n":                           {"acl", "--out", dir, "--mtls"},
+		"rewardloop fabric acl: host \"tls://a:4222\": want a name or an IP address, without a port or a scheme\n":            {"acl", "--out", dir, "--tls", "tls://a:4222"},
+		"rewardloop fabric acl: host \"\": it is no host name and no IP address\n":                                            {"acl", "--out", dir, "--tls", "a,,b"},
+		"rewardloop fabric acl: folder: mkdir " + filepath.Join(dir, "file") + ": not a directory\n":                          {"acl", "--out", filepath.Join(dir, "file")},
 	} {
 		if strings.Contains(want, "mkdir") {
 			put(t, dir, "file", nil)

@@ -127,7 +127,7 @@ func TestAPlanReplaysARecordedStep(t *testing.T) {
 	assert.InDelta(t, s.Makespan+10, row.Step, 1e-9)
 	got := call(t, "", "plan", "--trace", path)
 	assert.Contains(t, got.stdout, "60 samples a step in groups of 4")
-	assert.Contains(t, got.stdout, "1 samples of the trace were never scored and are left out")
+	assert.Contains(t, got.stdout, "left out, because never scored: 1 sample of the trace")
 	again := planned(t, "--trace", path, "--reward", "1s", "--concurrency", "2")
 	assert.InDelta(t, 1, again.row(t, sim.ModeStreaming, 2).Exposed, 1e-9, "other rewards for the same rollout")
 }
@@ -224,7 +224,7 @@ func TestEveryExampleOfThePlanPageIsTrue(t *testing.T) {
 			}
 			continue
 		}
-		if strings.Contains(b[2], "--url") {
+		if strings.Contains(b[2], "--server") {
 			continue // needs a server that has recorded a step
 		}
 		ran++

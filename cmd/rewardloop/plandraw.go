@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,15 +144,10 @@ type recorded struct {
 }
 
 // readRecorded reads a trace. Its unscored samples are left out.
-func readRecorded(path string) (*recorded, int, error) {
-	f, err := os.Open(path)
+func readRecorded(path string, stdin io.Reader) (*recorded, int, error) {
+	t, err := readTrace(path, stdin)
 	if err != nil {
 		return nil, 0, err
-	}
-	defer f.Close()
-	t, err := sim.ReadTrace(f)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
 	}
 	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s sim.Span) bool { return !s.HasScore() })
 	if len(spans) == 0 {

@@ -68,7 +68,7 @@ func (p *planner) load() (rec *recorded, err error) {
 				return nil, fmt.Errorf("--%s and --trace: the trace says it", name)
 			}
 		}
-		if rec, p.unscored, err = readRecorded(o.trace); err != nil {
+		if rec, p.unscored, err = readRecorded(o.trace, o.stdin); err != nil {
 			return nil, fmt.Errorf("--trace: %w", err)
 		}
 		p.g, o.samples = rec.g, len(rec.g)

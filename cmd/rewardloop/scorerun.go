@@ -65,6 +65,8 @@ type scoring struct {
 	bytes   int64                     // of frames in the loop
 	patient time.Duration             // how long one sample may wait for room
 	items   chan *item                // closed by feed
+	encode  func(*outputLine) []byte  // a line of the output
+	head    []byte                    // of the output
 	cut     atomic.Pointer[time.Time] // when the run was told to end before the input did; nil: not
 
 	room int // samples that may be submitted before looking again; feed's own
@@ -72,7 +74,7 @@ type scoring struct {
 
 // run scores in and writes out. It returns an error unless all of the input was read
 // and answered; samples that were not scored are no error.
-func (s *scoring) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (s *scoring) run(ctx context.Context, in lineSource, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// What is in flight is answered as cancelled, so that the writer comes to its end.
@@ -96,17 +98,18 @@ func (s *scoring) run(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // scan reads lines until the input or ctx ends.
-func scan(ctx context.Context, in io.Reader, lines chan<- inputLine) error {
+func scan(ctx context.Context, in lineSource, lines chan<- inputLine) error {
 	defer close(lines)
-	r := newLineReader(in)
+	last := 0
 	for {
-		line, err := r.next()
+		line, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("reading after line %d: %w", r.number, err)
+			return fmt.Errorf("reading after line %d: %w", last, err)
 		}
+		last = line.number
 		select {
 		case lines <- line:
 		case <-ctx.Done():
@@ -154,6 +157,9 @@ func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 		return it
 	}
 	l, err := parseLine(line.text)
+	if line.bad != nil {
+		l, err = &sampleLine{}, line.bad
+	}
 	it.id = l.id
 	if it.id == "" {
 		it.id = "line-" + strconv.Itoa(line.number)
@@ -279,6 +285,8 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			stop(err)
 		}
 	}
+	_, err := w.Write(s.head)
+	fails(err)
 	for {
 		if len(s.items) == 0 { // whoever reads along sees what there is
 			fails(w.Flush())
@@ -293,7 +301,7 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			<-it.future.Done() // its deadline is the loop's
 		}
 		r := s.answer(it)
-		line := encode(r)
+		line := s.encode(r)
 		s.show.done(it, r)
 		_, err := w.Write(line) // of a writer that failed once it fails at once
 		fails(err)

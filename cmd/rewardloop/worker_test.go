@@ -106,5 +106,5 @@ func TestAWorkerEndsWithItsStandardInput(t *testing.T) {
 	assert.NotEmpty(t, line.Listen)
 	require.NoError(t, w.Close())
 	assert.Equal(t, exitOK, child.code(t), child.stderr)
-	assert.Contains(t, child.stderr.String(), "whoever started this is gone")
+	assert.Contains(t, child.stderr.String(), "the program that started this is gone")
 }

@@ -120,7 +120,7 @@ func (c *Cluster) checkAddresses(where string, w workload, args []string) {
 type Binary struct{ Path string }
 
 // helpFlag is a line of --help that begins a flag.
-var helpFlag = regexp.MustCompile(`(?m)^  --?([a-z][a-z-]*)`)
+var helpFlag = regexp.MustCompile(`(?m)^ +(?:-([a-z]), )?(?:    )?--([a-z][a-z-]*)`)
 
 // Flags are those of a command.
 func (b Binary) Flags(ctx context.Context, command ...string) ([]string, error) {
@@ -131,7 +131,10 @@ func (b Binary) Flags(ctx context.Context, command ...string) ([]string, error) 
 	_, list, _ := strings.Cut(string(out), "\nFlags:\n")
 	var flags []string
 	for _, m := range helpFlag.FindAllStringSubmatch(list, -1) {
-		flags = append(flags, m[1])
+		if m[1] != "" {
+			flags = append(flags, m[1])
+		}
+		flags = append(flags, m[2])
 	}
 	return flags, nil
 }
@@ -148,7 +151,7 @@ func settings() map[string]string {
 
 // noModel is the one fault that a configuration may have here: models are not downloaded
 // for this.
-var noModel = regexp.MustCompile(`(?m)^rewardloop config: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: get it with rewardloop models pull \S+\n\z`)
+var noModel = regexp.MustCompile(`(?m)^rewardloop config check: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: get it with rewardloop models pull \S+\n\z`)
 
 // Check holds a command line to what the binary takes: its flags to those of the command,
 // the configuration and the overrides to `config check`, and the time to stop to

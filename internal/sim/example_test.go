@@ -17,7 +17,7 @@ func ExampleMeasure() {
 	report, err := sim.Measure(streamed.Trace())
 	fmt.Print(report.String(), err)
 	// Output:
-	// 3 samples (0 unscored) on 1 servers, pool load 1.000
+	// 3 samples (0 unscored) on 1 server, pool load 1.000
 	// rollout 3.000 s, all answered at 4.000 s
 	// exposed reward time 1.000 s (bound 1.000, ideal queue 1.000, after the rollout 3.000)
 	// step over bound 1.000, over ideal queue 1.000; exposed over bound 1.000

@@ -9,15 +9,23 @@ import (
 
 // String is the report in a few lines for people.
 func (rep *Report) String() string {
-	return fmt.Sprintf(`%d samples (%d unscored) on %d servers, pool load %s
+	return fmt.Sprintf(`%s (%d unscored) on %s, pool load %s
 rollout %.3f s, all answered at %.3f s
 exposed reward time %.3f s (bound %.3f, ideal queue %.3f, after the rollout %.3f)
 step over bound %s, over ideal queue %s; exposed over bound %s
 overlap efficiency %s, pool utilisation %s, peak in service %d
-`, rep.Samples, rep.Unscored, rep.Servers, figure(rep.Load), rep.Rollout, rep.Makespan,
+`, count(rep.Samples, "sample"), rep.Unscored, count(rep.Servers, "server"), figure(rep.Load), rep.Rollout, rep.Makespan,
 		rep.Exposed, rep.BoundExposed, rep.IdealExposed, rep.BatchExposed,
 		figure(rep.OverBound), figure(rep.OverIdeal), figure(rep.ExposedOverBound),
 		figure(rep.Efficiency), figure(rep.Utilisation), rep.Peak)
+}
+
+// count is a number of things: "1 server", "2 servers".
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // Details is the rest of the report for people: where the time of the samples

@@ -18,18 +18,18 @@ import (
 const standIn = `#!/usr/bin/env bash
 case "$*" in
 --help) printf 'Usage\n\n  serve     run\n  models    bring\n  config    check\n  scorers   list\n' ;;
-"serve --help") printf 'Flags:\n  -c file\n  -listen address\n' ;;
-scorers) printf 'builtin://ocr\n  reads\n' ;;
+"serve --help") printf 'Flags:\n  -c, --config file   x\n      --listen address   x\n' ;;
+"scorers --json") printf '{"scorers": [{"name": "ocr"}]}' ;;
 "models list --json") printf '{"models": [{"name": "tiny-1b"}]}' ;;
-*--help) printf 'Flags:\n  -c file\n  -json\n' ;;
+*--help) printf 'Flags:\n  -c, --config file   x\n      --json   x\n' ;;
 "config check"*)
 	faults=
-	case "$*" in *"loop.slots=null"*) echo 'rewardloop config: override "++loop.slots=null": loop.slots: no such key'; faults=1 ;; esac
-	case "$*" in *"loop.slots=2"*) echo 'rewardloop config: override "loop.slots=2": loop.slots: no such key'; faults=1 ;; esac
+	case "$*" in *"loop.slots=null"*) echo 'rewardloop config check: override "++loop.slots=null": loop.slots: no such key'; faults=1 ;; esac
+	case "$*" in *"loop.slots=2"*) echo 'rewardloop config check: override "loop.slots=2": loop.slots: no such key'; faults=1 ;; esac
 	if [ -e cfg.yaml ]; then
 		n=$(grep -n weigth cfg.yaml | cut -d: -f1)
-		[ -z "$n" ] || faults=$(echo "rewardloop config: cfg.yaml:$n:5: unknown field weigth" >&2; echo 1)
-		! grep -q mine.py cfg.yaml || [ -e mine.py ] || faults=$(echo "rewardloop config: cfg.yaml:3:5: there is no file $PWD/mine.py; a relative path starts here" >&2; echo 1)
+		[ -z "$n" ] || faults=$(echo "rewardloop config check: cfg.yaml:$n:5: unknown field weigth" >&2; echo 1)
+		! grep -q mine.py cfg.yaml || [ -e mine.py ] || faults=$(echo "rewardloop config check: cfg.yaml:3:5: there is no file $PWD/mine.py; a relative path starts here" >&2; echo 1)
 	fi
 	[ -z "$faults" ] || exit 2 ;;
 esac

@@ -281,7 +281,7 @@ func (c *checker) configFaults(ctx context.Context, dir string, args []string) [
 	}
 	var faults []fault
 	for line := range strings.Lines(string(said)) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "rewardloop config: ")
+		line = strings.TrimPrefix(strings.TrimSpace(line), "rewardloop config check: ")
 		m := faultAt.FindStringSubmatch(line)
 		switch {
 		case strings.HasPrefix(line, "note:") || line == "":

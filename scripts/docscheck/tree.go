@@ -38,9 +38,8 @@ const largest = 1 << 20
 var (
 	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	makeTarget   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
-	flagLine     = regexp.MustCompile(`(?m)^  -([a-z][a-z0-9-]*)`)
+	flagLine     = regexp.MustCompile(`(?m)^ +(?:-([a-z]), )?(?:    )?--([a-z][a-z0-9-]*)`)
 	commandLine  = regexp.MustCompile(`(?m)^  ([a-z]+) +\S`)
-	scorerLine   = regexp.MustCompile(`(?m)^builtin://(\w+)`)
 )
 
 // readTree reads the repository at root, and asks the program bin about itself.
@@ -112,21 +111,21 @@ func (t *tree) ask(ctx context.Context) error {
 		return fmt.Errorf("%w; make build makes it", err)
 	}
 	for _, m := range commandLine.FindAllStringSubmatch(help, -1) {
-		said, err := output(ctx, t.root, t.bin, m[1], "--help")
-		if err != nil {
+		t.flags[m[1]] = map[string]bool{"help": true, "h": true}
+		if err := t.askFlags(ctx, t.flags[m[1]], m[1]); err != nil {
 			return err
 		}
-		t.flags[m[1]] = map[string]bool{"help": true, "h": true}
-		for _, f := range flagLine.FindAllStringSubmatch(said, -1) {
-			t.flags[m[1]][f[1]] = true
-		}
 	}
-	scorers, err := output(ctx, t.root, t.bin, "scorers")
+	scorers, err := output(ctx, t.root, t.bin, "scorers", "--json")
 	if err != nil {
 		return err
 	}
-	for _, m := range scorerLine.FindAllStringSubmatch(scorers, -1) {
-		t.scorers[m[1]] = true
+	var rewards struct{ Scorers []struct{ Name string } }
+	if err := json.Unmarshal([]byte(scorers), &rewards); err != nil {
+		return fmt.Errorf("rewardloop scorers --json: %w", err)
+	}
+	for _, r := range rewards.Scorers {
+		t.scorers[r.Name] = true
 	}
 	listed, err := output(ctx, t.root, t.bin, "models", "list", "--json")
 	if err != nil {
@@ -138,6 +137,24 @@ func (t *tree) ask(ctx context.Context) error {
 	}
 	for _, m := range known.Models {
 		t.models[m.Name] = true
+	}
+	return nil
+}
+
+// askFlags takes the flags of a command from its --help, and those of the commands below it.
+func (t *tree) askFlags(ctx context.Context, flags map[string]bool, command ...string) error {
+	said, err := output(ctx, t.root, t.bin, append(command, "--help")...)
+	if err != nil {
+		return err
+	}
+	for _, f := range flagLine.FindAllStringSubmatch(said, -1) {
+		flags[f[1]], flags[f[2]] = true, true
+	}
+	_, below, _ := strings.Cut(said, "\nCommands:\n")
+	for _, m := range commandLine.FindAllStringSubmatch(below, -1) {
+		if err := t.askFlags(ctx, flags, append(command, m[1])...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
