@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // metrics are the server's own.
@@ -107,10 +108,10 @@ func (s *Server) panicked(c *gin.Context, p any) {
 		c.Abort()
 		return
 	}
-	f := &fault{status: http.StatusInternalServerError, class: rewards.Panicked, message: "the server failed on this request"}
+	f := &compat.Fault{Status: http.StatusInternalServerError, Class: rewards.Panicked, Message: "the server failed on this request"}
 	if c.Request.Method == http.MethodPost {
 		// A sample's: flow_grpo's client retries a 500 a thousand times.
-		f.status = http.StatusServiceUnavailable
+		f.Status = http.StatusServiceUnavailable
 	}
 	s.refuse(c, f)
 }
