@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/strictjson"
@@ -115,7 +116,9 @@ func (p *jsonParser) readSample(t strictjson.Text) error {
 		case "videos":
 			err = v.Array(func(_ int, v strictjson.Text) error { return p.readVideo(v, &pl) })
 		default:
-			err = strictjson.ErrUnknownKey
+			if err = strictjson.ErrUnknownKey; mediaKey.MatchString(key) {
+				err = fmt.Errorf(`%w: pictures go into "images": [picture, …], videos into "videos": [{"frames": [picture, …]}]; %s`, err, pictureForm)
+			}
 		}
 		return err
 	})
@@ -123,8 +126,18 @@ func (p *jsonParser) readSample(t strictjson.Text) error {
 	return err
 }
 
+// mediaKey matches what people call a picture's key who have not read what it is called.
+var mediaKey = regexp.MustCompile(`(?i)image|picture|video|frame|media|path|url|file|b64|base64`)
+
+// pictureForm says how a picture is sent.
+const pictureForm = `a picture is {"b64": "its bytes in base64"}, or {"file": "name"} with its bytes in the part of that name of a multipart/form-data body; ` +
+	`this server opens no paths and no URLs`
+
 // readImage reads {"b64"|"file", "encoding", "layout", "dtype", "shape"}.
 func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
+	if t.Kind() != '{' {
+		return fmt.Errorf("want an object: found %s; %s", t.Short(), pictureForm)
+	}
 	var data []byte
 	have := 0
 	var m rewards.Media
@@ -149,7 +162,7 @@ func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
 				return err
 			})
 		default:
-			err = strictjson.ErrUnknownKey
+			err = fmt.Errorf("%w: %s", strictjson.ErrUnknownKey, pictureForm)
 		}
 		return err
 	})
@@ -157,7 +170,7 @@ func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
 		return err
 	}
 	if have != 1 {
-		return errors.New(`a picture needs either "b64" or "file"`)
+		return errors.New(`a picture needs either "b64" or "file": ` + pictureForm)
 	}
 	if m.Encoding == rewards.Raw {
 		m.Kind, m.Data = rewards.Image, data

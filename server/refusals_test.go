@@ -30,6 +30,12 @@ func TestEveryProtocolRefusesABodyThatItDoesNotReadByName(t *testing.T) {
 		want       string
 	}{
 		{"/v1/score", `{"images": [{"b64": 7}]}`, 400, "want base64"},
+		{"/v1/score", `{"prompt": "a cat", "image": "cat.png"}`, 400, `image: unknown key: pictures go into "images"`},
+		{"/v1/score", `{"prompt": "a cat", "image": "cat.png"}`, 400, `a picture is {"b64": "its bytes in base64"}, or {"file": "name"}`},
+		{"/v1/score", `{"images": ["cat.png"]}`, 400, `want an object: found "cat.png"; a picture is {"b64"`},
+		{"/v1/score", `{"images": [{"path": "cat.png"}]}`, 400, `path: unknown key: a picture is {"b64"`},
+		{"/v1/score", `{"images": [{"url": "http://a/b.png"}]}`, 400, "opens no paths and no URLs"},
+		{"/v1/score", `{"promt": "a cat"}`, 400, "promt: unknown key"},
 		{"/v1/score", `{"images": [{"b64": "\/\u00"}]}`, 400, "not JSON"},
 		{"/v1/score", `{"images": [{"b64": "` + pic + `", "layout": "HWC"}]}`, 400, `go with "encoding": "raw"`},
 		{"/v1/score", `{"images": [{"file": 7}]}`, 400, "want a string"},
