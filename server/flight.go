@@ -14,6 +14,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
@@ -197,7 +198,7 @@ func notTaken(p compat.Plan, err error) *wire.Result {
 	if errors.Is(err, loop.ErrStopped) {
 		class = rewards.Draining
 	}
-	return result(p, rewards.Rejected, class, err.Error())
+	return result(p, rewards.Rejected, class, stream.Reason(err))
 }
 
 // missing is the result of a sample that nobody waits for any more.

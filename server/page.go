@@ -30,7 +30,7 @@ var pageHTML string
 //nolint:gochecknoglobals // a table, parsed once
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms": showMS, "bytes": showBytes, "score": showScore, "name": showName, "share": showShare,
-	"reward": rewardOf, "drift": showDrift, "leapt": leapt,
+	"reward": rewardOf, "drift": showDrift, "leapt": leapt, "brief": brief,
 }).Parse(pageHTML))
 
 // How much the page shows; the rest is in the state endpoints.
@@ -186,6 +186,15 @@ func showName(s string) string {
 		return s
 	}
 	return string(r[:most/2]) + "…" + string(r[len(r)-most/2+1:])
+}
+
+// brief is the first line of a reason: the page shows a traceback once, among the failures.
+func brief(s string) string {
+	line, rest, _ := strings.Cut(s, "\n")
+	if rest != "" {
+		line += " …"
+	}
+	return line
 }
 
 // share is one outcome's number on the page.

@@ -117,13 +117,13 @@ func (s *Server) noStep(c *gin.Context, err error) {
 		c.Status(statusGone) // for log and metrics; nobody reads it
 		c.Abort()
 	case errors.Is(err, loop.ErrUnknown):
-		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: err.Error()})
+		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: rewards.MessageOf(err)})
 	case errors.Is(err, rewards.Expired):
-		s.refuse(c, &compat.Fault{Status: http.StatusGone, Class: rewards.Expired, Message: err.Error()})
+		s.refuse(c, &compat.Fault{Status: http.StatusGone, Class: rewards.Expired, Message: rewards.MessageOf(err)})
 	case errors.Is(err, loop.ErrStopped):
 		s.refuse(c, compat.Faultf(rewards.Draining, "%v", err))
 	default:
-		s.refuse(c, compat.Faultf(rewards.ClassOf(err), "%v", err))
+		s.refuse(c, compat.Faultf(rewards.ClassOf(err), "%s", rewards.MessageOf(err)))
 	}
 }
 

@@ -66,14 +66,12 @@ func (r *Request) reward() (*Reward, *Fault) { return LookUp(r.Rewards, r.Reward
 
 // LookUp finds a reward by its name.
 func LookUp(all []Reward, name string) (*Reward, *Fault) {
-	known := make([]string, len(all))
 	for i := range all {
 		if all[i].Name == name {
 			return &all[i], nil
 		}
-		known[i] = all[i].Name
 	}
-	return nil, Faultf(rewards.UnknownReward, "no reward named %q; known are %q", strictjson.Clip(name), known)
+	return nil, Faultf(rewards.UnknownReward, "no reward named %q; known are %q", strictjson.Clip(name), names(all))
 }
 
 // tooMany is the fault of a body with more samples than one request may have.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -40,7 +41,9 @@ func FailureOf(r *wire.Result) (class rewards.Class, message string) {
 		if e.Term != "" {
 			text = e.Term + ": " + text
 		}
-		texts = append(texts, text)
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 		c := e.Class
 		if e.Permanent && StatusOf(c) == http.StatusServiceUnavailable {
 			c = rewards.Internal // a refused key or a missing module: no client shall try again
@@ -110,10 +113,9 @@ func NoneAccepted(results []*wire.Result) *Fault {
 
 // allScores returns the score of every result, or one fault for all that have none.
 func allScores(results []*wire.Result) ([]float64, *Fault) {
-	const named = 3 // samples whose reason goes into the message
 	scores := make([]float64, len(results))
 	var f *Fault
-	var texts []string
+	var why reasons
 	for i, r := range results {
 		v, ok := ScoreOf(r)
 		if ok {
@@ -128,21 +130,59 @@ func allScores(results []*wire.Result) ([]float64, *Fault) {
 		}
 		f.Failed = append(f.Failed, i)
 		f.Pause = f.Pause && pauses(class)
-		if len(texts) < named {
-			texts = append(texts, fmt.Sprintf("sample %d: %s", i, text))
-		}
+		why.add(i, text)
 	}
 	if f == nil {
 		return scores, nil
 	}
-	if n := len(f.Failed) - len(texts); n > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", n))
-	}
 	if f.Status == http.StatusBadRequest || f.Status == http.StatusRequestEntityTooLarge {
 		f.Status = http.StatusUnprocessableEntity // the request was fine, a sample of it was not
 	}
-	f.Message = fmt.Sprintf("%d of %d samples have no score: %s", len(f.Failed), len(results), strings.Join(texts, "; "))
+	f.Message = fmt.Sprintf("%d of %d samples have no score: %s", len(f.Failed), len(results), why)
 	return nil, f
+}
+
+// reasons are why samples have no score, each with the samples that it is said of: a
+// traceback of a function that fails every sample is read once.
+type reasons []reason
+
+type reason struct {
+	text    string
+	samples []int
+}
+
+func (l *reasons) add(sample int, text string) {
+	i := slices.IndexFunc(*l, func(r reason) bool { return r.text == text })
+	if i < 0 {
+		i = len(*l)
+		*l = append(*l, reason{text: text})
+	}
+	(*l)[i].samples = append((*l)[i].samples, sample)
+}
+
+// String names three reasons, and three samples of each, and counts the others.
+func (l reasons) String() string {
+	const named = 3
+	var texts []string
+	others := 0
+	for i, r := range l {
+		if i >= named {
+			others += len(r.samples)
+			continue
+		}
+		of := fmt.Sprintf("sample %d", r.samples[0])
+		if n := len(r.samples); n > 1 {
+			of = "samples " + strings.Trim(strings.ReplaceAll(fmt.Sprint(r.samples[:min(n, named)]), " ", ", "), "[]")
+			if n > named {
+				of += fmt.Sprintf(" and %d more", n-named)
+			}
+		}
+		texts = append(texts, of+": "+r.text)
+	}
+	if others > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", others))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // number is the value of a finite number or a bool of reward_extra_info.
