@@ -158,10 +158,13 @@ func (j *joiner) forget() {
 }
 
 // wait returns when no flight is in the air any more, or ctx ends.
-func (j *joiner) wait(ctx context.Context) error {
+func (j *joiner) wait(ctx context.Context) error { return waitFor(ctx, &j.flights) }
+
+// waitFor returns when all of a group have ended, or ctx ends. They end with the server's life.
+func waitFor(ctx context.Context, all *sync.WaitGroup) error {
 	done := make(chan struct{})
-	go func() { // ends with the last flight; flights end with the server's life
-		j.flights.Wait()
+	go func() { // ends with the last of them
+		all.Wait()
 		close(done)
 	}()
 	select {

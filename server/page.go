@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the page is part of the program
 	"fmt"
@@ -222,14 +223,6 @@ func showShare(v any) []share {
 			add(string(k), uint64(max(n, 0)))
 		}
 	}
-	slices.SortFunc(list, func(a, b share) int {
-		if a.Bad != b.Bad {
-			if a.Bad {
-				return 1
-			}
-			return -1
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(list, func(a, b share) int { return cmp.Or(compareBool(a.Bad, b.Bad), strings.Compare(a.Name, b.Name)) })
 	return list
 }

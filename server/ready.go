@@ -96,19 +96,7 @@ func (t *selfTest) guarded(ctx context.Context) (err error) {
 	return t.test(ctx)
 }
 
-func (t *selfTest) wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { // ends with the test
-		t.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (t *selfTest) wait(ctx context.Context) error { return waitFor(ctx, &t.running) }
 
 // notReady lists why no samples should be sent here: an orchestrator then takes the gateway
 // from all its clients, so that it is not for a reward of several that is stopped.

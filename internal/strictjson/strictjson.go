@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -123,6 +124,19 @@ func (t Text) Object(f func(key string, v Text) error) error {
 		i = t.next(end, ',')
 	}
 	return nil
+}
+
+// Fields are the members of an object that may have these and no others.
+func (t Text) Fields(names ...string) (map[string]Text, error) {
+	fields := map[string]Text{}
+	err := t.Object(func(key string, v Text) error {
+		if !slices.Contains(names, key) {
+			return ErrUnknownKey
+		}
+		fields[key] = v
+		return nil
+	})
+	return fields, err
 }
 
 // Array calls f for every element.

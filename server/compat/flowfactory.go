@@ -55,15 +55,8 @@ type computeBatch struct {
 }
 
 func (c *computeBatch) read(t strictjson.Text) error {
-	keys := map[string]strictjson.Text{}
-	if err := t.Object(func(key string, v strictjson.Text) error {
-		switch key {
-		case "prompt", "image", "video", "condition_images", "condition_videos", "kwargs", "extra":
-			keys[key] = v
-			return nil
-		}
-		return strictjson.ErrUnknownKey
-	}); err != nil {
+	keys, err := t.Fields("prompt", "image", "video", "condition_images", "condition_videos", "kwargs", "extra")
+	if err != nil {
 		return err
 	}
 	if err := c.count(keys); err != nil {
@@ -91,7 +84,7 @@ func (c *computeBatch) read(t strictjson.Text) error {
 	return c.extraInfo(keys["kwargs"], keys["extra"])
 }
 
-// count makes the Plans: one for each prompt or, without prompts, picture or video.
+// count makes the plans: one for each prompt or, without prompts, picture or video.
 func (c *computeBatch) count(keys map[string]strictjson.Text) error {
 	most := c.req.Limits.Samples
 	for _, key := range []string{"prompt", "image", "video"} {

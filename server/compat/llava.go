@@ -28,28 +28,11 @@ type llava struct {
 	profile   *Reward
 }
 
-// keyOfField is the name under which a profile reports a field of a kind: by itself,
-// or reward/<key>/<field>. Empty: it does not.
-func (p *Reward) keyOfField(field string, kind rewards.FieldKind) string {
-	for _, k := range p.Extra {
-		if fieldOf(k.Name) == field && k.Kind == kind {
-			return k.Name
-		}
-	}
-	return ""
-}
-
 // readQuestions makes a sample of every question.
 func readQuestions(req *Request, in pickleInput, media [][]*rewards.Media, p *Reward) (*pickleBatch, *Fault) {
 	if p.keyOfField(answerField, rewards.String) == "" {
-		able := make([]string, 0, 1)
-		for i := range req.Rewards {
-			if req.Rewards[i].keyOfField(answerField, rewards.String) != "" {
-				able = append(able, req.Rewards[i].Name)
-			}
-		}
 		return nil, Faultf(rewards.UnknownReward,
-			"queries asks LLaVA's questions (ddpo-pytorch), but reward %q reports no text named %q; POST to /scorers/{name} of one that does: here are %q", p.Name, answerField, able)
+			"queries asks LLaVA's questions (ddpo-pytorch), but reward %q reports no text named %q; POST to /scorers/{name} of one that does: here are %q", p.Name, answerField, reporting(req.Rewards, answerField, rewards.String))
 	}
 	for _, name := range llavaMeasures() {
 		if in.answers != nil && p.keyOfField(name, rewards.Number) == "" {

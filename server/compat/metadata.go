@@ -2,7 +2,6 @@ package compat
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -106,7 +105,7 @@ func plainDict(v pickle.Value, name string) (map[string]any, *Fault) {
 // shares are written out once for each sample.
 type infoBudget struct{ left int64 }
 
-// json encodes v; nil for an empty dict. NaN and infinities are Refused: JSON has
+// json encodes v; nil for an empty dict. NaN and infinities are refused: JSON has
 // none, and absence is not zero.
 func (b *infoBudget) json(name string, v any) (json.RawMessage, *Fault) {
 	if fields, ok := v.(map[string]any); ok && len(fields) == 0 {
@@ -147,15 +146,9 @@ const (
 // readGenEval hands each sample its entry of meta_datas, as extra_info, together
 // with only_strict; an entry's prompt stands in for a missing one.
 func readGenEval(in pickleInput, plans []Plan, p *Reward, all []Reward, info *infoBudget) (*geneval, *Fault) {
-	if strictKey(p) == "" {
-		able := make([]string, 0, 1)
-		for i := range all {
-			if strictKey(&all[i]) != "" {
-				able = append(able, all[i].Name)
-			}
-		}
+	if p.keyOfField(strictField) == "" {
 		return nil, Faultf(rewards.UnknownReward,
-			"meta_datas asks for GenEval, but reward %q does not report %s; POST to /scorers/{name} of one that does: here are %q", p.Name, strictField, able)
+			"meta_datas asks for GenEval, but reward %q does not report %s; POST to /scorers/{name} of one that does: here are %q", p.Name, strictField, reporting(all, strictField))
 	}
 	metas, err := pickle.Dicts(in.metaDatas)
 	if err != nil {
@@ -193,24 +186,10 @@ func readGenEval(in pickleInput, plans []Plan, p *Reward, all []Reward, info *in
 	return g, nil
 }
 
-// strictKey is the name under which a profile reports strict_reward: by itself, or
-// reward/<key>/strict_reward.
-func strictKey(p *Reward) string {
-	for _, k := range p.Extra {
-		if fieldOf(k.Name) == strictField {
-			return k.Name
-		}
-	}
-	return ""
-}
-
-// fieldOf is the last part of an extra key.
-func fieldOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
-
 // complete adds GenEval's further four keys: rewards are the scores, strict_rewards
 // what the profile reports, and both once more by tag.
 func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []float64, p *Reward) *Fault {
-	key := strictKey(p)
+	key := p.keyOfField(strictField)
 	strict := make([]float64, len(results))
 	for i, r := range results {
 		v, ok := number(r.ExtraInfo[key])

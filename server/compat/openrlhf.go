@@ -43,22 +43,11 @@ func readQueries(req *Request, p *Reward) ([]Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var queries, prompts, labels strictjson.Text
-	if err := t.Object(func(key string, v strictjson.Text) error {
-		switch key {
-		case "query":
-			queries = v
-		case "prompts":
-			prompts = v
-		case "labels":
-			labels = v
-		default:
-			return strictjson.ErrUnknownKey
-		}
-		return nil
-	}); err != nil {
+	keys, err := t.Fields("query", "prompts", "labels")
+	if err != nil {
 		return nil, err
 	}
+	queries := keys["query"]
 	if queries == nil || queries.Null() {
 		return nil, errors.New(`no "query"`)
 	}
@@ -73,7 +62,7 @@ func readQueries(req *Request, p *Reward) ([]Plan, error) {
 	for i := range plans {
 		plans[i] = newPlan(req, p.Name, i)
 	}
-	if err := prompts.Each(n, "queries", func(i int, v strictjson.Text) (err error) {
+	if err := keys["prompts"].Each(n, "queries", func(i int, v strictjson.Text) (err error) {
 		if !v.Null() {
 			plans[i].Sample.Prompt, err = v.Str()
 		}
@@ -81,7 +70,7 @@ func readQueries(req *Request, p *Reward) ([]Plan, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("prompts: %w", err)
 	}
-	if err := labels.Each(n, "queries", func(i int, v strictjson.Text) error {
+	if err := keys["labels"].Each(n, "queries", func(i int, v strictjson.Text) error {
 		plans[i].Sample.GroundTruth = v.Raw()
 		return nil
 	}); err != nil {

@@ -122,25 +122,16 @@ type pickleInput struct {
 // splitKeys looks up the known keys. A key that nobody reads is an error: a scorer
 // that did not see it would answer with something else than was asked for.
 func splitKeys(d *pickle.Dict) (in pickleInput, f *Fault) {
+	fields := map[string]*pickle.Value{
+		"images": &in.images, "prompts": &in.prompts, "metadata": &in.metadata,
+		"meta_datas": &in.metaDatas, "only_strict": &in.onlyStrict, "queries": &in.queries, "answers": &in.answers,
+	}
 	for _, it := range d.Items {
-		switch key := it.Key; key {
-		case "images":
-			in.images = it.Value
-		case "prompts":
-			in.prompts = it.Value
-		case "metadata":
-			in.metadata = it.Value
-		case "meta_datas":
-			in.metaDatas = it.Value
-		case "only_strict":
-			in.onlyStrict = it.Value
-		case "queries":
-			in.queries = it.Value
-		case "answers":
-			in.answers = it.Value
-		default:
-			return in, Faultf(rewards.Malformed, "unknown key %q: want images, prompts, metadata, meta_datas, only_strict, queries, answers", strictjson.Clip(fmt.Sprint(key)))
+		key, _ := it.Key.(string)
+		if fields[key] == nil {
+			return in, Faultf(rewards.Malformed, "unknown key %q: want images, prompts, metadata, meta_datas, only_strict, queries, answers", strictjson.Clip(fmt.Sprint(it.Key)))
 		}
+		*fields[key] = it.Value
 	}
 	if in.images == nil {
 		return in, Faultf(rewards.Malformed, `no "images" in the request`)
@@ -158,7 +149,7 @@ func splitKeys(d *pickle.Dict) (in pickleInput, f *Fault) {
 	return in, nil
 }
 
-// readPictures returns the media of each Sample: one picture, or for edits, whose
+// readPictures returns the media of each sample: one picture, or for edits, whose
 // images are {"source": […], "edited": […]}, the edited picture and then its
 // source, so that a reward for one picture looks at what the model has made.
 func readPictures(v pickle.Value, most int) ([][]*rewards.Media, *Fault) {

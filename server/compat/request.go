@@ -3,6 +3,8 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/strictjson"
@@ -72,6 +74,28 @@ func LookUp(all []Reward, name string) (*Reward, *Fault) {
 		}
 	}
 	return nil, Faultf(rewards.UnknownReward, "no reward named %q; known are %q", strictjson.Clip(name), names(all))
+}
+
+// keyOfField is the name under which a reward reports a field, of one of the kinds if they
+// are given: by itself, or reward/<key>/<field>. Empty: it does not.
+func (r *Reward) keyOfField(field string, kinds ...rewards.FieldKind) string {
+	for _, k := range r.Extra {
+		if k.Name[strings.LastIndexByte(k.Name, '/')+1:] == field && (kinds == nil || slices.Contains(kinds, k.Kind)) {
+			return k.Name
+		}
+	}
+	return ""
+}
+
+// reporting are the names of the rewards that report a field.
+func reporting(all []Reward, field string, kinds ...rewards.FieldKind) []string {
+	able := []string{}
+	for i := range all {
+		if all[i].keyOfField(field, kinds...) != "" {
+			able = append(able, all[i].Name)
+		}
+	}
+	return able
 }
 
 // tooMany is the fault of a body with more samples than one request may have.
