@@ -158,13 +158,15 @@ func (j *joiner) forget() {
 }
 
 // wait returns when no flight is in the air any more, or ctx ends.
-func (j *joiner) wait(ctx context.Context) error { return waitFor(ctx, &j.flights) }
+func (j *joiner) wait(ctx context.Context) error {
+	return waitFor(ctx, func() { j.flights.Wait() })
+}
 
-// waitFor returns when all of a group have ended, or ctx ends. They end with the server's life.
-func waitFor(ctx context.Context, all *sync.WaitGroup) error {
+// waitFor returns when wait does, or ctx ends. wait returns with the server's life.
+func waitFor(ctx context.Context, wait func()) error {
 	done := make(chan struct{})
-	go func() { // ends with the last of them
-		all.Wait()
+	go func() { // ends with wait
+		wait()
 		close(done)
 	}()
 	select {

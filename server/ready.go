@@ -96,7 +96,9 @@ func (t *selfTest) guarded(ctx context.Context) (err error) {
 	return t.test(ctx)
 }
 
-func (t *selfTest) wait(ctx context.Context) error { return waitFor(ctx, &t.running) }
+func (t *selfTest) wait(ctx context.Context) error {
+	return waitFor(ctx, func() { t.running.Wait() })
+}
 
 // notReady lists why no samples should be sent here: an orchestrator then takes the gateway
 // from all its clients, so that it is not for a reward of several that is stopped.
