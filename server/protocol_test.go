@@ -18,7 +18,6 @@ import (
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
-	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // says requires an answer in JSON, byte for byte.
@@ -490,40 +489,4 @@ func TestQuestionsOfDDPOAreAnsweredWhereARewardHasText(t *testing.T) {
 	assert.Contains(t, message, "recall")
 	many := make([]string, 1025)
 	s.post("/scorers/llava", pickled(t, "images", pics[:1], "queries", []any{many})).refused(t, http.StatusRequestEntityTooLarge)
-}
-
-// A protocol is a row of compat's table: its routes, the form of its refusals and what the
-// page says of it follow from the row, whatever is in the table.
-func TestEveryRowOfTheTableHasItsRoutesItsFormAndItsPlaceOnThePage(t *testing.T) {
-	t.Parallel()
-	file := tokenFile(t, secret)
-	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Config.TokenFile = file }})
-	var page struct {
-		Score, State []string
-		Systems      map[string]string
-	}
-	require.NoError(t, json.Unmarshal(s.get("/", "Authorization", "Bearer "+secret).body, &page))
-	require.NoError(t, s.Drain(t.Context()))
-	for _, p := range compat.Protocols() {
-		for _, path := range p.Paths {
-			assert.Equal(t, p.System, page.Systems[path])
-			url := strings.ReplaceAll(path, "{name}", "looks")
-			if p.Method == http.MethodGet {
-				assert.Contains(t, page.State, path)
-				assert.NotEqual(t, http.StatusNotFound, s.get(url, "Authorization", "Bearer "+secret).StatusCode, path)
-				continue
-			}
-			assert.Contains(t, page.Score, path)
-			for _, url := range []string{url, "/" + url + "/"} {
-				for header, status := range map[string]int{"": http.StatusUnauthorized, "Bearer " + secret: http.StatusServiceUnavailable} {
-					r := s.post(url, []byte("{}"), "Authorization", header)
-					if p.Form == compat.Pickle {
-						r.refused(t, status)
-					} else {
-						r.jsonError(t, status)
-					}
-				}
-			}
-		}
-	}
 }
