@@ -3,6 +3,7 @@ package rewardloop_test
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -39,32 +40,26 @@ type metric struct {
 	labels     []string // in the order of the alphabet
 }
 
-// inSource are the metrics that the code makes: the end of the name and the help, which
-// stand beside each other as literals wherever one is made. What comes before, namespace
-// and subsystem, is put together in several ways.
-func inSource(t *testing.T) map[string]string {
+// declaredMetrics is what the code declares: the end of the name and the help, which stand beside
+// each other as literals wherever the package internal/metric is used.
+func declaredMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	name := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	found := map[string]string{} // help → end of the name
 	for _, s := range sources(t) {
-		if !slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
-			return i.Path.Value == `"github.com/prometheus/client_golang/prometheus"`
-		}) && s.dir() != "internal/node" { // whose helpers stand in a file of their own
+		if !slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"`+module+`/internal/metric"` }) {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
-			var literals []string
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if len(n.Args) >= 2 {
-					literals = []string{literal(n.Args[0]), literal(n.Args[1])}
-				}
-			case *ast.CompositeLit:
-				literals = []string{field(n, "Name"), field(n, "Help")}
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
 			}
-			if len(literals) == 2 && name.MatchString(literals[0]) && strings.HasSuffix(literals[1], ".") && strings.Contains(literals[1], " ") {
-				assert.NotContains(t, found, literals[1], "%s: two metrics have the same help", s.at(n.Pos()))
-				found[literals[1]] = literals[0]
+			if end, help := literal(call.Args[0]), literal(call.Args[1]); name.MatchString(end) && strings.Contains(help, " ") {
+				assert.NotContains(t, found, help, "%s: two metrics have the same help", s.at(n.Pos()))
+				assert.Regexp(t, `^[A-Z1].*\.$`, help, "%s: the help of %s is a sentence", s.at(n.Pos()), end)
+				assert.NotRegexp(t, `(?i)\b(of them|those|such|the above|the same of)\b`, help, "%s: the help of %s is read by itself", s.at(n.Pos()), end)
+				found[help] = end
 			}
 			return true
 		})
@@ -72,24 +67,16 @@ func inSource(t *testing.T) map[string]string {
 	return found
 }
 
-// literal is the text of a string literal; "" of anything else.
+// literal is the text of a string literal, or of several that are added up; "" of anything else.
 func literal(e ast.Expr) string {
-	lit, ok := e.(*ast.BasicLit)
-	if !ok || lit.Kind != token.STRING {
-		return ""
-	}
-	text, _ := strconv.Unquote(lit.Value)
-	return text
-}
-
-// field is the literal that a key of a composite literal has.
-func field(c *ast.CompositeLit, key string) string {
-	for _, e := range c.Elts {
-		if kv, ok := e.(*ast.KeyValueExpr); ok {
-			if id, ok := kv.Key.(*ast.Ident); ok && id.Name == key {
-				return literal(kv.Value)
-			}
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, _ := strconv.Unquote(e.Value)
+			return text
 		}
+	case *ast.BinaryExpr:
+		return literal(e.X) + literal(e.Y)
 	}
 	return ""
 }
@@ -112,7 +99,7 @@ func inDocument(t *testing.T) map[string]metric {
 			require.NotEmpty(t, cells[i], "an empty cell: %s", line)
 		}
 		require.NotContains(t, rows, name, "documented twice")
-		m := metric{kind: cells[1]}
+		m := metric{kind: cells[1], help: cells[4]}
 		for _, label := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[2], -1) {
 			m.labels = append(m.labels, label[1])
 		}
@@ -259,10 +246,48 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 	return pages, missing
 }
 
+var update = flag.Bool("update", false, "write what is generated")
+
+// writeRows writes type, labels and help of every metric into its row of the page. A metric
+// without a row gets one at the end of the page: whoever adds it moves the row to its section,
+// and says its unit and what to do.
+func writeRows(t *testing.T, all map[string]metric) {
+	t.Helper()
+	text, err := os.ReadFile(metricsPage)
+	require.NoError(t, err)
+	var out strings.Builder
+	rows := inDocument(t)
+	row := func(name, labels, unit, todo string) {
+		switch l := all[name].labels; {
+		case slices.Equal(l, rows[name].labels) && labels != "": // in an order that somebody has chosen
+		case len(l) > 0:
+			labels = "`" + strings.Join(l, "` `") + "`"
+		default:
+			labels = "–"
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", name, all[name].kind, labels, unit, all[name].help, todo)
+	}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		name := strings.Trim(strings.TrimSpace(cells[0]), "`")
+		if _, there := all[name]; there && strings.HasPrefix(line, "|") {
+			row(name, strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3]), strings.TrimSpace(cells[5]))
+		} else {
+			out.WriteString(line)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if _, there := rows[name]; !there {
+			row(name, "", "–", "–")
+		}
+	}
+	require.NoError(t, os.WriteFile(metricsPage, []byte(out.String()), 0o600))
+}
+
 // Whatever the code counts is in docs/metrics.md and on /metrics, and nothing else is.
 func TestEveryMetricIsDocumentedAndEmitted(t *testing.T) {
 	t.Parallel()
-	source, document := inSource(t), inDocument(t)
+	source, document := declaredMetrics(t), inDocument(t)
 	require.Greater(t, len(source), 80, "the scan of the source finds little: %v", source)
 	pages, missing := everything(t)
 	for _, page := range pages { // what promtool check metrics does
@@ -273,6 +298,10 @@ func TestEveryMetricIsDocumentedAndEmitted(t *testing.T) {
 		}
 	}
 	all := emitted(pages...)
+	if *update {
+		writeRows(t, all)
+		document = inDocument(t)
+	}
 	lacks := func(name string) bool {
 		for prefix, why := range missing {
 			if strings.HasPrefix(name, prefix) {
@@ -292,6 +321,7 @@ func TestEveryMetricIsDocumentedAndEmitted(t *testing.T) {
 			assert.Contains(t, document, name, "not in %s: a %s with labels %v: %s", metricsPage, m.kind, m.labels, m.help) {
 			assert.Equal(t, m.kind, row.kind, name)
 			assert.Equal(t, m.labels, row.labels, name)
+			assert.Equal(t, m.help, row.help, "%s: %s tells what the help tells; go test . -run Metric -update writes it", name, metricsPage)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(document)) {

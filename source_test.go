@@ -154,7 +154,7 @@ var readers = map[string]string{
 	"pool/ort probe":         "the same, of a device's fault",
 	"pool/ort run":           "the same, of outputs that have another shape than was foreseen",
 	"pool/ort step":          "the same",
-	"rewards messageOf":      "the class that stands beside a text is cut off its beginning, nothing is decided",
+	"rewards MessageOf":      "the class that stands beside a text is cut off its beginning, nothing is decided",
 }
 
 // errorText is whether an expression holds a call of Error.

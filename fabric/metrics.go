@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rewardloop/rewardloop/internal/metric"
 )
 
 // metrics count what goes wrong with the engine.
@@ -24,24 +26,13 @@ const (
 )
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	vec := func(name, help string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rewardloop", Subsystem: "nats", Name: name, Help: help}, []string{"reason"})
-		for _, reason := range []string{refusedKey, refusedSubject, refusedTLS, refusedOther} {
-			v.WithLabelValues(reason)
-		}
-		return v
+	set, reason := metric.For(reg, "nats"), metric.By("reason", refusedKey, refusedSubject, refusedTLS, refusedOther)
+	return &metrics{
+		refused: set.Counters("refused_total",
+			"Connections and messages of other processes that the NATS server of this process refused, by reason: key, subject, tls or other.", reason),
+		denied:       set.Counters("denied_total", "Connections and messages of this process that a NATS server refused, by reason: key, subject, tls or other.", reason),
+		disconnected: set.Counter("disconnects_total", "Times that this process lost its connection to NATS."),
 	}
-	m := &metrics{
-		refused: vec("refused_total", "Connections and messages of others that this process's own NATS refused, by what was wrong."),
-		denied:  vec("denied_total", "What NATS refused to this process, by what was wrong."),
-		disconnected: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "rewardloop", Subsystem: "nats", Name: "disconnects_total", Help: "Times that this process's connection to NATS was lost.",
-		}),
-	}
-	if reg != nil {
-		reg.MustRegister(m.refused, m.denied, m.disconnected)
-	}
-	return m
 }
 
 // reasonOf reads why from what the server logs, which has no other word for it.

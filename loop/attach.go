@@ -48,7 +48,7 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 		return nil, err
 	}
 	if !slices.Contains(m.rewards, h.Reward) {
-		return nil, fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, h.Reward, m.rewards)
+		return nil, fmt.Errorf("%w: %s", rewards.UnknownReward, m.unknownReward(h.Reward))
 	}
 	var policy *rewards.SamplePolicy
 	if h.OnSampleFailure != "" {

@@ -267,8 +267,8 @@ func counted(c prometheus.Counter) float64 {
 	return all[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// RewardGauges are those that a manager registers.
-func RewardGauges(m *Manager) prometheus.Collector { return stats.NewGauges(m.latestStats) }
+// RewardGauges registers those that a manager registers.
+func RewardGauges(reg prometheus.Registerer, m *Manager) { stats.Gauges(reg, m.latestStats) }
 
 // OpenGroup is the mean of a group's rewards while it is open, and their spread when it
 // is about to close.

@@ -301,7 +301,7 @@ func TestRewardGaugesAreOfTheLatestStepThatHasEnded(t *testing.T) {
 	onTrainer(t, profiles(t, term(said)), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		reg := prometheus.NewPedanticRegistry()
-		reg.MustRegister(loop.RewardGauges(tr.s.Manager))
+		loop.RewardGauges(reg, tr.s.Manager)
 		value := func(name string, labels ...string) *float64 {
 			t.Helper()
 			families, err := reg.Gather()

@@ -301,7 +301,7 @@ func (m *Manager) known(run string, split rewards.Split, n int64) (*step.Step, e
 	st := m.core.book.Step(key)
 	switch {
 	case st == nil:
-		return nil, fmt.Errorf("%w: %w: step %d (%s) of run %q", rewards.Malformed, ErrUnknown, n, key.Split, run)
+		return nil, fmt.Errorf("%w: step %d (%s) of run %q is %w", rewards.Malformed, n, key.Split, run, ErrUnknown)
 	case st.Forgotten() != "":
 		return st, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, n, key.Split, st.Forgotten())
 	}

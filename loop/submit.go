@@ -80,7 +80,7 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	s := sub.Sample
 	policy, known := m.profile(s.Reward)
 	if !known {
-		return nil, m.refused(sub.Client, refuse(rewards.UnknownReward, s.ID, "no reward named %q; known are %q", s.Reward, m.cfg.Profiles))
+		return nil, m.refused(sub.Client, refuse(rewards.UnknownReward, s.ID, "%s", m.unknownReward(s.Reward)))
 	}
 	if sub.Policy != nil {
 		policy = *sub.Policy

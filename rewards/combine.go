@@ -17,7 +17,7 @@ func (t *Term) judge(score Score, err error) TermResult {
 	case errors.As(err, &skip):
 		r.Status, r.Reason = StatusSkipped, tell(t.redact, skip.Reason)
 	case err != nil:
-		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), tell(t.redact, messageOf(err))
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), tell(t.redact, MessageOf(err))
 		r.Blame, r.Permanent = BlameOf(err)
 		r.Waits = WaitedFor(err)
 	case !finite(score.Value):

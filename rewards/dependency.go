@@ -247,7 +247,7 @@ func (p *pass) unready(err error) (r Result, ok bool) {
 	}
 	blame, _ := BlameOf(err)
 	r = Result{Outcome: OutcomeCancelled, Waits: dependency, Errors: []TermError{{
-		Class: ClassOf(err), Message: tell(p.m.cfg.Redact, messageOf(err)), Blame: blame, Attempts: 1,
+		Class: ClassOf(err), Message: tell(p.m.cfg.Redact, MessageOf(err)), Blame: blame, Attempts: 1,
 	}}}
 	for i, t := range p.m.cfg.Terms {
 		kept, ok := p.keeps(i)

@@ -288,7 +288,7 @@ func allFailed(t *Term, n int, err error) []TermResult {
 	out := make([]TermResult, n)
 	for i := range out {
 		out[i] = TermResult{
-			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: tell(t.redact, messageOf(err)),
+			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: tell(t.redact, MessageOf(err)),
 			Blame: blame, Permanent: permanent, Waits: WaitedFor(err), Attempts: 1,
 		}
 	}

@@ -58,7 +58,7 @@ func (m *Manager) unprepared(err error) Result {
 	}
 	r := m.describe(terms)
 	r.Outcome = Failed
-	r.Errors = []TermError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, messageOf(err)), Attempts: 1}}
+	r.Errors = []TermError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, MessageOf(err)), Attempts: 1}}
 	return r
 }
 

@@ -315,9 +315,9 @@ func repeats(b Blame, permanent bool) bool {
 // with the result and are remembered with it.
 const maxMessage = 4096
 
-// messageOf is the text of an error without the class that stands beside it: what wraps a
+// MessageOf is the text of an error without the class that stands beside it: what wraps a
 // class begins with it.
-func messageOf(err error) string {
+func MessageOf(err error) string {
 	text := err.Error()
 	class := string(ClassOf(err)) + ": "
 	for strings.HasPrefix(text, class) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,21 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	var plain map[string]any
 	require.NoError(t, json.Unmarshal(s.get("/").body, &plain), "without Accept: text/html")
 	assert.Equal(t, "rewardloop", plain["service"])
+}
+
+func TestTheStatusPageShowsATracebackOnce(t *testing.T) {
+	t.Parallel()
+	const why = "ValueError: row 7\n  File mine.py, line 2"
+	p, workers := busyPicture()
+	p.pending, p.breakers, p.progress, p.failures, p.runs = p.pending[:1], p.breakers[:1], p.progress[:1], p.failures[:1], p.runs[1:]
+	p.pending[0].LastError, p.breakers[0].Reason, p.failures[0].Message = why, why, why
+	p.progress[0] = loop.Progress{Reward: "default", State: loop.Failing, Why: "every sample fails: " + why}
+	p.runs[0].Clients = 1
+	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Loop, o.Presence = p, workers }})
+	page := regexp.MustCompile(`title="[^"]*"`).ReplaceAllString(string(s.get("/", "Accept", "text/html").body), "")
+	assert.Equal(t, 1, strings.Count(page, "mine.py"), "among the failures")
+	assert.Equal(t, 4, strings.Count(page, "ValueError: row 7"), "the first line is everywhere")
+	assert.Contains(t, page, "1 client<")
 }
 
 func TestTheStatusPageOfAnEmptyServer(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
-	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -130,24 +130,24 @@ type Reloaded struct {
 // Server is the HTTP face of a gateway.
 type Server struct {
 	// Immutable after New.
-	cfg          Config
-	loop         Loop
-	presence     loop.Presence
-	profiles     atomic.Pointer[[]Profile]
-	router       outbound.Doer                               // nil: no engines
-	reload       func(ctx context.Context) (Reloaded, error) // nil: there is none
-	rereads      sync.Mutex                                  // held by the reload that is under way
-	claims       http.Handler                                // nil: nobody claims from elsewhere
-	gatherer     prometheus.Gatherer
-	log          *slog.Logger
-	version      string
-	begun        time.Time
-	tokens       *tokens // nil: nobody is asked for one
-	crossOrigin  *http.CrossOriginProtection
-	pickleLimits pickle.Limits
-	handler      http.Handler
-	http         *http.Server
-	metrics      *metrics
+	cfg         Config
+	loop        Loop
+	presence    loop.Presence
+	profiles    atomic.Pointer[[]Profile]
+	router      outbound.Doer                               // nil: no engines
+	reload      func(ctx context.Context) (Reloaded, error) // nil: there is none
+	rereads     sync.Mutex                                  // held by the reload that is under way
+	claims      http.Handler                                // nil: nobody claims from elsewhere
+	gatherer    prometheus.Gatherer
+	log         *slog.Logger
+	version     string
+	begun       time.Time
+	tokens      *tokens // nil: nobody is asked for one
+	crossOrigin *http.CrossOriginProtection
+	limits      compat.Limits
+	handler     http.Handler
+	http        *http.Server
+	metrics     *metrics
 
 	// life is the context of flights and streams; end cancels it.
 	life context.Context //nolint:containedctx // flights and streams outlive the request that began them
@@ -209,8 +209,8 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		version: o.Version, begun: time.Now(), tokens: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
-		pickleLimits: pickle.Limits{
-			MaxBytes: int(cfg.PickleBytes), MaxExpandedBytes: int(4 * cfg.PickleBytes), // four samples may share a picture
+		limits: compat.Limits{
+			Samples: cfg.BatchSamples, PickleBytes: cfg.PickleBytes, JSONBytes: cfg.JSONBytes, ComputeTimeout: min(cfg.ComputeTimeout, cfg.MaxSampleTimeout),
 		},
 	}
 	if others := readableByOthers(cfg.TokenFile, cfg.TLSKey); len(others) > 0 {

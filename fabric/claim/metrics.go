@@ -3,11 +3,8 @@ package claim
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/wire"
-)
-
-const (
-	namespace = "rewardloop"
 )
 
 // serverMetrics are the gateway's.
@@ -23,32 +20,18 @@ type serverMetrics struct {
 }
 
 func newServerMetrics(reg prometheus.Registerer) *serverMetrics {
-	const sub = "claim"
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: name, Help: help})
+	set := metric.For(reg, "claim")
+	return &serverMetrics{
+		claims:  set.Counter("claims_total", "Claims of workers in other processes that the gateway granted."),
+		results: set.Counter("results_total", "Results of workers in other processes that the gateway took."),
+		refused: set.Counters("refused_total", "Connections, claims and results of workers in other processes that the gateway refused, by reason.",
+			metric.By("reason", wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol)),
+		bytes:  set.Counter("sent_bytes_total", "Payload bytes that the gateway sent to workers in other processes."),
+		resent: set.Counter("resent_total", "Payloads that the gateway sent to a worker again because they had not arrived whole."),
+		open:   set.Level("open", "Claims of workers in other processes that have no result yet."),
+		conns:  set.Level("connections", "Connections of workers in other processes to the gateway."),
+		lost:   set.Counter("workers_lost_total", "Workers whose process went away while it had open claims."),
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: sub, Name: name, Help: help})
-	}
-	m := &serverMetrics{
-		claims:  counter("claims_total", "Claims of workers in other processes that the gateway granted."),
-		results: counter("results_total", "Results of workers in other processes that the gateway took."),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: sub, Name: "refused_total", Help: "Connections, claims and results that were refused, by reason.",
-		}, []string{"reason"}),
-		bytes:  counter("sent_bytes_total", "Payload bytes sent to workers in other processes."),
-		resent: counter("resent_total", "Payloads sent again because they had not arrived whole."),
-		open:   gauge("open", "Claims of workers in other processes that have no result yet."),
-		conns:  gauge("connections", "Connections of workers in other processes."),
-		lost:   counter("workers_lost_total", "Workers whose process went away with open claims."),
-	}
-	for _, reason := range []string{wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol} {
-		m.refused.WithLabelValues(reason)
-	}
-	if reg != nil {
-		reg.MustRegister(m.claims, m.results, m.refused, m.bytes, m.resent, m.open, m.conns, m.lost)
-	}
-	return m
 }
 
 // clientMetrics are the worker's.
@@ -61,23 +44,14 @@ type clientMetrics struct {
 }
 
 func newClientMetrics(reg prometheus.Registerer) *clientMetrics {
-	const sub = "claim_client"
-	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: name, Help: help}, []string{label})
-		for _, value := range values {
-			v.WithLabelValues(value)
-		}
-		return v
+	set := metric.For(reg, "claim_client")
+	return &clientMetrics{
+		claims: set.Counters("claims_total", "Claims of this process at gateways of other processes, by outcome: ok, gone, unreachable or failed.",
+			metric.By("outcome", "ok", "gone", "unreachable", "failed")),
+		bytes: set.Counter("received_bytes_total", "Payload bytes that this process received from gateways of other processes."),
+		again: set.Counters("again_total", "Claims and results that this process sent again because a connection broke or a payload was corrupt.",
+			metric.By("what", "claim", "result")),
+		corrupt: set.Counter("corrupt_total", "Payloads that this process received and that differed from their checksum."),
+		dials:   set.Counters("dials_total", "Attempts of this process to connect to gateways of other processes, by outcome: ok or failed.", metric.By("outcome", "ok", "failed")),
 	}
-	m := &clientMetrics{
-		claims:  vec("claims_total", "Claims at gateways of other processes, by outcome.", "outcome", "ok", "gone", "unreachable", "failed"),
-		bytes:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: "received_bytes_total", Help: "Payload bytes received."}),
-		again:   vec("again_total", "Claims and results that were sent again after a connection broke or a payload was corrupt.", "what", "claim", "result"),
-		corrupt: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: sub, Name: "corrupt_total", Help: "Payloads that differed from their checksum."}),
-		dials:   vec("dials_total", "Attempts to connect to gateways, by outcome.", "outcome", "ok", "failed"),
-	}
-	if reg != nil {
-		reg.MustRegister(m.claims, m.bytes, m.again, m.corrupt, m.dials)
-	}
-	return m
 }

@@ -15,11 +15,7 @@ func (d *Devices) Opened() (visible []string, memory map[string]int64) {
 	return book.visible(), book.memory()
 }
 
-// DeviceMetrics collects the metrics of a device.
-type DeviceMetrics pool.DeviceStats
-
-// Describe implements prometheus.Collector.
-func (DeviceMetrics) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (d DeviceMetrics) Collect(to chan<- prometheus.Metric) { device(to, pool.DeviceStats(d)) }
+// DeviceMetrics registers the metrics of devices.
+func DeviceMetrics(reg prometheus.Registerer, d ...pool.DeviceStats) {
+	deviceMetrics(reg, func() pool.Stats { return pool.Stats{Devices: d} })
+}

@@ -1,140 +1,120 @@
 package node
 
 import (
+	"maps"
+	"runtime"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// devices collects what the scorers' devices and child processes count, at the
-// moment they are asked.
-type devices struct{ scorers *Scorers }
-
-var _ prometheus.Collector = devices{}
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("rewardloop_"+name, help, labels, nil)
+// buildMetric says which release runs.
+func buildMetric(reg prometheus.Registerer, version string) {
+	metric.Table(metric.For(reg, ""), []string{"version", "goversion"}, func(yield func(one int, values ...string)) { yield(1, version, runtime.Version()) },
+		metric.Gauge("build_info", "1; the labels say which release of rewardloop runs, and which release of Go built it.", func(one int) int { return one }))
 }
 
-//nolint:gochecknoglobals // tables
-var (
-	deviceSlots   = desc("pool_slots", "Batches that a device can run at once; 0 until it is open.", "device")
-	deviceRunning = desc("pool_running", "Batches that a device runs.", "device")
-	deviceQueued  = desc("pool_queued", "Items that wait for a slot, for room in the queue, or for leave to be made ready.", "device")
-	deviceFailed  = desc("pool_open_failures_total", "Tries to open a device that failed.", "device")
+// scorerMetrics show what the devices, child processes and Python functions of the scorers count.
+func scorerMetrics(reg prometheus.Registerer, s *Scorers) {
+	metric.For(reg, "").Gauge("decode_booked_bytes", "Bytes of pool.decode.budget_bytes that decoded pixels take while they are decoded, read, or kept to be read again.",
+		func() float64 { return float64(s.Readers.Decoder.Booked()) })
+	childMetrics(reg, s.Children)
+	deviceMetrics(reg, s.Readers.Devices.Stats)
+	metric.Table(metric.For(reg, "python"), []string{"function"}, each(s.functions),
+		metric.Gauge("waiting_calls", "Calls of the Python function that wait for a process.", func(s python.Stats) int { return s.Waiting }),
+		metric.Gauge("held_back", "1 while the Python function has one process after a pause, because its samples end their process or no process starts, else 0.",
+			func(s python.Stats) bool { return s.Reason != "" }))
+}
 
-	deviceBudget   = desc("pool_memory_budget_bytes", "Bytes of its memory that a device has for models; 0: not bounded.", "device")
-	deviceTaken    = desc("pool_memory_bytes", "Bytes of its memory that the models of a device take, as estimated or as the runtime says.", "device")
-	deviceEvicted  = desc("pool_evictions_total", "Models that were unloaded to make room for others.", "device")
-	deviceRestarts = desc("pool_memory_restarts_total", "Times that a device's processes were started anew for want of memory.", "device")
-
-	decodeBooked = desc("decode_booked_bytes", "Bytes of pool.decode.budget_bytes that decoded pixels take, while they are decoded or read, or kept to be read again.")
-
-	modelItems   = desc("pool_items_total", "Items that are over, by how they ended.", "device", "model", "end")
-	modelBatches = desc("pool_batches_total", "Batches that went well.", "device", "model")
-	modelFaults  = desc("pool_faults_total", "Runs that failed and rows that held NaN or an infinity.", "device", "model")
-	modelSplits  = desc("pool_splits_total", "Runs that had no memory and were halved.", "device", "model")
-	modelRetries = desc("pool_retries_total", "Items that were run again.", "device", "model")
-	modelWaits   = desc("pool_waits_total", "Times that a free slot was kept for a fuller batch.", "device", "model")
-	modelQueue   = desc("pool_queue_seconds_total", "Time that items spent queued.", "device", "model")
-	modelBusy    = desc("pool_busy_seconds_total", "Time that slots spent on batches.", "device", "model")
-	modelLoaded  = desc("pool_loaded", "1 while a model is loaded on a device, else 0.", "device", "model")
-	modelLoads   = desc("pool_load_failures_total", "Tries to load a model that failed.", "device", "model")
-
-	childrenReady    = desc("children", "Child processes that can work.", "of")
-	childrenRestarts = desc("children_restarts_total", "Child processes that replaced another.", "of")
-	childrenCrashes  = desc("children_crashes_total", "Child processes that died at work or answered garbage.", "of")
-	childrenTimeouts = desc("children_timeouts_total", "Child processes that were killed at a deadline.", "of")
-	childrenRest     = desc("children_quarantined", "1 while the card of the child processes is in quarantine; else 0.", "of")
-
-	pythonWaiting  = desc("python_waiting_calls", "Calls of a Python function that wait for a process.", "function")
-	pythonHeldBack = desc("python_held_back", "1 while a Python function has one process after a pause, because its samples end their process or no process starts; else 0.", "function")
-
-	extrasDropped = desc("reward_dropped_extras_total", "Values in reward_extra_info that were left out, their names undeclared.", "reward")
-)
-
-// Describe implements prometheus.Collector. What is collected depends on which
-// devices are in use, so nothing is promised.
-func (d devices) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (d devices) Collect(to chan<- prometheus.Metric) {
-	for of, stats := range d.scorers.Children() {
-		children(to, of, stats)
-	}
-	for _, s := range d.scorers.Readers.Devices.Stats().Devices {
-		device(to, s)
-	}
-	to <- prometheus.MustNewConstMetric(decodeBooked, prometheus.GaugeValue, float64(d.scorers.Readers.Decoder.Booked()))
-	for function, s := range d.scorers.functions() {
-		held := 0
-		if s.Reason != "" {
-			held = 1
+// each yields the things of a map under their names.
+func each[T any](all func() map[string]T) func(yield func(thing T, values ...string)) {
+	return func(yield func(thing T, values ...string)) {
+		for name, thing := range all() {
+			yield(thing, name)
 		}
-		gauge(to, pythonWaiting, s.Waiting, function)
-		gauge(to, pythonHeldBack, held, function)
 	}
 }
 
-// extras collects what the rewards left out of reward_extra_info.
-type extras map[string]*rewards.Manager
-
-var _ prometheus.Collector = extras{}
-
-// Describe implements prometheus.Collector.
-func (extras) Describe(to chan<- *prometheus.Desc) { to <- extrasDropped }
-
-// Collect implements prometheus.Collector.
-func (e extras) Collect(to chan<- prometheus.Metric) {
-	for name, m := range e {
-		count(to, extrasDropped, float64(m.DroppedExtra()), name)
-	}
+func childMetrics(reg prometheus.Registerer, children func() map[string]slot.Stats) {
+	metric.Table(metric.For(reg, ""), []string{"of"}, each(children),
+		metric.Gauge("children", "Child processes that are ready to work, by what they run.", func(s slot.Stats) int { return len(s.PIDs) }),
+		metric.Count("children_restarts_total", "Child processes that were started in place of another one, by what they run.", func(s slot.Stats) uint64 { return s.Restarts }),
+		metric.Count("children_crashes_total", "Child processes that died at work or answered garbage, by what they run.", func(s slot.Stats) uint64 { return s.Crashes }),
+		metric.Count("children_timeouts_total", "Child processes that were killed because a deadline had passed, by what they run.", func(s slot.Stats) uint64 { return s.Timeouts }),
+		metric.Gauge("children_quarantined", "1 while the card of the child processes is not used because they failed 5 times within 10 minutes, else 0, by what they run.",
+			func(s slot.Stats) bool { return s.Quarantine != nil }),
+	)
 }
 
-func children(to chan<- prometheus.Metric, of string, s slot.Stats) {
-	gauge(to, childrenReady, len(s.PIDs), of)
-	count(to, childrenRestarts, float64(s.Restarts), of)
-	count(to, childrenCrashes, float64(s.Crashes), of)
-	count(to, childrenTimeouts, float64(s.Timeouts), of)
-	quarantined := 0
-	if s.Quarantine != nil {
-		quarantined = 1
-	}
-	gauge(to, childrenRest, quarantined, of)
-}
-
-func device(to chan<- prometheus.Metric, s pool.DeviceStats) {
-	gauge(to, deviceSlots, s.Slots, s.Device)
-	gauge(to, deviceRunning, s.Running, s.Device)
-	gauge(to, deviceQueued, s.Queued+s.Waiting+s.AtDoor, s.Device)
-	count(to, deviceFailed, float64(s.OpenFailures), s.Device)
-	gauge(to, deviceBudget, int(s.Budget), s.Device)
-	gauge(to, deviceTaken, int(s.Taken), s.Device)
-	count(to, deviceEvicted, float64(s.Evictions), s.Device)
-	count(to, deviceRestarts, float64(s.Restarts), s.Device)
-	for i, name := range modelNames(s.Models) {
-		m := &s.Models[i]
-		labels := []string{s.Device, name}
-		t := m.Total
-		loaded := 0
-		if m.Loaded {
-			loaded = 1
+func deviceMetrics(reg prometheus.Registerer, stats func() pool.Stats) {
+	type device = pool.DeviceStats
+	set := metric.For(reg, "pool")
+	metric.Table(set, []string{"device"}, func(yield func(d device, values ...string)) {
+		for _, d := range stats().Devices {
+			yield(d, d.Device)
 		}
-		gauge(to, modelLoaded, loaded, labels...)
-		count(to, modelLoads, float64(m.LoadFailures), labels...)
-		for end, n := range map[string]uint64{"answered": t.Items, "failed": t.Failed, "expired": t.Expired, "left": t.Left, "moved": t.Moved} {
-			count(to, modelItems, float64(n), append(labels, end)...)
+	},
+		metric.Gauge("slots", "Batches that the device can run at a time; 0 until the device is open.", func(d device) int { return d.Slots }),
+		metric.Gauge("running", "Batches that the device runs at the moment.", func(d device) int { return d.Running }),
+		metric.Gauge("queued", "Items that wait for the device, for room in its queue, or for leave to be made ready.", func(d device) int { return d.Queued + d.Waiting + d.AtDoor }),
+		metric.Count("open_failures_total", "Tries to open the device that failed.", func(d device) uint64 { return d.OpenFailures }),
+		metric.Gauge("memory_budget_bytes", "Bytes of the device's memory that models may take; 0 where nothing bounds them.", func(d device) int64 { return d.Budget }),
+		metric.Gauge("memory_bytes", "Bytes of the device's memory that models take, as the runtime says or, where it does not say, estimated at twice the models' files.", func(d device) int64 { return d.Taken }),
+		metric.Count("evictions_total", "Models that were unloaded from the device to make room for others.", func(d device) uint64 { return d.Evictions }),
+		metric.Count("memory_restarts_total", "Times that the device's processes were started anew because an item lacked memory and nothing was left to unload.", func(d device) uint64 { return d.Restarts }),
+	)
+
+	type model = pool.ModelStats
+	metric.Table(set, []string{"device", "model"}, func(yield func(m model, values ...string)) {
+		for _, d := range stats().Devices {
+			for i, name := range modelNames(d.Models) {
+				yield(d.Models[i], d.Device, name)
+			}
 		}
-		count(to, modelBatches, float64(t.Batches), labels...)
-		count(to, modelFaults, float64(t.Faults), labels...)
-		count(to, modelSplits, float64(t.Splits), labels...)
-		count(to, modelRetries, float64(t.Retries), labels...)
-		count(to, modelWaits, float64(t.Waits), labels...)
-		count(to, modelQueue, t.Queue.Seconds(), labels...)
-		count(to, modelBusy, t.Busy.Seconds(), labels...)
-	}
+	},
+		metric.Gauge("loaded", "1 while the model is loaded on the device, else 0.", func(m model) bool { return m.Loaded }),
+		metric.Count("load_failures_total", "Tries to load the model on the device that failed.", func(m model) uint64 { return m.LoadFailures }),
+		metric.Counts("items_total", "Items of the model that are over on the device, by how they ended: answered, failed, expired, left by their caller, or moved to another device.", "end",
+			func(m model, put func(float64, ...string)) {
+				t := m.Total
+				for end, n := range map[string]uint64{"answered": t.Items, "failed": t.Failed, "expired": t.Expired, "left": t.Left, "moved": t.Moved} {
+					put(float64(n), end)
+				}
+			}),
+		metric.Count("batches_total", "Batches of the model that the device ran well.", func(m model) uint64 { return m.Total.Batches }),
+		metric.Count("faults_total", "Runs of the model on the device that failed, and rows of its answers that held NaN or an infinity.", func(m model) uint64 { return m.Total.Faults }),
+		metric.Count("splits_total", "Runs of the model on the device that lacked memory and were halved.", func(m model) uint64 { return m.Total.Splits }),
+		metric.Count("retries_total", "Items of the model that the device ran again.", func(m model) uint64 { return m.Total.Retries }),
+		metric.Count("waits_total", "Times that the device could have run a batch of the model and waited for a fuller one.", func(m model) uint64 { return m.Total.Waits }),
+		metric.Count("queue_seconds_total", "Time in seconds that items of the model spent queued for the device.", func(m model) float64 { return m.Total.Queue.Seconds() }),
+		metric.Count("busy_seconds_total", "Time in seconds that the device spent on batches of the model, added up over batches that run at the same time.", func(m model) float64 { return m.Total.Busy.Seconds() }),
+	)
+}
+
+// extraMetrics show what the rewards left out of reward_extra_info.
+func extraMetrics(reg prometheus.Registerer, managers map[string]*rewards.Manager) {
+	managers = maps.Clone(managers)
+	metric.Table(metric.For(reg, "reward"), []string{"reward"}, each(func() map[string]*rewards.Manager { return managers }),
+		metric.Count("dropped_extras_total", "Values that the reward left out of reward_extra_info because their names were not declared.", (*rewards.Manager).DroppedExtra))
+}
+
+// spoolMetrics show how the spool of a durable gateway is.
+func spoolMetrics(reg prometheus.Registerer, s *spool.Spool) {
+	metric.Table(metric.For(reg, "spool"), nil, func(yield func(st spool.Stats, values ...string)) { yield(s.Stats()) },
+		metric.Gauge("bytes", "Bytes of the files in fabric.spool_dir.", func(st spool.Stats) int64 { return st.Bytes + st.Reserve }),
+		metric.Gauge("live_bytes", "Bytes in fabric.spool_dir of records that the gateway needs: samples without a result, and results that are not confirmed.", func(st spool.Stats) int64 { return st.Live }),
+		metric.Gauge("records", "Records in fabric.spool_dir that the gateway needs.", func(st spool.Stats) int { return st.Records }),
+		metric.Count("skipped_total", "Damaged and half-written records in fabric.spool_dir that the gateway passed over.", func(st spool.Stats) uint64 { return st.Skipped }),
+		metric.Count("refused_total", "Samples, each time that one was sent, that had to wait at their clients because the spool had no room for them or could not be written.", func(st spool.Stats) uint64 { return st.Refused }),
+		metric.Gauge("full", "1 while the spool takes no samples because it has no room for them or cannot be written, else 0.", func(spool.Stats) bool { return s.Trouble() != nil }),
+		metric.Count("write_failures_total", "Writes to fabric.spool_dir that the system refused.", func(st spool.Stats) uint64 { return st.Failed }),
+	)
 }
 
 // modelNames are the labels of the models of a device. Those that have the same name, such as folders
@@ -152,12 +132,4 @@ func modelNames(all []pool.ModelStats) []string {
 		}
 	}
 	return names
-}
-
-func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, n int, labels ...string) {
-	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
-}
-
-func count(to chan<- prometheus.Metric, d *prometheus.Desc, n float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n, labels...)
 }

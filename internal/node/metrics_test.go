@@ -19,7 +19,7 @@ func TestModelsOfOneNameHaveSeriesOfTheirOwn(t *testing.T) {
 	}
 	models[2].Model.Name = "other/text"
 	registry := prometheus.NewRegistry()
-	require.NoError(t, registry.Register(node.DeviceMetrics(pool.DeviceStats{Device: "cpu", Models: models})))
+	node.DeviceMetrics(registry, pool.DeviceStats{Device: "cpu", Models: models})
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	var names []string

@@ -5,97 +5,96 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
-// asked collects what leaves the process by HTTP and what it costs.
-type asked struct{ engines *Engines }
+// outboundMetrics show what leaves the process by HTTP and what it costs.
+func outboundMetrics(reg prometheus.Registerer, e *Engines) {
+	type upstream = outbound.Stats
+	set := metric.For(reg, "outbound")
+	metric.Table(set, []string{"group"}, func(yield func(s upstream, values ...string)) {
+		for _, s := range e.upstreams() {
+			yield(s, s.Name)
+		}
+	},
+		metric.Count("calls_total", "Calls of this process to the upstream.", func(s upstream) int64 { return s.Calls }),
+		metric.Gauge("waiting", "Calls of this process that wait for a place at the upstream, for its rate or for one of its servers.", func(s upstream) int { return s.Waiting }),
+		metric.Gauge("unanswered_seconds", "Time in seconds since the upstream answered anything, or since the oldest request there was sent; 0 while no request is there.",
+			func(s upstream) float64 { return s.Unanswered.Seconds() }),
+		metric.Count("retries_denied_total", "Further attempts at calls to the upstream that its retry budget refused.", func(s upstream) int64 { return s.RetriesDenied }),
+		metric.Gauges("limit", "Limit of calls to the upstream for all processes of the fleet together, in the unit of the limit.", "limit", func(s upstream, put func(float64, ...string)) {
+			for _, l := range s.Shares {
+				put(l.Whole, l.Limit)
+			}
+		}),
+		metric.Gauges("share", "Part of the upstream's limit that this process may use, in the unit of the limit.", "limit", func(s upstream, put func(float64, ...string)) {
+			for _, l := range s.Shares {
+				put(l.Part, l.Limit)
+			}
+		}),
+		metric.Gauge("fleet_processes", "Processes that share the limits of the upstream; 0 while this process is alone.", func(s upstream) int { return s.Processes }),
+		metric.Gauge("fleet_deaf", "1 while this process does not hear the processes that share the limits of the upstream, else 0.", func(s upstream) bool { return s.Deaf }),
+	)
 
-var _ prometheus.Collector = asked{}
+	type server = outbound.EndpointStats
+	metric.Table(set, []string{"group", "server"}, func(yield func(s server, values ...string)) {
+		for _, u := range e.upstreams() {
+			for _, s := range u.Endpoints {
+				yield(s, u.Name, s.Endpoint)
+			}
+		}
+	},
+		metric.Gauge("in_flight", "Requests of this process that the server has not answered.", func(s server) int { return s.InFlight }),
+		metric.Count("requests_total", "Requests that this process sent to the server, retries included.", func(s server) int64 { return s.Requests }),
+		metric.Count("retries_total", "Requests that this process sent to the server and that were not the first of their call.", func(s server) int64 { return s.Retries }),
+		metric.Counts("failures_total", "Requests of this process to the server that failed, by class of the failure.", "class", func(s server, put func(float64, ...string)) {
+			for class, n := range s.Failures {
+				put(float64(n), string(class))
+			}
+		}),
+		metric.Gauge("breaker_open", "1 while the server is out of service after failures in a row, seen by this process or by another, else 0.",
+			func(s server) bool { return s.Breaker != outbound.Closed }),
+	)
 
-//nolint:gochecknoglobals // tables
-var (
-	groupCalls   = desc("outbound_calls_total", "Calls to a group of servers.", "group")
-	groupWaiting = desc("outbound_waiting", "Calls that wait for a place, the rate or a server.", "group")
-	groupSilent  = desc("outbound_unanswered_seconds", "For how long a group of servers has answered nothing while requests are there; 0: there are none.", "group")
-	groupDenied  = desc("outbound_retries_denied_total", "Further attempts that the retry budget refused.", "group")
-	groupLimit   = desc("outbound_limit", "A limit of a group, which all processes of the fleet share.", "group", "limit")
-	groupPart    = desc("outbound_share", "What this process may use of it.", "group", "limit")
-	groupFleet   = desc("outbound_fleet_processes", "Processes that share a group's limits; 0: this one is alone.", "group")
-	groupDeaf    = desc("outbound_fleet_deaf", "1 while this process cannot hear the others that share a group's limits.", "group")
+	metric.Table(metric.For(reg, "judge"), []string{"engine", "model"}, func(yield func(s chat.Stats, values ...string)) {
+		for at, s := range e.chatStats() {
+			yield(s, at.Engine, at.Model)
+		}
+	},
+		metric.Counts("questions_total", "Questions to the model, by where the answer came from: the engine, the memory of answers, or another question that was the same.", "from",
+			func(s chat.Stats, put func(float64, ...string)) {
+				put(float64(s.Requests), "engine")
+				put(float64(s.Hits), "memory")
+				put(float64(s.Joined), "another")
+			}),
+		metric.Counts("failures_total", "Questions to the model that got no answer (no_answer), and answers of which no score could be read (no_score).", "what",
+			func(s chat.Stats, put func(float64, ...string)) {
+				put(float64(s.Failures), "no_answer")
+				put(float64(s.Refused), "no_score")
+			}),
+		metric.Counts("tokens_total", "Tokens of questions (prompt) and of answers (completion) of the model, as the engine counts them.", "kind",
+			func(s chat.Stats, put func(float64, ...string)) {
+				put(float64(s.PromptTokens), "prompt")
+				put(float64(s.CompletionTokens), "completion")
+			}),
+		metric.Count("cost_total", "Cost of the model's tokens at the configured prices, in the currency of the prices.", func(s chat.Stats) float64 { return s.Cost }),
+		metric.Gauge("cache_bytes", "Bytes of the model's answers that this process remembers.", func(s chat.Stats) int64 { return s.Bytes }),
+	)
+}
 
-	serverInFlight = desc("outbound_in_flight", "Requests that a server has.", "group", "server")
-	serverRequests = desc("outbound_requests_total", "Requests sent, retries included.", "group", "server")
-	serverRetries  = desc("outbound_retries_total", "Requests that were not the first of their call.", "group", "server")
-	serverFailures = desc("outbound_failures_total", "Requests that failed.", "group", "server", "class")
-	serverOpen     = desc("outbound_breaker_open", "1 while a server is out of service after failures in a row, of this process or of another.", "group", "server")
-
-	judgeQuestions = desc("judge_questions_total", "Questions to a model, by where their answer came from.", "engine", "model", "from")
-	judgeFailures  = desc("judge_failures_total", "Questions without an answer, and answers of which no score could be read.", "engine", "model", "what")
-	judgeTokens    = desc("judge_tokens_total", "Tokens as the engine counts them.", "engine", "model", "kind")
-	judgeCost      = desc("judge_cost_total", "Those tokens at the configured prices.", "engine", "model")
-	judgeCache     = desc("judge_cache_bytes", "Answers that are remembered.", "engine", "model")
-)
-
-// Describe implements prometheus.Collector. What is collected depends on which
-// servers are named, so nothing is promised.
-func (a asked) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (a asked) Collect(to chan<- prometheus.Metric) {
+// upstreams are the counters of all groups of servers, each under a name of its own.
+func (e *Engines) upstreams() []outbound.Stats {
 	names := map[string]int{}
-	for _, g := range a.engines.transport.Groups() {
+	var list []outbound.Stats
+	for _, g := range e.transport.Groups() {
 		s := g.Stats()
 		names[s.Name]++
 		if n := names[s.Name]; n > 1 { // the same host asked in two ways; the order is always the same
 			s.Name += "#" + strconv.Itoa(n)
 		}
-		count(to, groupCalls, float64(s.Calls), s.Name)
-		gauge(to, groupWaiting, s.Waiting, s.Name)
-		measure(to, groupSilent, s.Unanswered.Seconds(), s.Name)
-		count(to, groupDenied, float64(s.RetriesDenied), s.Name)
-		for _, l := range s.Shares {
-			measure(to, groupLimit, l.Whole, s.Name, l.Limit)
-			measure(to, groupPart, l.Part, s.Name, l.Limit)
-		}
-		gauge(to, groupFleet, s.Processes, s.Name)
-		gauge(to, groupDeaf, flag(s.Deaf), s.Name)
-		for _, e := range s.Endpoints {
-			endpoint(to, s.Name, e)
-		}
+		list = append(list, s)
 	}
-	for at, s := range a.engines.chatStats() {
-		labels := []string{at.Engine, at.Model}
-		count(to, judgeQuestions, float64(s.Requests), append(labels, "engine")...)
-		count(to, judgeQuestions, float64(s.Hits), append(labels, "memory")...)
-		count(to, judgeQuestions, float64(s.Joined), append(labels, "another")...)
-		count(to, judgeFailures, float64(s.Failures), append(labels, "no_answer")...)
-		count(to, judgeFailures, float64(s.Refused), append(labels, "no_score")...)
-		count(to, judgeTokens, float64(s.PromptTokens), append(labels, "prompt")...)
-		count(to, judgeTokens, float64(s.CompletionTokens), append(labels, "completion")...)
-		count(to, judgeCost, s.Cost, labels...)
-		gauge(to, judgeCache, int(s.Bytes), labels...)
-	}
-}
-
-func endpoint(to chan<- prometheus.Metric, group string, e outbound.EndpointStats) {
-	labels := []string{group, e.Endpoint}
-	gauge(to, serverInFlight, e.InFlight, labels...)
-	count(to, serverRequests, float64(e.Requests), labels...)
-	count(to, serverRetries, float64(e.Retries), labels...)
-	for class, n := range e.Failures {
-		count(to, serverFailures, float64(n), append(labels, string(class))...)
-	}
-	gauge(to, serverOpen, flag(e.Breaker != outbound.Closed), labels...)
-}
-
-func measure(to chan<- prometheus.Metric, d *prometheus.Desc, x float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
-}
-
-func flag(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
+	return list
 }

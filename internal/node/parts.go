@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -60,7 +59,8 @@ func newParts(o Options) (*parts, error) {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	p.metrics.MustRegister(buildInfo(p.version), goCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	buildMetric(p.metrics, p.version)
+	p.metrics.MustRegister(goCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if len(o.Config.Profiles) == 0 {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
@@ -71,7 +71,8 @@ func newParts(o Options) (*parts, error) {
 	for _, spec := range o.Scorers {
 		p.scorers.Registry.Register(spec)
 	}
-	p.metrics.MustRegister(devices{p.scorers}, asked{p.scorers.Engines})
+	scorerMetrics(p.metrics, p.scorers)
+	outboundMetrics(p.metrics, p.scorers.Engines)
 	if err = p.openRouter(); err != nil {
 		return nil, errors.Join(err, p.scorers.Close())
 	}
@@ -85,7 +86,7 @@ func newParts(o Options) (*parts, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
-	p.metrics.MustRegister(extras(maps.Clone(p.managers)))
+	extraMetrics(p.metrics, p.managers)
 	if m := p.managers[config.DefaultProfile]; m != nil {
 		p.managers[""] = m // a sample that names no reward means the default one
 	}
@@ -102,16 +103,6 @@ func goCollector() prometheus.Collector {
 	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{
 		Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`),
 	}))
-}
-
-// buildInfo is a metric that says which release runs.
-func buildInfo(version string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "rewardloop", Name: "build_info", Help: "1; the labels say which release of rewardloop runs, and the release of Go that built it.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
-	})
-	g.Set(1)
-	return g
 }
 
 // warm readies every reward's scorers: child processes are up and have read their

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/loop"
@@ -25,7 +23,7 @@ func (n *Node) openSpool() (err error) {
 	if err != nil {
 		return err
 	}
-	n.metrics.MustRegister(spooled{n.spool})
+	spoolMetrics(n.metrics, n.spool)
 	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
 		n.log.Warn(why + "; " + spool.ShortAdvice)
 	}
@@ -51,39 +49,4 @@ func (n *Node) newLoop(ctx context.Context, o loop.Options) (err error) {
 		n.log.WarnContext(ctx, "samples of the last life exceed loop.max_bytes: clients get no credit before they are scored", "bytes", got.Bytes)
 	}
 	return nil
-}
-
-//nolint:gochecknoglobals // tables
-var (
-	spoolBytes   = desc("spool_bytes", "Bytes of the files in fabric.spool_dir.")
-	spoolLive    = desc("spool_live_bytes", "Those of them that are kept: samples without a result, results that are not confirmed.")
-	spoolRecords = desc("spool_records", "Records that are kept.")
-	spoolSkipped = desc("spool_skipped_total", "Damaged and half-written records that were passed over.")
-	spoolRefused = desc("spool_refused_total", "Samples that had to wait at their clients because the spool had no room for them or could not be written.")
-	spoolFull    = desc("spool_full", "1 while the spool takes no samples, because it has no room for them or cannot be written.")
-	spoolFailed  = desc("spool_write_failures_total", "Writes that the system refused.")
-)
-
-// spooled collects how the spool is.
-type spooled struct{ spool *spool.Spool }
-
-var _ prometheus.Collector = spooled{}
-
-// Describe implements prometheus.Collector; nothing is promised, as of devices.
-func (s spooled) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (s spooled) Collect(to chan<- prometheus.Metric) {
-	st := s.spool.Stats()
-	gauge(to, spoolBytes, int(st.Bytes+st.Reserve))
-	gauge(to, spoolLive, int(st.Live))
-	gauge(to, spoolRecords, st.Records)
-	count(to, spoolSkipped, float64(st.Skipped))
-	count(to, spoolRefused, float64(st.Refused))
-	count(to, spoolFailed, float64(st.Failed))
-	full := 0
-	if s.spool.Trouble() != nil {
-		full = 1
-	}
-	gauge(to, spoolFull, full)
 }

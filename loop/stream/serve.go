@@ -110,7 +110,7 @@ func (h *handler) Text(msg []byte) error {
 // complain answers a bad message on its own; the connection lives.
 func (h *handler) complain(err error) error {
 	h.gateway.Refused(rewards.ClassOf(err), false)
-	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: err.Error()})
+	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: rewards.MessageOf(err)})
 	if encErr != nil {
 		return encErr
 	}
@@ -159,9 +159,22 @@ func (h *handler) reject(err error) error {
 	h.gateway.Refused(class, true)
 	h.session.Send(&wire.Result{
 		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
-		Errors: []rewards.TermError{{Class: class, Message: err.Error()}},
+		Errors: []rewards.TermError{{Class: class, Message: Reason(err)}},
 	})
 	return nil
+}
+
+// Reason is what was wrong with a sample, without the class and the id that stand beside it.
+func Reason(err error) string {
+	var frame *wire.FrameError
+	if errors.As(err, &frame) && frame.Err != nil {
+		return frame.Err.Error()
+	}
+	var refusal interface{ Reason() string }
+	if errors.As(err, &refusal) {
+		return refusal.Reason()
+	}
+	return rewards.MessageOf(err)
 }
 
 // sampleOf is the id of the sample that an error is about, if it names one.

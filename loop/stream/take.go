@@ -61,7 +61,7 @@ func (q *takes) refuse(t *wire.Take, err error) error {
 	if class == rewards.Internal {
 		class = rewards.Unavailable
 	}
-	b, encErr := wire.EncodeControl(&wire.Error{Code: class, Message: err.Error(), Req: t.Req})
+	b, encErr := wire.EncodeControl(&wire.Error{Code: class, Message: rewards.MessageOf(err), Req: t.Req})
 	if encErr != nil {
 		return encErr
 	}

@@ -1,9 +1,7 @@
-package server
+package compat
 
 import (
 	"encoding/json"
-	"math"
-	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -16,7 +14,7 @@ const truthKey = "ground_truth"
 // readMetadata hands metadata on: a dict to all samples, a list of dicts to one
 // each. Its ground_truth becomes the samples'; in a dict for all, a list as long as
 // the batch gives one to each. The rest is extra_info.
-func readMetadata(v pickle.Value, plans []plan, info *infoBudget) *fault {
+func readMetadata(v pickle.Value, plans []Plan, info *infoBudget) *Fault {
 	if v == nil {
 		return nil
 	}
@@ -40,7 +38,7 @@ func readMetadata(v pickle.Value, plans []plan, info *infoBudget) *fault {
 		return f
 	}
 	for i := range plans {
-		s := plans[i].sample
+		s := plans[i].Sample
 		s.ExtraInfo, s.GroundTruth = extra, shared
 		if perSample && each[i] != nil {
 			if s.GroundTruth, f = info.json(truthKey, each[i]); f != nil {
@@ -51,12 +49,12 @@ func readMetadata(v pickle.Value, plans []plan, info *infoBudget) *fault {
 	return nil
 }
 
-func readMetadataList(items []pickle.Value, plans []plan, info *infoBudget) *fault {
+func readMetadataList(items []pickle.Value, plans []Plan, info *infoBudget) *Fault {
 	if len(items) == 0 {
 		return nil
 	}
 	if len(items) != len(plans) {
-		return faultf(rewards.Malformed, "metadata has %d entries for %d images", len(items), len(plans))
+		return Faultf(rewards.Malformed, "metadata has %d entries for %d images", len(items), len(plans))
 	}
 	for i, item := range items {
 		if item == nil {
@@ -66,7 +64,7 @@ func readMetadataList(items []pickle.Value, plans []plan, info *infoBudget) *fau
 		if f != nil {
 			return f
 		}
-		s := plans[i].sample
+		s := plans[i].Sample
 		if truth != nil {
 			if s.GroundTruth, f = info.json(truthKey, truth); f != nil {
 				return f
@@ -80,7 +78,7 @@ func readMetadataList(items []pickle.Value, plans []plan, info *infoBudget) *fau
 }
 
 // splitTruth takes ground_truth out of a metadata dict.
-func splitTruth(v pickle.Value) (truth any, fields map[string]any, f *fault) {
+func splitTruth(v pickle.Value) (truth any, fields map[string]any, f *Fault) {
 	fields, f = plainDict(v, "metadata")
 	if f != nil {
 		return nil, nil, f
@@ -91,14 +89,14 @@ func splitTruth(v pickle.Value) (truth any, fields map[string]any, f *fault) {
 }
 
 // plainDict turns a dict into what JSON can hold.
-func plainDict(v pickle.Value, name string) (map[string]any, *fault) {
+func plainDict(v pickle.Value, name string) (map[string]any, *Fault) {
 	plain, err := pickle.Plain(v)
 	if err != nil {
-		return nil, faultf(rewards.Malformed, "%s: %v", name, err)
+		return nil, Faultf(rewards.Malformed, "%s: %v", name, err)
 	}
 	fields, ok := plain.(map[string]any)
 	if !ok {
-		return nil, faultf(rewards.Malformed, "%s is or holds a %s where a dict is needed", name, pickle.TypeName(v))
+		return nil, Faultf(rewards.Malformed, "%s is or holds a %s where a dict is needed", name, pickle.TypeName(v))
 	}
 	return fields, nil
 }
@@ -109,16 +107,16 @@ type infoBudget struct{ left int64 }
 
 // json encodes v; nil for an empty dict. NaN and infinities are refused: JSON has
 // none, and absence is not zero.
-func (b *infoBudget) json(name string, v any) (json.RawMessage, *fault) {
+func (b *infoBudget) json(name string, v any) (json.RawMessage, *Fault) {
 	if fields, ok := v.(map[string]any); ok && len(fields) == 0 {
 		return nil, nil
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil, faultf(rewards.Malformed, "%s: %v", name, err)
+		return nil, Faultf(rewards.Malformed, "%s: %v", name, err)
 	}
 	if b.left -= int64(len(text)); b.left < 0 || len(text) > wire.MaxHeaderBytes {
-		return nil, faultf(rewards.TooLarge, "%s of %d bytes as JSON; the limit is %d for a sample and pickle_bytes for a batch", name, len(text), wire.MaxHeaderBytes)
+		return nil, Faultf(rewards.TooLarge, "%s of %d bytes as JSON; the limit is %d for a sample and pickle_bytes for a batch", name, len(text), wire.MaxHeaderBytes)
 	}
 	return text, nil
 }
@@ -147,27 +145,21 @@ const (
 
 // readGenEval hands each sample its entry of meta_datas, as extra_info, together
 // with only_strict; an entry's prompt stands in for a missing one.
-func readGenEval(in pickleInput, plans []plan, p *Profile, all []Profile, info *infoBudget) (*geneval, *fault) {
-	if strictKey(p) == "" {
-		able := make([]string, 0, 1)
-		for i := range all {
-			if strictKey(&all[i]) != "" {
-				able = append(able, all[i].Name)
-			}
-		}
-		return nil, faultf(rewards.UnknownReward,
-			"meta_datas asks for GenEval, but reward %q does not report %s; POST to /scorers/{name} of one that does: here are %q", p.Name, strictField, able)
+func readGenEval(in pickleInput, plans []Plan, p *Reward, all []Reward, info *infoBudget) (*geneval, *Fault) {
+	if p.keyOfField(strictField) == "" {
+		return nil, Faultf(rewards.UnknownReward,
+			"meta_datas asks for GenEval, but reward %q does not report %s; POST to /scorers/{name} of one that does: here are %q", p.Name, strictField, reporting(all, strictField))
 	}
 	metas, err := pickle.Dicts(in.metaDatas)
 	if err != nil {
-		return nil, faultf(rewards.Malformed, "meta_datas: %v", err)
+		return nil, Faultf(rewards.Malformed, "meta_datas: %v", err)
 	}
 	if len(metas) != len(plans) {
-		return nil, faultf(rewards.Malformed, "meta_datas has %d entries for %d images", len(metas), len(plans))
+		return nil, Faultf(rewards.Malformed, "meta_datas has %d entries for %d images", len(metas), len(plans))
 	}
 	strict, ok := in.onlyStrict.(bool)
 	if !ok && in.onlyStrict != nil {
-		return nil, faultf(rewards.Malformed, "only_strict is a %s, want a bool", pickle.TypeName(in.onlyStrict))
+		return nil, Faultf(rewards.Malformed, "only_strict is a %s, want a bool", pickle.TypeName(in.onlyStrict))
 	}
 	g := &geneval{}
 	for i, m := range metas {
@@ -177,47 +169,33 @@ func readGenEval(in pickleInput, plans []plan, p *Profile, all []Profile, info *
 		}
 		tag, ok := fields["tag"].(string)
 		if !ok {
-			return nil, faultf(rewards.Malformed, "meta_datas[%d] has no tag", i)
+			return nil, Faultf(rewards.Malformed, "meta_datas[%d] has no tag", i)
 		}
 		g.tags = append(g.tags, tag)
 		fields["only_strict"] = strict
-		if prompt, ok := fields["prompt"].(string); ok && plans[i].sample.Prompt == "" {
-			plans[i].sample.Prompt = prompt
+		if prompt, ok := fields["prompt"].(string); ok && plans[i].Sample.Prompt == "" {
+			plans[i].Sample.Prompt = prompt
 		}
-		if plans[i].sample.ExtraInfo, f = info.json("meta_datas", fields); f != nil {
+		if plans[i].Sample.ExtraInfo, f = info.json("meta_datas", fields); f != nil {
 			return nil, f
 		}
 	}
 	if n := len(g.allTags()); n > maxTags {
-		return nil, faultf(rewards.Malformed, "meta_datas has %d different tags; the limit is %d", n, maxTags)
+		return nil, Faultf(rewards.Malformed, "meta_datas has %d different tags; the limit is %d", n, maxTags)
 	}
 	return g, nil
 }
 
-// strictKey is the name under which a profile reports strict_reward: by itself, or
-// reward/<key>/strict_reward.
-func strictKey(p *Profile) string {
-	for _, k := range p.Extra {
-		if fieldOf(k.Name) == strictField {
-			return k.Name
-		}
-	}
-	return ""
-}
-
-// fieldOf is the last part of an extra key.
-func fieldOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
-
 // complete adds GenEval's further four keys: rewards are the scores, strict_rewards
 // what the profile reports, and both once more by tag.
-func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []float64, p *Profile) *fault {
-	key := strictKey(p)
+func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []float64, p *Reward) *Fault {
+	key := p.keyOfField(strictField)
 	strict := make([]float64, len(results))
 	for i, r := range results {
 		v, ok := number(r.ExtraInfo[key])
 		if !ok {
-			f := faultf(rewards.NoScore, "sample %d: reward %q did not report %s", i, p.Name, key)
-			f.failed = []int{i}
+			f := Faultf(rewards.NoScore, "sample %d: reward %q did not report %s", i, p.Name, key)
+			f.Failed = []int{i}
 			return f
 		}
 		strict[i] = v
@@ -228,22 +206,6 @@ func (g *geneval) complete(out *pickle.Dict, results []*wire.Result, scores []fl
 	add("group_rewards", g.byTag(scores))
 	add("group_strict_rewards", g.byTag(strict))
 	return nil
-}
-
-// number is the value of a finite number or a bool of reward_extra_info.
-func number(v any) (float64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return n, !math.IsNaN(n) && !math.IsInf(n, 0)
-	case int64:
-		return float64(n), true
-	case bool:
-		if n {
-			return 1, true
-		}
-		return 0, true
-	}
-	return 0, false
 }
 
 // byTag spreads values over one list for each tag, as long as the batch.

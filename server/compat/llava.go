@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"encoding/json"
@@ -25,39 +25,22 @@ func llavaMeasures() []string { return []string{"precision", "recall", "f1"} }
 type llava struct {
 	questions []int // of each picture
 	answered  bool  // expected replies were sent
-	profile   *Profile
-}
-
-// keyOfField is the name under which a profile reports a field of a kind: by itself,
-// or reward/<key>/<field>. Empty: it does not.
-func (p *Profile) keyOfField(field string, kind rewards.FieldKind) string {
-	for _, k := range p.Extra {
-		if fieldOf(k.Name) == field && k.Kind == kind {
-			return k.Name
-		}
-	}
-	return ""
+	profile   *Reward
 }
 
 // readQuestions makes a sample of every question.
-func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.Media, p *Profile) (*pickleBatch, *fault) {
+func readQuestions(req *Request, in pickleInput, media [][]*rewards.Media, p *Reward) (*pickleBatch, *Fault) {
 	if p.keyOfField(answerField, rewards.String) == "" {
-		able := make([]string, 0, 1)
-		for i := range s.rewards() {
-			if s.rewards()[i].keyOfField(answerField, rewards.String) != "" {
-				able = append(able, s.rewards()[i].Name)
-			}
-		}
-		return nil, faultf(rewards.UnknownReward,
-			"queries asks LLaVA's questions (ddpo-pytorch), but reward %q reports no text named %q; POST to /scorers/{name} of one that does: here are %q", p.Name, answerField, able)
+		return nil, Faultf(rewards.UnknownReward,
+			"queries asks LLaVA's questions (ddpo-pytorch), but reward %q reports no text named %q; POST to /scorers/{name} of one that does: here are %q", p.Name, answerField, reporting(req.Rewards, answerField, rewards.String))
 	}
 	for _, name := range llavaMeasures() {
 		if in.answers != nil && p.keyOfField(name, rewards.Number) == "" {
-			return nil, faultf(rewards.UnknownReward, "answers asks how near the replies are, but reward %q does not report %q", p.Name, llavaMeasures())
+			return nil, Faultf(rewards.UnknownReward, "answers asks how near the replies are, but reward %q does not report %q", p.Name, llavaMeasures())
 		}
 	}
 	if in.prompts != nil || in.metadata != nil || in.metaDatas != nil {
-		return nil, faultf(rewards.Malformed, "queries come with images and answers alone")
+		return nil, Faultf(rewards.Malformed, "queries come with images and answers alone")
 	}
 	queries, f := readTexts("queries", in.queries, len(media))
 	if f != nil {
@@ -73,16 +56,16 @@ func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.
 	for i, list := range queries {
 		b.llava.questions = append(b.llava.questions, len(list))
 		if answers != nil && len(answers[i]) != len(list) {
-			return nil, faultf(rewards.Malformed, "picture %d has %d queries and %d answers", i, len(list), len(answers[i]))
+			return nil, Faultf(rewards.Malformed, "picture %d has %d queries and %d answers", i, len(list), len(answers[i]))
 		}
-		if len(list) > s.cfg.BatchSamples-len(b.plans) {
-			return nil, s.tooMany()
+		if len(list) > req.Limits.Samples-len(b.plans) {
+			return nil, req.tooMany()
 		}
 		for n, text := range list {
 			pl := newPlan(req, p.Name, len(b.plans))
-			pl.sample.Prompt, pl.sample.Media = text, media[i]
+			pl.Sample.Prompt, pl.Sample.Media = text, media[i]
 			if answers != nil {
-				pl.sample.GroundTruth, _ = json.Marshal(answers[i][n]) //nolint:errchkjson // a string
+				pl.Sample.GroundTruth, _ = json.Marshal(answers[i][n]) //nolint:errchkjson // a string
 			}
 			b.plans = append(b.plans, pl)
 		}
@@ -91,26 +74,26 @@ func (s *Server) readQuestions(req *request, in pickleInput, media [][]*rewards.
 }
 
 // readTexts reads a list of strings for each of n pictures.
-func readTexts(key string, v pickle.Value, n int) ([][]string, *fault) {
+func readTexts(key string, v pickle.Value, n int) ([][]string, *Fault) {
 	items, ok := pickle.Items(v)
 	if !ok {
-		return nil, faultf(rewards.Malformed, "%s is a %s, want a list of strings for each picture", key, pickle.TypeName(v))
+		return nil, Faultf(rewards.Malformed, "%s is a %s, want a list of strings for each picture", key, pickle.TypeName(v))
 	}
 	if len(items) != n {
-		return nil, faultf(rewards.Malformed, "%d entries in %s for %d images", len(items), key, n)
+		return nil, Faultf(rewards.Malformed, "%d entries in %s for %d images", len(items), key, n)
 	}
 	texts := make([][]string, n)
 	for i, item := range items {
 		var err error
 		if texts[i], err = pickle.Strings(item); err != nil {
-			return nil, faultf(rewards.Malformed, "%s[%d]: %v", key, i, err)
+			return nil, Faultf(rewards.Malformed, "%s[%d]: %v", key, i, err)
 		}
 	}
 	return texts, nil
 }
 
 // answer makes the dict of replies and scores, nested as the questions were.
-func (l *llava) answer(results []*wire.Result, scores []float64) (*pickle.Dict, *fault) {
+func (l *llava) answer(results []*wire.Result, scores []float64) (*pickle.Dict, *Fault) {
 	key := l.profile.keyOfField(answerField, rewards.String)
 	replies := make([]pickle.Value, len(results))
 	values := make([]pickle.Value, len(results))
@@ -141,9 +124,9 @@ func (l *llava) answer(results []*wire.Result, scores []float64) (*pickle.Dict, 
 }
 
 // missing is the fault of a question without what the answer needs of it.
-func (l *llava) missing(i int, key string) *fault {
-	f := faultf(rewards.NoScore, "question %d: reward %q did not report %s", i, l.profile.Name, key)
-	f.failed = []int{i}
+func (l *llava) missing(i int, key string) *Fault {
+	f := Faultf(rewards.NoScore, "question %d: reward %q did not report %s", i, l.profile.Name, key)
+	f.Failed = []int{i}
 	return f
 }
 

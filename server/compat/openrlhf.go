@@ -1,15 +1,16 @@
-package server
+package compat
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// openRLHF is POST /get_reward and /get_reward/{name}, the protocol of OpenRLHF's
+// readOpenRLHF reads POST /get_reward and /get_reward/{name}, the protocol of OpenRLHF's
 // remote reward models (openrlhf/utils/agent.py, openrlhf/cli/serve_rm.py):
 //
 //	{"query": [str], "prompts": [str], "labels": [any]}
@@ -23,74 +24,61 @@ import (
 // numbers (a bool is 0 or 1) for every sample of the request: an absent number has no
 // place in a list of floats. Lists may be empty, because the client sends empty ones
 // to all but the first of several servers.
-func (s *Server) openRLHF() protocol {
-	return protocol{run: "_openrlhf", read: func(req *request) (*batch, *fault) {
-		p, f := s.profile(req.profile)
-		if f != nil {
-			return nil, f
-		}
-		plans, err := s.readQueries(req, p)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []decimal, results []*wire.Result) any {
-			return pairs{{"rewards", scores}, {"scores", scores}, {"extra_logs", extraLogs(results)}}
-		})}, nil
-	}}
+func readOpenRLHF(req *Request) (*Batch, *Fault) {
+	p, f := req.reward()
+	if f != nil {
+		return nil, f
+	}
+	plans, err := readQueries(req, p)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	return &Batch{Plans: plans, Whole: true, Answer: allOrNone(func(scores []decimal, results []*wire.Result) any {
+		return pairs{{"rewards", scores}, {"scores", scores}, {"extra_logs", extraLogs(results)}}
+	})}, nil
 }
 
-func (s *Server) readQueries(req *request, p *Profile) ([]plan, error) {
-	t, err := parseJSON(req.body.data)
+func readQueries(req *Request, p *Reward) ([]Plan, error) {
+	t, err := strictjson.Parse(req.Body)
 	if err != nil {
 		return nil, err
 	}
-	var queries, prompts, labels jsonText
-	if err := t.object(func(key string, v jsonText) error {
-		switch key {
-		case "query":
-			queries = v
-		case "prompts":
-			prompts = v
-		case "labels":
-			labels = v
-		default:
-			return errUnknownKey
-		}
-		return nil
-	}); err != nil {
+	keys, err := t.Fields("query", "prompts", "labels")
+	if err != nil {
 		return nil, err
 	}
-	if queries == nil || queries.null() {
+	queries := keys["query"]
+	if queries == nil || queries.Null() {
 		return nil, errors.New(`no "query"`)
 	}
-	n, err := queries.length(s.cfg.BatchSamples)
+	n, err := queries.Length(req.Limits.Samples)
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	if n > s.cfg.BatchSamples {
-		return nil, s.tooMany()
+	if n > req.Limits.Samples {
+		return nil, req.tooMany()
 	}
-	plans := make([]plan, n)
+	plans := make([]Plan, n)
 	for i := range plans {
 		plans[i] = newPlan(req, p.Name, i)
 	}
-	if err := prompts.each(n, "queries", func(i int, v jsonText) (err error) {
-		if !v.null() {
-			plans[i].sample.Prompt, err = v.str()
+	if err := keys["prompts"].Each(n, "queries", func(i int, v strictjson.Text) (err error) {
+		if !v.Null() {
+			plans[i].Sample.Prompt, err = v.Str()
 		}
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("prompts: %w", err)
 	}
-	if err := labels.each(n, "queries", func(i int, v jsonText) error {
-		plans[i].sample.GroundTruth = v.raw()
+	if err := keys["labels"].Each(n, "queries", func(i int, v strictjson.Text) error {
+		plans[i].Sample.GroundTruth = v.Raw()
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
-	if err := queries.each(n, "queries", func(i int, v jsonText) error {
-		text, err := v.str()
-		plans[i].sample.Response = strings.TrimPrefix(text, plans[i].sample.Prompt)
+	if err := queries.Each(n, "queries", func(i int, v strictjson.Text) error {
+		text, err := v.Str()
+		plans[i].Sample.Response = strings.TrimPrefix(text, plans[i].Sample.Prompt)
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("query: %w", err)

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"encoding/json"
@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// slime is POST /rm and /rm/{name}, what slime's remote_rm asks
+// readSlime reads POST /rm and /rm/{name}, what slime's remote_rm asks
 // (slime/rollout/rm_hub/__init__.py):
 //
 //	{"prompt": str | [message…], "response": str, "label": any}
@@ -18,60 +19,59 @@ import (
 // The answer is the score, a number. A list of such objects is answered with a list.
 // The prompt of a conversation is the text of its last user turn, as with verl; the
 // label is the sample's ground_truth.
-func (s *Server) slime() protocol {
-	return protocol{run: "_slime", read: func(req *request) (*batch, *fault) {
-		p, f := s.profile(req.profile)
-		if f != nil {
-			return nil, f
+func readSlime(req *Request) (*Batch, *Fault) {
+	p, f := req.reward()
+	if f != nil {
+		return nil, f
+	}
+	t, err := strictjson.Parse(req.Body)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	b := &Batch{Whole: true}
+	add := func(_ int, v strictjson.Text) error {
+		if len(b.Plans) == req.Limits.Samples {
+			return req.tooMany()
 		}
-		t, err := parseJSON(req.body.data)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		b := &batch{whole: true}
-		add := func(_ int, v jsonText) error {
-			if len(b.plans) == s.cfg.BatchSamples {
-				return s.tooMany()
-			}
-			b.plans = append(b.plans, newPlan(req, p.Name, len(b.plans)))
-			return readSlime(v, b.plans[len(b.plans)-1])
-		}
-		many := t.kind() == '['
+		b.Plans = append(b.Plans, newPlan(req, p.Name, len(b.Plans)))
+		return readAnswered(v, b.Plans[len(b.Plans)-1])
+	}
+	many := t.Kind() == '['
+	if many {
+		err = t.Array(add)
+	} else {
+		err = add(0, t)
+	}
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	b.Answer = allOrNone(func(scores []decimal, _ []*wire.Result) any {
 		if many {
-			err = t.array(add)
-		} else {
-			err = add(0, t)
+			return scores
 		}
-		if err != nil {
-			return nil, asFault(err)
-		}
-		b.answer = allOrNone(func(scores []decimal, _ []*wire.Result) any {
-			if many {
-				return scores
-			}
-			return scores[0]
-		})
-		return b, nil
-	}}
+		return scores[0]
+	})
+	return b, nil
 }
 
-func readSlime(t jsonText, pl plan) error {
+// readAnswered reads one answer of a model with what it was asked.
+func readAnswered(t strictjson.Text, pl Plan) error {
 	seen := map[string]bool{}
-	err := t.object(func(key string, v jsonText) (err error) {
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		seen[key] = true
 		switch key {
 		case "prompt":
-			if v.kind() == '[' {
-				pl.sample.Prompt, err = lastUserTurn(v)
+			if v.Kind() == '[' {
+				pl.Sample.Prompt, err = lastUserTurn(v)
 			} else {
-				pl.sample.Prompt, err = v.str()
+				pl.Sample.Prompt, err = v.Str()
 			}
 		case "response":
-			pl.sample.Response, err = v.str()
+			pl.Sample.Response, err = v.Str()
 		case "label":
-			pl.sample.GroundTruth = v.raw()
+			pl.Sample.GroundTruth = v.Raw()
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
@@ -82,7 +82,7 @@ func readSlime(t jsonText, pl plan) error {
 }
 
 // lastUserTurn is the text of a conversation's last user turn.
-func lastUserTurn(v jsonText) (string, error) {
+func lastUserTurn(v strictjson.Text) (string, error) {
 	var turns []struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
@@ -95,7 +95,7 @@ func lastUserTurn(v jsonText) (string, error) {
 			continue
 		}
 		if turn.Content[0] == '"' {
-			return jsonText(turn.Content).str()
+			return strictjson.Text(turn.Content).Str()
 		}
 		var parts []struct {
 			Type string `json:"type"`

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -23,7 +24,7 @@ const latentTensors = "rewardloop_tensors"
 // maxIntegers bounds the whole numbers of a row's tensor, which become JSON.
 const maxIntegers = 4096
 
-// latent is POST /latent and /latent/{name}, the protocol of verl-omni's
+// readLatent reads POST /latent and /latent/{name}, the protocol of verl-omni's
 // latent_http_scorer_client ("DRM protocol 1"). The body is safetensors:
 //
 //	latents               [N, C, H, W]  F16, BF16 or F32; N is 1 with verl-omni's client
@@ -41,35 +42,33 @@ const maxIntegers = 4096
 //	200 {"protocol_version": "1", "raw_scores": [float]}
 //	400 not such a body, another version
 //	422, 503 a row without a score
-func (s *Server) latent() protocol {
-	return protocol{run: "_latent", check: checkVersion, read: func(req *request) (*batch, *fault) {
-		p, f := s.profile(req.profile)
-		if f != nil {
-			return nil, f
-		}
-		list, err := readTensors(req.body.data)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		plans, err := s.latentPlans(req, p, list)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		return &batch{plans: plans, whole: true, answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
-			return pairs{{"protocol_version", latentVersion}, {"raw_scores", scores}}
-		})}, nil
-	}}
+func readLatent(req *Request) (*Batch, *Fault) {
+	p, f := req.reward()
+	if f != nil {
+		return nil, f
+	}
+	list, err := readTensors(req.Body)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	plans, err := latentPlans(req, p, list)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	return &Batch{Plans: plans, Whole: true, Answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
+		return pairs{{"protocol_version", latentVersion}, {"raw_scores", scores}}
+	})}, nil
 }
 
-func checkVersion(r *http.Request) *fault {
+func checkVersion(r *http.Request) *Fault {
 	if v := r.Header.Values(latentHeader); len(v) != 1 || v[0] != latentVersion {
-		return faultf(rewards.Malformed, "%s is %q, this is version %s", latentHeader, clip(fmt.Sprint(v)), latentVersion)
+		return Faultf(rewards.Malformed, "%s is %q, this is version %s", latentHeader, strictjson.Clip(fmt.Sprint(v)), latentVersion)
 	}
 	return nil
 }
 
 // latentPlans makes a sample of every row.
-func (s *Server) latentPlans(req *request, p *Profile, list []tensor) ([]plan, error) {
+func latentPlans(req *Request, p *Reward, list []tensor) ([]Plan, error) {
 	first := -1
 	for i := range list {
 		if list[i].name == "latents" {
@@ -83,12 +82,12 @@ func (s *Server) latentPlans(req *request, p *Profile, list []tensor) ([]plan, e
 		return nil, fmt.Errorf("latents has the shape %v, want [N, C, H, W]", list[first].shape)
 	}
 	rows := list[first].shape[0]
-	if rows > s.cfg.BatchSamples {
-		return nil, s.tooMany()
+	if rows > req.Limits.Samples {
+		return nil, req.tooMany()
 	}
 	main := list[first]
 	list = append(append([]tensor{}, list[:first]...), list[first+1:]...)
-	plans := make([]plan, rows)
+	plans := make([]Plan, rows)
 	for row := range plans {
 		plans[row] = newPlan(req, p.Name, row)
 		m, err := main.row(row, rows)
@@ -98,7 +97,7 @@ func (s *Server) latentPlans(req *request, p *Profile, list []tensor) ([]plan, e
 		if m == nil {
 			return nil, fmt.Errorf("latents is %s, want F16, BF16 or F32", main.dtype)
 		}
-		sample := plans[row].sample
+		sample := plans[row].Sample
 		sample.Media = append(sample.Media, m)
 		if err := attach(sample, list, row, rows); err != nil {
 			return nil, err
@@ -126,7 +125,7 @@ func attach(sample *rewards.Sample, list []tensor, row, rows int) error {
 		size := len(list[i].data) / rows
 		values := integers(list[i].dtype, list[i].data[row*size:(row+1)*size])
 		if len(values) > maxIntegers {
-			return fmt.Errorf("%q has %d whole numbers for a row; the limit is %d", clip(list[i].name), len(values), maxIntegers)
+			return fmt.Errorf("%q has %d whole numbers for a row; the limit is %d", strictjson.Clip(list[i].name), len(values), maxIntegers)
 		}
 		extra[list[i].name] = values
 	}
@@ -144,7 +143,7 @@ func attach(sample *rewards.Sample, list []tensor, row, rows int) error {
 // row is one row as a latent; nil for whole numbers, which are none.
 func (n *tensor) row(row, rows int) (*rewards.Media, error) {
 	if len(n.shape) == 0 || n.shape[0] != rows {
-		return nil, fmt.Errorf("%q has the shape %v: the first axis must be the %d of latents", clip(n.name), n.shape, rows)
+		return nil, fmt.Errorf("%q has the shape %v: the first axis must be the %d of latents", strictjson.Clip(n.name), n.shape, rows)
 	}
 	if n.dtype == "I32" || n.dtype == "I64" {
 		return nil, nil
@@ -155,7 +154,7 @@ func (n *tensor) row(row, rows int) (*rewards.Media, error) {
 	}
 	layouts := []rewards.Layout{"", "L", "LD", rewards.CHW, rewards.TCHW}
 	if len(shape) >= len(layouts) {
-		return nil, fmt.Errorf("%q has the shape %v: too many axes", clip(n.name), n.shape)
+		return nil, fmt.Errorf("%q has the shape %v: too many axes", strictjson.Clip(n.name), n.shape)
 	}
 	size := len(n.data) / rows
 	return &rewards.Media{

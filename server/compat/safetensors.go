@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -42,16 +43,16 @@ func readTensors(b []byte) ([]tensor, error) {
 	if len(head) == 0 || head[0] != '{' {
 		return nil, errors.New("safetensors: the header does not begin with '{'")
 	}
-	t, err := parseJSON(head)
+	t, err := strictjson.Parse(head)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
 	var list []tensor
-	err = t.object(func(key string, v jsonText) error {
+	err = t.Object(func(key string, v strictjson.Text) error {
 		switch {
 		case key == "__metadata__":
-			return v.object(func(_ string, v jsonText) error {
-				_, err := v.str()
+			return v.Object(func(_ string, v strictjson.Text) error {
+				_, err := v.Str()
 				return err
 			})
 		case len(list) == maxTensors:
@@ -74,32 +75,32 @@ func readTensors(b []byte) ([]tensor, error) {
 }
 
 // readHeader reads {"dtype", "shape", "data_offsets"}; all is the length of the data.
-func (n *tensor) readHeader(v jsonText, all int64) error {
+func (n *tensor) readHeader(v strictjson.Text, all int64) error {
 	var offsets []int64
 	seen := 0
-	err := v.object(func(key string, v jsonText) (err error) {
+	err := v.Object(func(key string, v strictjson.Text) (err error) {
 		seen++
 		switch key {
 		case "dtype":
-			n.dtype, err = v.str()
+			n.dtype, err = v.Str()
 		case "shape":
-			err = v.array(func(_ int, v jsonText) error {
-				size, err := v.integer(1, math.MaxInt32)
+			err = v.Array(func(_ int, v strictjson.Text) error {
+				size, err := v.Integer(1, math.MaxInt32)
 				if n.shape = append(n.shape, int(size)); len(n.shape) > maxAxes {
 					err = fmt.Errorf("more than %d axes", maxAxes)
 				}
 				return err
 			})
 		case "data_offsets":
-			err = v.array(func(_ int, v jsonText) error {
-				at, err := v.integer(0, all)
+			err = v.Array(func(_ int, v strictjson.Text) error {
+				at, err := v.Integer(0, all)
 				if offsets = append(offsets, at); len(offsets) > 2 {
 					err = errors.New("more than two")
 				}
 				return err
 			})
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
@@ -112,7 +113,7 @@ func (n *tensor) readHeader(v jsonText, all int64) error {
 	n.begin, n.end = offsets[0], offsets[1]
 	width := widthOf(n.dtype)
 	if width == 0 {
-		return fmt.Errorf("dtype %q: want F16, BF16 or F32, or I32 or I64 for whole numbers", clip(n.dtype))
+		return fmt.Errorf("dtype %q: want F16, BF16 or F32, or I32 or I64 for whole numbers", strictjson.Clip(n.dtype))
 	}
 	bytes := width
 	for _, size := range n.shape {
@@ -146,7 +147,7 @@ func tile(list []tensor, all int64) error {
 	var at int64
 	for _, n := range byPlace {
 		if n.begin != at {
-			return fmt.Errorf("safetensors: %q begins at %d, where %d bytes are taken", clip(n.name), n.begin, at)
+			return fmt.Errorf("safetensors: %q begins at %d, where %d bytes are taken", strictjson.Clip(n.name), n.begin, at)
 		}
 		at = n.end
 	}

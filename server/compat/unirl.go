@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"cmp"
@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/gin-gonic/gin"
-
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// unirl is POST /score, the protocol of unirl-reward-service (Tencent-Hunyuan/UniRL,
+// readUniRL reads POST /score, the protocol of unirl-reward-service (Tencent-Hunyuan/UniRL,
 // unirl-reward-service/reward_service/schemas.py). The rewards it asks for are this
 // server's, by name:
 //
@@ -21,7 +20,7 @@ import (
 //	 "protocol_version": "1"}
 //
 // The last turn is scored. Two turns are an edit, the source and then the edited
-// picture; the sample has the edited one first, as on the pickle edge. metadata is
+// picture; the sample has the edited one first, as in flow_grpo's protocol. metadata is
 // the sample's extra_info, without its ground_truth. A video is the list of its
 // frames, each a picture: an encoded one ("video_b64" as a string) needs a decoder
 // that is not here, and files ("video_path") are never read on a client's word.
@@ -36,21 +35,19 @@ import (
 // a score stands in errors, with the reason; one with a substitute in both. The
 // identity of a request (request_id, …) and the protocol's version are given back
 // where they were sent.
-func (s *Server) unirl() protocol {
-	return protocol{run: "_unirl", read: func(req *request) (*batch, *fault) {
-		t, err := parseJSON(req.body.data)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		if req.profile != "" {
-			return nil, faultf(rewards.Malformed, "the rewards are named in required_rewards, not in the URL")
-		}
-		u := &unirlBatch{server: s, req: req}
-		if err := u.read(t); err != nil {
-			return nil, asFault(err)
-		}
-		return &batch{plans: u.plans, answer: u.answer}, nil
-	}}
+func readUniRL(req *Request) (*Batch, *Fault) {
+	t, err := strictjson.Parse(req.Body)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	if req.Reward != "" {
+		return nil, Faultf(rewards.Malformed, "the rewards are named in required_rewards, not in the URL")
+	}
+	u := &unirlBatch{req: req}
+	if err := u.read(t); err != nil {
+		return nil, AsFault(err)
+	}
+	return &Batch{Plans: u.plans, Answer: u.answer}, nil
 }
 
 // unirlVersion is the one version of the protocol.
@@ -58,10 +55,8 @@ const unirlVersion = "1"
 
 // unirlBatch is a body of /score.
 type unirlBatch struct {
-	server *Server
-	req    *request
-
-	plans     []plan
+	req       *Request
+	plans     []Plan
 	items     []unirlItem
 	versioned bool // the body names the protocol's version
 	identity  bool // a request of it has an identity
@@ -74,25 +69,25 @@ type unirlItem struct {
 	identity pairs
 }
 
-func (u *unirlBatch) read(t jsonText) error {
-	var requests jsonText
-	err := t.object(func(key string, v jsonText) error {
+func (u *unirlBatch) read(t strictjson.Text) error {
+	var requests strictjson.Text
+	err := t.Object(func(key string, v strictjson.Text) error {
 		switch key {
 		case "requests":
 			requests = v
 		case "protocol_version":
-			version, err := v.str()
+			version, err := v.Str()
 			if err == nil && version != unirlVersion {
-				err = fmt.Errorf("%q: this is version %q", clip(version), unirlVersion)
+				err = fmt.Errorf("%q: this is version %q", strictjson.Clip(version), unirlVersion)
 			}
 			u.versioned = true
 			return err
 		case "grad_mode", "call_id":
-			if !v.null() && v.kind() != 'f' {
+			if !v.Null() && v.Kind() != 'f' {
 				return errors.New("scores have no gradients here")
 			}
 		default:
-			return errUnknownKey
+			return strictjson.ErrUnknownKey
 		}
 		return nil
 	})
@@ -102,7 +97,7 @@ func (u *unirlBatch) read(t jsonText) error {
 	if requests == nil {
 		return errors.New(`no "requests"`)
 	}
-	if err := requests.array(func(_ int, v jsonText) error { return u.readRequest(v) }); err != nil {
+	if err := requests.Array(func(_ int, v strictjson.Text) error { return u.readRequest(v) }); err != nil {
 		return fmt.Errorf("requests: %w", err)
 	}
 	return nil
@@ -113,12 +108,12 @@ func unirlIdentity() []string {
 	return []string{"request_id", "sample_id", "group_id", "source_rank", "policy_version", "scorer_version", "idempotency_key"}
 }
 
-func (u *unirlBatch) readRequest(t jsonText) error {
+func (u *unirlBatch) readRequest(t strictjson.Text) error {
 	var item unirlItem
-	var history jsonText
+	var history strictjson.Text
 	var sample rewards.Sample
-	identity := map[string]jsonText{}
-	err := t.object(func(key string, v jsonText) (err error) {
+	identity := map[string]strictjson.Text{}
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		switch {
 		case key == "history":
 			history = v
@@ -130,7 +125,7 @@ func (u *unirlBatch) readRequest(t jsonText) error {
 			identity[key] = v
 			err = checkIdentity(key, v)
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
@@ -144,45 +139,45 @@ func (u *unirlBatch) readRequest(t jsonText) error {
 		u.identity = true
 	}
 	for _, key := range unirlIdentity() {
-		item.identity = append(item.identity, pair{key, identity[key].raw()})
+		item.identity = append(item.identity, pair{key, identity[key].Raw()})
 	}
 	u.items = append(u.items, item)
-	made := plan{sample: &sample}
+	made := Plan{Sample: &sample}
 	if err := readHistory(history, &made); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	for _, name := range item.rewards {
-		if len(u.plans) == u.server.cfg.BatchSamples {
-			return u.server.tooMany()
+		if len(u.plans) == u.req.Limits.Samples {
+			return u.req.tooMany()
 		}
 		own := sample
-		own.ID, own.Reward = fmt.Sprintf("%s-%d", u.req.id, len(u.plans)), name
-		u.plans = append(u.plans, plan{sample: &own, refused: made.refused})
+		own.ID, own.Reward = fmt.Sprintf("%s-%d", u.req.ID, len(u.plans)), name
+		u.plans = append(u.plans, Plan{Sample: &own, Refused: made.Refused})
 	}
 	return nil
 }
 
 // checkIdentity takes what can be given back as it came.
-func checkIdentity(key string, v jsonText) error {
+func checkIdentity(key string, v strictjson.Text) error {
 	switch {
-	case v.kind() == '{' || v.kind() == '[' || len(v) > wire.MaxNameBytes:
+	case v.Kind() == '{' || v.Kind() == '[' || len(v) > wire.MaxNameBytes:
 		return fmt.Errorf("want a string or a number of at most %d bytes", wire.MaxNameBytes)
-	case key == "scorer_version" && !v.null():
+	case key == "scorer_version" && !v.Null():
 		return errors.New("the rewards of this server have no versions to pin; leave expected_scorer_version out")
 	}
 	return nil
 }
 
 // readRewards reads names, each once.
-func (u *unirlBatch) readRewards(v jsonText) ([]string, error) {
+func (u *unirlBatch) readRewards(v strictjson.Text) ([]string, error) {
 	names := []string{}
-	err := v.array(func(_ int, v jsonText) error {
-		name, err := v.str()
+	err := v.Array(func(_ int, v strictjson.Text) error {
+		name, err := v.Str()
 		if err != nil {
 			return err
 		}
-		if _, f := u.server.profile(name); f != nil {
-			f.status = http.StatusBadRequest
+		if _, f := LookUp(u.req.Rewards, name); f != nil {
+			f.Status = http.StatusBadRequest
 			return f
 		}
 		if !slices.Contains(names, name) {
@@ -195,9 +190,9 @@ func (u *unirlBatch) readRewards(v jsonText) ([]string, error) {
 
 // readHistory fills the sample with the turn that is scored, and of an edit with its
 // source.
-func readHistory(t jsonText, pl *plan) error {
-	var turns []jsonText
-	if err := t.array(func(_ int, v jsonText) error {
+func readHistory(t strictjson.Text, pl *Plan) error {
+	var turns []strictjson.Text
+	if err := t.Array(func(_ int, v strictjson.Text) error {
 		turns = append(turns, v)
 		return nil
 	}); err != nil {
@@ -207,7 +202,7 @@ func readHistory(t jsonText, pl *plan) error {
 	case len(turns) == 0:
 		return errors.New("no turn")
 	case len(turns) > 2:
-		return faultf(rewards.BadInput, "%d turns: want one, or for an edit two, the source and the edited picture", len(turns))
+		return Faultf(rewards.BadInput, "%d turns: want one, or for an edit two, the source and the edited picture", len(turns))
 	}
 	slices.Reverse(turns)
 	for i, v := range turns {
@@ -216,40 +211,40 @@ func readHistory(t jsonText, pl *plan) error {
 			return fmt.Errorf("[%d]: %w", len(turns)-1-i, err)
 		}
 		if i == 0 {
-			pl.sample.Prompt = text
+			pl.Sample.Prompt = text
 		}
-		pl.sample.Media = append(pl.sample.Media, media...)
+		pl.Sample.Media = append(pl.Sample.Media, media...)
 	}
 	return nil
 }
 
-func readTurn(t jsonText, pl *plan) (text string, media []*rewards.Media, err error) {
+func readTurn(t strictjson.Text, pl *Plan) (text string, media []*rewards.Media, err error) {
 	var video *rewards.Media
 	hasText := false
-	err = t.object(func(key string, v jsonText) (err error) {
-		if v.null() {
+	err = t.Object(func(key string, v strictjson.Text) (err error) {
+		if v.Null() {
 			return nil
 		}
 		switch key {
 		case "text":
 			hasText = true
-			text, err = v.str()
+			text, err = v.Str()
 		case "image_b64":
 			var m *rewards.Media
 			if m, err = readPicture(v, pl); m != nil {
 				media = append(media, m)
 			}
 		case "video_b64":
-			if v.kind() == '"' {
-				return faultf(rewards.BadInput, `encoded videos are not decoded here: send the frames, "video_b64": [base64 of a picture, …]`)
+			if v.Kind() == '"' {
+				return Faultf(rewards.BadInput, `encoded videos are not decoded here: send the frames, "video_b64": [base64 of a picture, …]`)
 			}
 			video, err = readFrames(v, pl)
 		case "video_path":
-			err = faultf(rewards.BadInput, "files of the server are not read on a client's word; send the frames in video_b64")
+			err = Faultf(rewards.BadInput, "files of the server are not read on a client's word; send the frames in video_b64")
 		case "image_ipc":
-			err = faultf(rewards.BadInput, "memory of a GPU is not shared with this server; send image_b64")
+			err = Faultf(rewards.BadInput, "memory of a GPU is not shared with this server; send image_b64")
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
@@ -262,45 +257,45 @@ func readTurn(t jsonText, pl *plan) (text string, media []*rewards.Media, err er
 	switch {
 	case !hasText:
 		return "", nil, errors.New(`no "text"`)
-	case media == nil && pl.refused == nil:
-		return "", nil, faultf(rewards.BadInput, "the turn has neither image_b64 nor video_b64, and there is nothing to look at")
+	case media == nil && pl.Refused == nil:
+		return "", nil, Faultf(rewards.BadInput, "the turn has neither image_b64 nor video_b64, and there is nothing to look at")
 	}
 	return text, media, nil
 }
 
 // readPicture decodes the base64 of a picture. One of another format than those that
 // can be decoded refuses its sample.
-func readPicture(v jsonText, pl *plan) (*rewards.Media, error) {
-	data, err := decodeBase64(v)
+func readPicture(v strictjson.Text, pl *Plan) (*rewards.Media, error) {
+	data, err := v.Base64()
 	if err != nil {
 		return nil, err
 	}
-	m := picture(data)
+	m := Picture(data)
 	if m == nil {
-		pl.refuse("a picture is neither JPEG nor PNG nor WebP")
+		pl.Refuse("a picture is neither JPEG nor PNG nor WebP")
 	}
 	return m, nil
 }
 
 // readFrames decodes the base64 of a video's pictures.
-func readFrames(v jsonText, pl *plan) (*rewards.Media, error) {
+func readFrames(v strictjson.Text, pl *Plan) (*rewards.Media, error) {
 	m := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
-	err := v.array(func(_ int, v jsonText) error {
+	err := v.Array(func(_ int, v strictjson.Text) error {
 		frame, err := readPicture(v, pl)
 		if frame != nil {
 			m.Frames = append(m.Frames, frame.Data)
 		}
 		return err
 	})
-	if err == nil && len(m.Frames) == 0 && pl.refused == nil {
+	if err == nil && len(m.Frames) == 0 && pl.Refused == nil {
 		err = errors.New("a video needs frames")
 	}
 	return m, err
 }
 
-func (u *unirlBatch) answer(results []*wire.Result) (answer, *fault) {
-	if f := noneAccepted(results); f != nil && f.transient() {
-		return answer{}, f
+func (u *unirlBatch) answer(results []*wire.Result) (Reply, *Fault) {
+	if f := NoneAccepted(results); f != nil && f.Transient() {
+		return Reply{}, f
 	}
 	scores, faults := make([]pairs, len(u.items)), make([]pairs, len(u.items))
 	passing := false
@@ -309,15 +304,15 @@ func (u *unirlBatch) answer(results []*wire.Result) (answer, *fault) {
 		for _, name := range item.rewards {
 			r := results[next]
 			next++
-			if v, ok := scoreOf(r); ok {
+			passing = passing || MayPass(r)
+			if v, ok := ScoreOf(r); ok {
 				scores[i] = append(scores[i], pair{name, subMetrics(v, r)})
 			}
 			if r.Outcome != rewards.Scored {
-				class, text := failureOf(r)
+				_, text := FailureOf(r)
 				if r.Substitute != nil && r.Substitute.Value != nil {
 					text += "; the score is the reward's substitute, " + r.Substitute.Policy
 				}
-				passing = passing || statusOf(class) == http.StatusServiceUnavailable
 				faults[i] = append(faults[i], pair{name, text})
 			}
 		}
@@ -333,7 +328,7 @@ func (u *unirlBatch) answer(results []*wire.Result) (answer, *fault) {
 	if u.versioned {
 		out = append(out, pair{"protocol_version", unirlVersion})
 	}
-	return jsonAnswer(http.StatusOK, passing, out), nil
+	return JSONReply(http.StatusOK, passing, out), nil
 }
 
 // subMetrics are the numbers of a result: the score, then what else is a number and
@@ -350,23 +345,22 @@ func subMetrics(score float64, r *wire.Result) pairs {
 	return out
 }
 
-// roster answers GET /health, which clients of UniRL and Flow-Factory ask before they
+// tellHealth answers GET /health, which clients of UniRL and Flow-Factory ask before they
 // send anything: 200 if a worker is there and samples are taken, else 503, with every
 // reward and the states of the workers that serve it.
-func (s *Server) roster(c *gin.Context) {
-	if name := c.Param("name"); name != "" {
-		if _, f := s.profile(name); f != nil {
-			f.status = http.StatusNotFound
-			s.refuse(c, f)
-			return
+func tellHealth(s *State) Reply {
+	if s.Reward != "" {
+		if _, f := LookUp(s.Rewards, s.Reward); f != nil {
+			f.Status = http.StatusNotFound
+			return f.json()
 		}
 	}
 	states := map[string][]string{}
-	for _, name := range s.names() {
+	for _, name := range names(s.Rewards) {
 		states[name] = []string{}
 	}
 	ready := false
-	for _, w := range s.presence.Workers() {
+	for _, w := range s.Workers {
 		ready = ready || w.State == wire.WorkerReady
 		for _, p := range w.Profiles {
 			for _, name := range []string{p.Name, cmp.Or(p.Name, "default")} {
@@ -379,30 +373,30 @@ func (s *Server) roster(c *gin.Context) {
 	}
 	status, word := http.StatusOK, "ok"
 	switch {
-	case s.admission.isClosed() || s.loop.Draining():
+	case s.Draining:
 		status, word = http.StatusServiceUnavailable, "draining"
 	case !ready:
 		status, word = http.StatusServiceUnavailable, "no worker is ready"
 	}
-	a := jsonAnswer(status, status != http.StatusOK, pairs{{"status", word}, {"rewards", states}})
-	a.pause = true
-	s.write(c, a)
+	a := JSONReply(status, status != http.StatusOK, pairs{{"status", word}, {"rewards", states}})
+	a.Pause = true
+	return a
 }
 
-// rewardNames answers GET /rewards.
-func (s *Server) rewardNames(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"rewards": s.names()}))
+// tellRewards answers GET /rewards.
+func tellRewards(s *State) Reply {
+	return JSONReply(http.StatusOK, false, map[string]any{"rewards": names(s.Rewards)})
 }
 
 // names are the rewards that have one, sorted; the default one may be there under its
 // name as well.
-func (s *Server) names() []string {
-	names := []string{}
-	for i := range s.rewards() {
-		if name := s.rewards()[i].Name; name != "" {
-			names = append(names, name)
+func names(all []Reward) []string {
+	list := []string{}
+	for i := range all {
+		if all[i].Name != "" {
+			list = append(list, all[i].Name)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(list)
+	return list
 }

@@ -1,15 +1,16 @@
-package server
+package compat
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// flowFactory is POST /compute, the protocol of Flow-Factory's remote reward models
+// readFlowFactory reads POST /compute, the protocol of Flow-Factory's remote reward models
 // (src/flow_factory/rewards/my_reward_remote.py). Its clients append /compute and
 // /health to the address they are given, so that http://host:port/scorers/ocr asks
 // for the reward ocr:
@@ -25,47 +26,37 @@ import (
 //
 // The client gives up at 60 s and tries again at once, so that samples expire at
 // ComputeTimeout, 55 s, with a 503.
-func (s *Server) flowFactory() protocol {
-	return protocol{run: "_flow_factory", read: func(req *request) (*batch, *fault) {
-		p, f := s.profile(req.profile)
-		if f != nil {
-			return nil, f
-		}
-		t, err := parseJSON(req.body.data)
-		if err != nil {
-			return nil, asFault(err)
-		}
-		c := &computeBatch{server: s, req: req, reward: p.Name}
-		if err := c.read(t); err != nil {
-			return nil, asFault(err)
-		}
-		if f := c.badPictures(); f != nil {
-			return nil, f
-		}
-		return &batch{plans: c.plans, whole: true, answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
-			return map[string]any{"rewards": scores}
-		})}, nil
-	}}
+func readFlowFactory(req *Request) (*Batch, *Fault) {
+	p, f := req.reward()
+	if f != nil {
+		return nil, f
+	}
+	t, err := strictjson.Parse(req.Body)
+	if err != nil {
+		return nil, AsFault(err)
+	}
+	c := &computeBatch{req: req, reward: p.Name}
+	if err := c.read(t); err != nil {
+		return nil, AsFault(err)
+	}
+	if f := c.badPictures(); f != nil {
+		return nil, f
+	}
+	return &Batch{Plans: c.plans, Whole: true, Answer: allOrNone(func(scores []decimal, _ []*wire.Result) any {
+		return map[string]any{"rewards": scores}
+	})}, nil
 }
 
 // computeBatch is a body of /compute.
 type computeBatch struct {
-	server *Server
-	req    *request
+	req    *Request
 	reward string
-	plans  []plan
+	plans  []Plan
 }
 
-func (c *computeBatch) read(t jsonText) error {
-	keys := map[string]jsonText{}
-	if err := t.object(func(key string, v jsonText) error {
-		switch key {
-		case "prompt", "image", "video", "condition_images", "condition_videos", "kwargs", "extra":
-			keys[key] = v
-			return nil
-		}
-		return errUnknownKey
-	}); err != nil {
+func (c *computeBatch) read(t strictjson.Text) error {
+	keys, err := t.Fields("prompt", "image", "video", "condition_images", "condition_videos", "kwargs", "extra")
+	if err != nil {
 		return err
 	}
 	if err := c.count(keys); err != nil {
@@ -74,10 +65,10 @@ func (c *computeBatch) read(t jsonText) error {
 	// The order is that of a sample's media.
 	for _, list := range []struct {
 		key  string
-		read func(*plan, jsonText) error
+		read func(*Plan, strictjson.Text) error
 	}{
-		{"prompt", func(pl *plan, v jsonText) (err error) {
-			pl.sample.Prompt, err = v.str()
+		{"prompt", func(pl *Plan, v strictjson.Text) (err error) {
+			pl.Sample.Prompt, err = v.Str()
 			return err
 		}},
 		{"image", addPicture},
@@ -85,7 +76,7 @@ func (c *computeBatch) read(t jsonText) error {
 		{"condition_images", addEach(addPicture)},
 		{"condition_videos", addEach(addVideo)},
 	} {
-		err := keys[list.key].each(len(c.plans), "samples", func(i int, v jsonText) error { return list.read(&c.plans[i], v) })
+		err := keys[list.key].Each(len(c.plans), "samples", func(i int, v strictjson.Text) error { return list.read(&c.plans[i], v) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", list.key, err)
 		}
@@ -94,19 +85,19 @@ func (c *computeBatch) read(t jsonText) error {
 }
 
 // count makes the plans: one for each prompt or, without prompts, picture or video.
-func (c *computeBatch) count(keys map[string]jsonText) error {
-	most := c.server.cfg.BatchSamples
+func (c *computeBatch) count(keys map[string]strictjson.Text) error {
+	most := c.req.Limits.Samples
 	for _, key := range []string{"prompt", "image", "video"} {
 		v := keys[key]
-		if v == nil || v.null() {
+		if v == nil || v.Null() {
 			continue
 		}
-		n, err := v.length(most)
+		n, err := v.Length(most)
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		if n > most {
-			return c.server.tooMany()
+			return c.req.tooMany()
 		}
 		for i := range n {
 			c.plans = append(c.plans, newPlan(c.req, c.reward, i))
@@ -117,36 +108,36 @@ func (c *computeBatch) count(keys map[string]jsonText) error {
 }
 
 // addPicture appends a picture to a plan's sample.
-func addPicture(pl *plan, v jsonText) error {
+func addPicture(pl *Plan, v strictjson.Text) error {
 	m, err := readPicture(v, pl)
 	if m != nil {
-		pl.sample.Media = append(pl.sample.Media, m)
+		pl.Sample.Media = append(pl.Sample.Media, m)
 	}
 	return err
 }
 
 // addVideo appends a video to a plan's sample.
-func addVideo(pl *plan, v jsonText) error {
+func addVideo(pl *Plan, v strictjson.Text) error {
 	m, err := readFrames(v, pl)
-	pl.sample.Media = append(pl.sample.Media, m)
+	pl.Sample.Media = append(pl.Sample.Media, m)
 	return err
 }
 
 // addEach adds each of a list; null is an empty one.
-func addEach(add func(*plan, jsonText) error) func(*plan, jsonText) error {
-	return func(pl *plan, v jsonText) error {
-		if v.null() {
+func addEach(add func(*Plan, strictjson.Text) error) func(*Plan, strictjson.Text) error {
+	return func(pl *Plan, v strictjson.Text) error {
+		if v.Null() {
 			return nil
 		}
-		return v.array(func(_ int, v jsonText) error { return add(pl, v) })
+		return v.Array(func(_ int, v strictjson.Text) error { return add(pl, v) })
 	}
 }
 
 // extraInfo gives all samples what the client was configured with.
-func (c *computeBatch) extraInfo(kwargs, extra jsonText) error {
-	if kwargs == nil || kwargs.null() {
+func (c *computeBatch) extraInfo(kwargs, extra strictjson.Text) error {
+	if kwargs == nil || kwargs.Null() {
 		kwargs = extra
-	} else if extra != nil && !extra.null() {
+	} else if extra != nil && !extra.Null() {
 		return errors.New("kwargs and extra are the same under two names; send one")
 	}
 	if kwargs == nil {
@@ -157,29 +148,29 @@ func (c *computeBatch) extraInfo(kwargs, extra jsonText) error {
 		return fmt.Errorf("kwargs: %w", err)
 	}
 	// It is written out once for each sample.
-	if n := int64(len(truth)+len(rest)) * int64(len(c.plans)); n > c.server.cfg.JSONBytes {
-		return faultf(rewards.TooLarge, "kwargs become %d bytes for %d samples; the limit is %d", n, len(c.plans), c.server.cfg.JSONBytes)
+	if n := int64(len(truth)+len(rest)) * int64(len(c.plans)); n > c.req.Limits.JSONBytes {
+		return Faultf(rewards.TooLarge, "kwargs become %d bytes for %d samples; the limit is %d", n, len(c.plans), c.req.Limits.JSONBytes)
 	}
 	for i := range c.plans {
-		c.plans[i].sample.GroundTruth, c.plans[i].sample.ExtraInfo = truth, rest
+		c.plans[i].Sample.GroundTruth, c.plans[i].Sample.ExtraInfo = truth, rest
 	}
 	return nil
 }
 
 // badPictures refuses the batch if a sample has a picture that cannot be decoded, and
 // gives the others their deadline.
-func (c *computeBatch) badPictures() *fault {
+func (c *computeBatch) badPictures() *Fault {
 	var bad []int
 	for i := range c.plans {
-		c.plans[i].timeout = min(c.server.cfg.ComputeTimeout, c.server.cfg.MaxSampleTimeout)
-		if c.plans[i].refused != nil {
+		c.plans[i].Timeout = c.req.Limits.ComputeTimeout
+		if c.plans[i].Refused != nil {
 			bad = append(bad, i)
 		}
 	}
 	if bad == nil {
 		return nil
 	}
-	f := faultf(rewards.BadInput, "the samples at %v have a picture that is neither JPEG nor PNG nor WebP", bad[:min(len(bad), 20)])
-	f.failed = slices.Clip(bad)
+	f := Faultf(rewards.BadInput, "the samples at %v have a picture that is neither JPEG nor PNG nor WebP", bad[:min(len(bad), 20)])
+	f.Failed = slices.Clip(bad)
 	return f
 }
