@@ -2,11 +2,12 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Changes are what a configuration says that another one, by which a process runs, does not.
@@ -153,16 +154,16 @@ func engineKey(name string) string {
 	return "engines." + name
 }
 
-// differing are the keys of settings that two tables show otherwise.
-func differing(in string, was, is []section) (keys []string) {
+// differing are the keys that two lists of the same sections show otherwise.
+func differing(in string, was, is []*keys.Section) (names []string) {
 	for i, s := range was {
-		name := in + s.name
-		for k, set := range s.settings {
-			if set.show() != is[i].settings[k].show() {
-				keys = append(keys, fmt.Sprintf("%s.%s", name, set.key))
+		name := in + s.Name + "."
+		for n, k := range s.Keys {
+			if show(k.Value()) != show(is[i].Keys[n].Value()) {
+				names = append(names, name+k.Name)
 			}
 		}
-		keys = append(keys, differing(name+".", s.sections, is[i].sections)...)
+		names = append(names, differing(name, s.Sections, is[i].Sections)...)
 	}
-	return keys
+	return names
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
@@ -104,7 +105,7 @@ func (r *reader) verify(p *Profile, parent *object, longest time.Duration) {
 			if d, ok := r.duration(v, time.Millisecond); ok {
 				c.Timeout = d
 				if d > longest {
-					r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+					r.fault(v, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 				}
 			}
 		}

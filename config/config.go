@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/workers"
 )
 
 // DefaultProfile is the name of the profile that the section reward describes.
@@ -22,17 +26,19 @@ type Config struct {
 	Profiles map[string]*Profile
 	// Loop is how samples are accepted, queued and answered.
 	Loop Loop
-	// Pool is what scores them: child processes, devices, decoded pictures.
+	// Workers bounds each of the workers of this process.
+	Workers workers.Config
+	// Pool is what scores samples: child processes, devices, decoded pictures.
 	Pool Pool
 	// Server is the HTTP edge.
-	Server Server
+	Server server.Config
 	// Fabric joins processes on several machines.
 	Fabric Fabric
 	// Engines are the servers that judges ask, by name: those of the section engines,
 	// and those of the profiles' reward_model.
 	Engines map[string]*Engine
 	// Outbound is what leaves the process by HTTP.
-	Outbound Outbound
+	Outbound outbound.Policy
 	// RouterAddress is host:port of the reward router, RouterKey its key, set by the
 	// process that opens it. Functions in Python beside a reward_model get them as
 	// reward_router_address and reward_router_api_key.
@@ -179,13 +185,13 @@ func (t TermConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.
 func Default() *Config {
-	return &Config{
+	c := &Config{
 		NumWorkers: 8, // verl-omni's
 		Profiles:   map[string]*Profile{},
 		Engines:    map[string]*Engine{},
-		Loop:       defaultLoop(),
-		Pool:       defaultPool(),
-		Server:     defaultServer(),
-		Fabric:     defaultFabric(),
 	}
+	for _, s := range c.sections() {
+		keys.Fill(keys.Func(func(k *keys.Set) { *k = s.Set }))
+	}
+	return c
 }

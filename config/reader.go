@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
@@ -279,14 +280,14 @@ func (r *reader) size(v value, low int64) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	n, err := parseSize(s)
+	n, err := keys.ParseSize(s)
 	switch {
 	case err != nil:
 		r.fault(v, "%v", err)
 	case n < low:
-		r.fault(v, "want at least %s, got %s", formatSize(low), formatSize(n))
+		r.fault(v, "want at least %s, got %s", keys.FormatSize(low), keys.FormatSize(n))
 	case n > 1<<50:
-		r.fault(v, "want at most 1024TiB, got %s", formatSize(n))
+		r.fault(v, "want at most 1024TiB, got %s", keys.FormatSize(n))
 	default:
 		return n, true
 	}
@@ -299,12 +300,12 @@ func (r *reader) duration(v value, low time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	const longest = 7 * 24 * time.Hour
-	d, err := parseDuration(s)
+	d, err := keys.ParseDuration(s)
 	switch {
 	case err != nil:
 		r.fault(v, "%v", err)
 	case d < low || d > longest:
-		r.fault(v, "want %s…%s, got %s", formatDuration(low), formatDuration(longest), formatDuration(d))
+		r.fault(v, "want %s…%s, got %s", keys.FormatDuration(low), keys.FormatDuration(longest), keys.FormatDuration(d))
 	default:
 		return d, true
 	}

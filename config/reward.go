@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -227,7 +228,7 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 		if d, ok := r.duration(v, time.Millisecond); ok {
 			t.Timeout = d
 			if d > longest {
-				r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+				r.fault(v, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 			}
 		}
 	}

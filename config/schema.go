@@ -6,35 +6,37 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// keys is the tree of the keys that a file may hold: name → what is below it,
+// tree is the tree of the keys that a file may hold: name → what is below it,
 // nil for a value or for names the user chooses. A name that ends in "?" may be
 // written but is not there by default, so that an override must add it.
-type keys map[string]keys
+type tree map[string]tree
 
 // schema is the tree of a whole file.
-func schema() keys {
-	root := keys{"reward": rewardKeys(), "rewards": nil, "engines": nil}
+func schema() tree {
+	root := tree{"reward": rewardKeys(), "rewards": nil, "engines": nil}
 	addSections(root, Default().sections())
 	return root
 }
 
-func addSections(into keys, sections []section) {
+func addSections(into tree, sections []*keys.Section) {
 	for _, s := range sections {
-		below := keys{}
-		for _, set := range s.settings {
-			below[set.key] = nil
+		below := tree{}
+		for _, k := range s.Keys {
+			below[k.Name] = nil
 		}
-		addSections(below, s.sections)
-		into[s.name] = below
+		addSections(below, s.Sections)
+		into[s.Name] = below
 	}
 }
 
 // rewardKeys is what stands below reward and below rewards.<name>: verl-omni's
 // keys (verl_omni/trainer/config/reward/reward.yaml) and ours.
-func rewardKeys() keys {
-	return keys{
+func rewardKeys() tree {
+	return tree{
 		"num_workers": nil,
 		"concurrency": nil,
 		"custom_reward_function": {
@@ -71,8 +73,8 @@ func functionKeys() []string {
 	return append(names, "weight", "required", "on_failure", "post_process")
 }
 
-func rewardModelKeys() keys {
-	return keys{
+func rewardModelKeys() tree {
+	return tree{
 		"enable": nil, "enable_resource_pool": nil, "n_gpus_per_node": nil, "nnodes": nil,
 		"model_path": nil, "_target_?": nil, "rollout": rolloutKeys(),
 	}
@@ -80,8 +82,8 @@ func rewardModelKeys() keys {
 
 // rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them, and
 // ours: base_urls, the addresses of engines that run already, and how they are asked.
-func rolloutKeys() keys {
-	k := keys{"base_urls?": nil, "device?": nil, "fraction?": nil, "_target_?": nil}
+func rolloutKeys() tree {
+	k := tree{"base_urls?": nil, "device?": nil, "fraction?": nil, "_target_?": nil}
 	for _, name := range engineKeys() {
 		k[name+"?"] = nil
 	}
@@ -99,7 +101,7 @@ func rolloutKeys() keys {
 }
 
 // names lists the keys of one level in order, for messages and checks.
-func (k keys) names() []string {
+func (k tree) names() []string {
 	out := make([]string, 0, len(k))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		out = append(out, strings.TrimSuffix(name, "?"))
@@ -108,13 +110,13 @@ func (k keys) names() []string {
 }
 
 // visible are the names a mistyped key may have meant.
-func (k keys) visible() []string {
+func (k tree) visible() []string {
 	return slices.DeleteFunc(k.names(), func(s string) bool { return strings.HasPrefix(s, "_") })
 }
 
 // level is the tree that a path leads into, with the tree of a named profile in
 // place of the name. open is true where the user chooses the names.
-func level(root *yaml.Node, path []string) (below keys, open bool) {
+func level(root *yaml.Node, path []string) (below tree, open bool) {
 	if len(path) >= 2 && path[0] == "rewards" && find(root, path[:2]) != nil {
 		path = append([]string{"reward"}, path[2:]...)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Config bounds a worker. The zero value of a field takes its default.
@@ -14,20 +16,24 @@ type Config struct {
 	// Index is which of the Of workers of its process it is, from 0: what the process can
 	// execute at a time is divided among them. Of defaults to 1.
 	Index, Of int
-	// MaxAbandoned is how many scorers of a profile may overrun their deadline and still run
-	// before the worker takes no more samples of that profile. Defaults to half its capacity
-	// for the profile, at least 1.
+	// MaxAbandoned and MaxBytes are explained in Keys; a process divides its memory among its
+	// workers, and MaxBytes of a worker by itself defaults to 256 MiB.
 	MaxAbandoned int
-	// MaxBytes bounds the bytes of the samples that the worker has; one that is larger is
-	// taken alone. No profile has more than half of it while another wants some. Defaults to
-	// 256 MiB.
-	MaxBytes int64
+	MaxBytes     int64
 	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
 	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
 	// Version is announced; so are the machine, and what the worker scores with there.
 	Version, Host   string
 	Devices, Models []string
+}
+
+// Keys implements keys.Described: keys of the section loop.workers.
+func (c *Config) Keys(k *keys.Set) {
+	k.Int(&c.MaxAbandoned, "max_abandoned", 0, "Scorer calls of a profile that may overrun their deadline on a worker and still run before it takes no more samples of that profile. "+
+		"0: half of its capacity for the profile.").Max(65536)
+	k.Size(&c.MaxBytes, "max_bytes", 0, "Most bytes of samples that a worker has at a time; a larger sample is taken alone, and no profile has more than half of it while another wants some. "+
+		"0: its part of a quarter of the memory that the process may have, at least loop.message_bytes.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -50,8 +56,6 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.Index >= 0 && c.Index < c.Of, "worker %d of %d: the first one is 0", c.Index, c.Of)
-	check(c.MaxAbandoned >= 0, "max_abandoned must not be negative, not %d", c.MaxAbandoned)
-	check(c.MaxBytes > 0, "max_bytes must be positive, not %d", c.MaxBytes)
 	check(c.Heartbeat > 0, "heartbeat must be positive, not %v", c.Heartbeat)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, keys.Validate("workers", &c))...)
 }

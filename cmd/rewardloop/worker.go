@@ -54,7 +54,7 @@ func worker(ctx context.Context, args []string, e env) int {
 	if err != nil {
 		return complain(e, "worker", exitUsage, err)
 	}
-	if len(cfg.Fabric.NATS) == 0 {
+	if len(cfg.Fabric.URLs) == 0 {
 		return complain(e, "worker", exitUsage, errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
 	}
 	e.secrets = cfg.Secrets

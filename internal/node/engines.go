@@ -47,8 +47,7 @@ var (
 // newEngines makes the groups of the configuration's engines, or says everything that
 // is wrong with them. Judges have the models that run here.
 func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
-	o := c.Outbound
-	transport, err := outbound.NewTransport(outbound.Policy{Allow: o.Allow, Proxy: o.Proxy, CAFile: o.CAFile})
+	transport, err := outbound.NewTransport(c.Outbound)
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}

@@ -1,0 +1,157 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fill gives every field that is zero the default of its key.
+func Fill(parts ...Described) {
+	for _, s := range All(parts...) {
+		for _, k := range s.Keys {
+			if f := reflect.ValueOf(k.Field).Elem(); f.IsZero() {
+				f.Set(reflect.ValueOf(k.Default))
+			}
+		}
+	}
+}
+
+// Validate returns what no program may set either, whose values have types and therefore
+// units: a number beyond its maximum, one that is negative, or 0 where its minimum is more; a
+// word that is not among those of a choice; and what the checks of several keys find. Each
+// error begins with prefix and the key.
+func Validate(prefix string, parts ...Described) error {
+	var all []error
+	for path, s := range All(parts...) {
+		r := problems{prefix + ": " + path, &all}
+		for _, k := range s.Keys {
+			if why := k.problem(); why != "" {
+				r.Fault(k.Name, "%s", why)
+			}
+		}
+		for _, o := range s.Orders {
+			if s.Exceeds(o) {
+				r.Fault(o.Small, "want at most %s, which is %s, got %s", Format(s.Find(o.Large).Value()), o.Large, Format(s.Find(o.Small).Value()))
+			}
+		}
+		for _, check := range s.Checks {
+			check(r)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// All are the sets of the parts as one section, and of the sections below it with their paths,
+// "dispatch.".
+func All(parts ...Described) iter.Seq2[string, *Set] {
+	var top Section
+	for _, p := range parts {
+		p.Keys(&top.Set)
+	}
+	return top.All
+}
+
+// All yields the section and those below it, each with its path relative to this one.
+func (s *Section) All(yield func(path string, s *Set) bool) { s.walk("", yield) }
+
+func (s *Section) walk(path string, yield func(string, *Set) bool) bool {
+	return yield(path, &s.Set) && !slices.ContainsFunc(s.Sections, func(b *Section) bool { return !b.walk(path+b.Name+".", yield) })
+}
+
+// problems is a Report of errors.
+type problems struct {
+	prefix string
+	all    *[]error
+}
+
+// Fault implements Report.
+func (p problems) Fault(key, format string, args ...any) {
+	*p.all = append(*p.all, fmt.Errorf(p.prefix+key+": "+format, args...))
+}
+
+// Note implements Report.
+func (problems) Note(string, string, ...any) {}
+
+// Path implements Report.
+func (problems) Path(key string) string { return key }
+
+// Value is what the field holds.
+func (k *Key) Value() any { return reflect.ValueOf(k.Field).Elem().Interface() }
+
+// problem says what is wrong with the value for a program, or "".
+func (k *Key) problem() string {
+	v := k.Value()
+	if s, ok := v.(string); ok && k.Words != nil && !slices.Contains(k.Words, s) {
+		return fmt.Sprintf("want one of %s, got %q", strings.Join(k.Words, ", "), s)
+	}
+	if m, ok := v.(map[string]float64); ok {
+		for name, w := range m {
+			if !(w > 0 && w <= math.MaxInt32) {
+				return fmt.Sprintf("the weight of %q must be positive, got %v", name, w)
+			}
+		}
+	}
+	if k.Low == nil {
+		return ""
+	}
+	switch n := amount(v); {
+	case n < 0 || math.IsNaN(n):
+		return "must not be negative, got " + Format(v)
+	case n == 0 && amount(k.Low) > 0:
+		return "must be more than 0"
+	case n > amount(k.High):
+		return "want at most " + Format(k.High) + ", got " + Format(v)
+	}
+	return ""
+}
+
+// Exceeds reports whether the values of an order of the set are the wrong way round. An order
+// of which a part is not in the set holds.
+func (s *Set) Exceeds(o Order) bool {
+	small, large := s.Find(o.Small), s.Find(o.Large)
+	return small != nil && large != nil && amount(small.Value()) > amount(large.Value())
+}
+
+// amount makes numbers comparable.
+func amount(v any) float64 {
+	switch n := v.(type) {
+	case int:
+		return float64(n)
+	case int64:
+		return float64(n)
+	case time.Duration:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
+}
+
+// Range says in words which values a file may give; "": any.
+func (k *Key) Range() string {
+	switch {
+	case k.Words != nil:
+		return strings.Join(k.Words, ", ")
+	case k.Low == nil:
+		return ""
+	}
+	switch high := k.High.(type) {
+	case int64, time.Duration:
+		return Format(k.Low) + " or more"
+	case int:
+		if high == math.MaxInt32 {
+			return Format(k.Low) + " or more"
+		}
+	case float64:
+		if high == math.MaxFloat64 {
+			return Format(k.Low) + " or more"
+		}
+	}
+	return Format(k.Low) + "…" + Format(k.High)
+}
