@@ -74,11 +74,7 @@ func engineKeys() []string { return new(Engine).described().Names() }
 
 // engineSettings reads the keys of an engine.
 func (r *reader) engineSettings(o *object, e *Engine) {
-	for _, k := range e.described().Keys {
-		if v, ok := o.take(k.Name); ok && !v.null() {
-			r.decode(v, k)
-		}
-	}
+	r.decodeKeys(o, e.described())
 }
 
 // engines reads the section engines.
@@ -112,7 +108,7 @@ func (r *reader) engines(c *Config, v value) {
 			r.fault(entry.value, "has no model: write the name that its servers know it by")
 		}
 		r.engineSettings(o, e)
-		o.refuseRest(append(engineKeys(), "base_urls", "model", "onnx"))
+		o.refuseRest(engineSection().Names())
 		c.Engines[e.Name] = e
 	}
 }
@@ -193,7 +189,7 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	}
 	r.resourcePool(p, o, enabled)
 	for _, entry := range o.rest() {
-		r.withoutEffect(entry, entry.name, rewardModelKeys(), enabled)
+		r.withoutEffect(entry, entry.name, sectionNames("reward_model"), enabled)
 	}
 	if !enabled {
 		return
@@ -253,7 +249,7 @@ func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 	}
 	r.parallel(e, o, enabled)
 	for _, entry := range o.rest() {
-		r.withoutEffect(entry, entry.name, rolloutKeys(), enabled)
+		r.withoutEffect(entry, entry.name, sectionNames("reward_model", "rollout"), enabled)
 	}
 }
 

@@ -98,7 +98,7 @@ func (r *reader) top(c *Config, v value) {
 			r.named(c, e)
 		}
 	}
-	o.refuseRest(append(schema().visible(), "reward", "rewards", "engines"))
+	o.refuseRest(schema().visible())
 	if len(c.Profiles) == 0 && !r.incomplete {
 		at := "reward"
 		if len(described) > 0 {

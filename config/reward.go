@@ -75,7 +75,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	r.routeBy(p, o)
 	r.verify(p, o, c.Loop.ClaimTimeout)
 	r.sandbox(p, o)
-	o.refuseRest(rewardKeys().visible())
+	o.refuseRest(sectionNames().visible())
 	if single == nil && several == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		options = r.mapping(kwargs).rest()
 		r.options(&t, kwargs.path, options)
 	}
-	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
+	o.refuseRest(sectionNames("custom_reward_function").visible())
 	if ignored || !hasPath || pathValue.null() {
 		if t.Options != nil {
 			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
@@ -175,11 +175,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 			t.Weight = w
 		}
 	}
-	if v, ok := o.take("required"); ok {
-		if b, ok := r.boolean(v); ok {
-			t.Required = b
-		}
-	}
+	var typed keys.Set
+	entryKeys(&typed, &t)
+	r.decodeKeys(o, &typed)
 	if v, ok := o.take("on_failure"); ok && !v.null() {
 		if s, ok := r.scalar(v, "group_mean, fail, zero or value:<number>"); ok {
 			policy, err := rewards.ParseTermPolicy(s)
@@ -224,18 +222,11 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 // common reads what every term may say. Longest is how
 // long a worker may keep a sample.
 func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
-	if v, ok := o.take("timeout"); ok && !v.null() {
-		if d, ok := r.duration(v, time.Millisecond); ok {
-			t.Timeout = d
-			if d > longest {
-				r.fault(v, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
-			}
-		}
-	}
-	if v, ok := o.take("retries"); ok && !v.null() {
-		if n, ok := r.integer(v, 0, 20); ok {
-			t.Retries = n
-		}
+	var typed keys.Set
+	functionKeys(&typed, t)
+	r.decodeKeys(o, &typed)
+	if at := o.path + ".timeout"; t.Timeout > longest && r.places[at] != (Place{}) {
+		r.faultAt(at, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 	}
 	t.Concurrency = r.concurrency(o)
 	r.transform(o, t)
@@ -359,9 +350,9 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 				r.fault(v, "there is no reward manager %q; leave it out", shorten(s))
 			}
 		}
-		m.refuseRest([]string{"path", "name"})
+		m.refuseRest(sectionNames("reward_manager", "module").visible())
 	}
-	o.refuseRest(rewardKeys()["reward_manager"].visible())
+	o.refuseRest(sectionNames("reward_manager").visible())
 	return name
 }
 
@@ -397,9 +388,7 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 	}
 	buffer, _ := o.take("overlong_buffer_cfg")
 	enabled := r.overlongBuffer(c, r.mapping(buffer))
-	for _, e := range o.rest() {
-		r.refuse(e, []string{"max_resp_len", "overlong_buffer_cfg"})
-	}
+	o.refuseRest(sectionNames("reward_kwargs?").visible())
 	switch {
 	case !enabled:
 	case manager != dapo:
@@ -461,7 +450,7 @@ func (r *reader) sandbox(p *Profile, parent *object) {
 			}
 		}
 	}
-	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
+	o.refuseRest(sectionNames("sandbox_fusion").visible())
 	if on {
 		p.Sandbox = encode(options)
 		options["url"] = shownOptions{r: r}.text("url", at.node, at.node.Value)

@@ -69,6 +69,18 @@ func (r *reader) decode(v value, k *keys.Key) {
 	}
 }
 
+// decodeKeys reads those keys of a set that have a field; null leaves it as it is.
+func (r *reader) decodeKeys(o *object, s *keys.Set) {
+	for _, k := range s.Keys {
+		if k.Field == nil {
+			continue
+		}
+		if v, ok := o.take(k.Name); ok && !v.null() {
+			r.decode(v, k)
+		}
+	}
+}
+
 // put returns what sets a field to a value that could be read.
 func put[T any](to *T) func(v T, ok bool) {
 	return func(v T, ok bool) {
@@ -147,7 +159,7 @@ func (r *reader) checkSections(sections []*keys.Section) {
 			at := report{r, top.Name + "." + path}
 			for _, o := range s.Orders {
 				if s.Exceeds(o) {
-					at.exceeds(s, o)
+					at.exceeds(&s.Set, o)
 				}
 			}
 			for _, check := range s.Checks {

@@ -17,6 +17,7 @@ package keys
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -43,6 +44,8 @@ type Set struct {
 // Section is a mapping of the file with a name, and a sentence for people.
 type Section struct {
 	Name, Doc string
+	// Unset is that of Key.
+	Unset bool
 	Set
 }
 
@@ -53,6 +56,12 @@ type Key struct {
 	// Field points to the field that the key sets: a *int64 is a size in bytes. Default, Low
 	// and High have the type of the field; Low and High are nil of a field that is no number.
 	Field, Default, Low, High any
+	// Form says in words what a key may be whose Field is nil, which package config reads by
+	// itself.
+	Form string
+	// Unset says that the key has no value where it is not written, so that an override must
+	// add it.
+	Unset bool
 	// Words are the values of a choice; nil: any text.
 	Words []string
 	// Retired says what to write instead of a word that was a value in the past.
@@ -81,6 +90,29 @@ func (s *Set) Section(name, doc string, parts ...Described) *Section {
 	}
 	s.Sections = append(s.Sections, below)
 	return below
+}
+
+// Other adds a key whose values have a form of their own, which package config reads. It may be
+// left out: a list or a mapping, say, or a number or a word. def and form say what it is without
+// being written, and what may be written.
+func (s *Set) Other(name, def, form, doc string) {
+	k := s.add(nil, name, def, doc)
+	k.Form = form
+}
+
+// Unset says of all keys and sections that they have no value where they are not written.
+func (s *Set) Unset() {
+	for _, k := range s.Keys {
+		k.Unset = true
+	}
+	for _, b := range s.Sections {
+		b.Unset = true
+	}
+}
+
+// Without takes keys out.
+func (s *Set) Without(names ...string) {
+	s.Keys = slices.DeleteFunc(s.Keys, func(k *Key) bool { return slices.Contains(names, k.Name) })
 }
 
 // AtMost adds a check that one number does not exceed another.

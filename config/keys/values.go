@@ -47,9 +47,9 @@ func Validate(prefix string, parts ...Described) error {
 	return errors.Join(all...)
 }
 
-// All are the sets of the parts as one section, and of the sections below it with their paths,
+// All are the parts as one section, and the sections below it with their paths,
 // "dispatch.".
-func All(parts ...Described) iter.Seq2[string, *Set] {
+func All(parts ...Described) iter.Seq2[string, *Section] {
 	var top Section
 	for _, p := range parts {
 		p.Keys(&top.Set)
@@ -58,10 +58,10 @@ func All(parts ...Described) iter.Seq2[string, *Set] {
 }
 
 // All yields the section and those below it, each with its path relative to this one.
-func (s *Section) All(yield func(path string, s *Set) bool) { s.walk("", yield) }
+func (s *Section) All(yield func(path string, s *Section) bool) { s.walk("", yield) }
 
-func (s *Section) walk(path string, yield func(string, *Set) bool) bool {
-	return yield(path, &s.Set) && !slices.ContainsFunc(s.Sections, func(b *Section) bool { return !b.walk(path+b.Name+".", yield) })
+func (s *Section) walk(path string, yield func(string, *Section) bool) bool {
+	return yield(path, s) && !slices.ContainsFunc(s.Sections, func(b *Section) bool { return !b.walk(path+b.Name+".", yield) })
 }
 
 // problems is a Report of errors.
