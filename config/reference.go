@@ -49,7 +49,7 @@ func Reference(w io.Writer) error {
 		for path, s := range top.All {
 			if rows := slices.DeleteFunc(slices.Clone(s.Keys), func(k *keys.Key) bool { return k.Doc == "" }); len(rows) > 0 {
 				name, doc := top.Name+"."+path, s.Doc
-				fmt.Fprintf(b, "\n## %s\n\n%s\n\n| key | default | values | meaning |\n|---|---|---|---|\n", strings.TrimSuffix(name, "."), cell(doc))
+				fmt.Fprintf(b, "\n## %s\n\n%s\n\n| key | default | values | meaning |\n|---|---|---|---|\n", cell(strings.TrimSuffix(name, ".")), cell(doc))
 				for _, k := range rows {
 					fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", k.Name, code(defaultOf(k)), cell(cmp.Or(k.Form, k.Range())), cell(k.Doc))
 				}

@@ -32,7 +32,7 @@ func rewardSection() *keys.Section {
 	functionKeys(&rest, new(TermConfig))
 	rest.Other("reward_kwargs", "", "options", "What the function is called with, or the options of the scorer.")
 	rest.Bool(new(bool), "steps", stepsDoc)
-	rest.Int(new(int), "max_concurrency", 0, "The concurrency of a Python function in the words of the recipe async_reward_agent.").Between(1, mostConcurrency)
+	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "The concurrency of a Python function in the words of the recipe async_reward_agent.")
 	rest.Unset()
 	one.Keys = append(one.Keys, rest.Keys...)
 	s.Other("reward_functions", "", "functions by name", "The functions of a reward of several, each with the keys of reward.reward_functions.<key>.")

@@ -51,6 +51,9 @@ func (l *Loop) Keys(k *keys.Set) {
 	k.Duration(&l.TermTimeout, "term_timeout", rewards.DefaultTermTimeout, "One scorer on one sample, retries included, where its entry has no timeout.").Min(time.Millisecond)
 	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "How long a process that was told to stop finishes what it has.")
 	k.AtMost("term_timeout", "claim_timeout")
+	// The lesser of these counts, so that a program may set them otherwise; in a file it is a slip.
+	k.AtMost("credit_bytes", "max_bytes")
+	k.AtMost("sample_timeout", "max_sample_timeout")
 	k.Check(func(r keys.Report) {
 		if l.Deterministic && l.Dispatch.BackupAfter > 0 {
 			r.Note("dispatch.backup_after", "without effect beside %s: of two answers the first would count", r.Path("deterministic"))

@@ -86,8 +86,6 @@ func (c *Config) Keys(k *keys.Set) {
 		"Samples of declared steps are not cancelled.").Min(time.Second)
 	k.Section("dispatch", "Which worker gets a sample, and when a second one does.", &c.Dispatch)
 	k.AtMost("message_bytes", "max_bytes")
-	k.AtMost("credit_bytes", "max_bytes")
-	k.AtMost("sample_timeout", "max_sample_timeout")
 }
 
 // Keys implements keys.Described: keys of the section loop.workers.

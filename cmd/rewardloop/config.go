@@ -19,11 +19,13 @@ are imported for it, in a process of their own and for 10 s at most, and their o
 compared with what the functions take. It exits with 2 if anything is wrong. config print writes the configuration as it will be
 used: defaults filled in, overrides and environment applied, secrets left out; and, as
 comments at its end, how many samples of each reward a process on this machine scores at
-a time, and why (docs/tuning.md).`
+a time, and why (docs/tuning.md). config schema writes a JSON Schema of the file, by which
+editors complete and check keys (docs/configuration.md).`
 
 const configExample = `
 rewardloop config check -c cfg.yaml
-rewardloop config print -c cfg.yaml loop.max_bytes=2GiB`
+rewardloop config print -c cfg.yaml loop.max_bytes=2GiB
+rewardloop config schema > rewardloop.schema.json`
 
 func configure(ctx context.Context, args []string, e env) int {
 	fs := newFlags(e, "config", configText, configExample)
@@ -35,8 +37,15 @@ func configure(ctx context.Context, args []string, e env) int {
 	if code, done := parse(fs, args, e); done {
 		return code
 	}
-	if what != "check" && what != "print" {
-		return complain(e, "config", exitUsage, errors.New("say check or print; see --help"))
+	switch what {
+	case "check", "print":
+	case "schema":
+		if err := config.Schema(e.stdout); err != nil {
+			return complain(e, "config", exitFailure, err)
+		}
+		return exitOK
+	default:
+		return complain(e, "config", exitUsage, errors.New("say check, print or schema; see --help"))
 	}
 	cfg, err := config.Load(*file, fs.Args(), e.getenv)
 	if cfg != nil {

@@ -160,8 +160,8 @@ func (s *Set) add(field any, name string, def any, doc string) *Key {
 // Number is a key whose field is a number. Without a bound it is 0 or more.
 type Number[T int | int64 | float64 | time.Duration] struct{ key *Key }
 
-// Min is the least value that a file may give. It catches a size or a duration without its
-// unit, so it may be far above what works; a program is held to its sign only (Validate).
+// Min is the least value that a file may give. Of a size or a duration it catches a number
+// without its unit, and may be far above what works (Validate).
 func (n Number[T]) Min(low T) Number[T] {
 	n.key.Low = low
 	return n

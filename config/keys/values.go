@@ -22,10 +22,10 @@ func Fill(parts ...Described) {
 	}
 }
 
-// Validate returns what no program may set either, whose values have types and therefore
-// units: a number beyond its maximum, one that is negative, or 0 where its minimum is more; a
-// word that is not among those of a choice; and what the checks of several keys find. Each
-// error begins with prefix and the key.
+// Validate returns what no program may set either: a number out of its bounds, but a size or a
+// duration only where it is negative, or 0 where its minimum is more, because a program's have
+// their unit; a word that is not among those of a choice; and what the checks of several keys
+// find. Each error begins with prefix and the key.
 func Validate(prefix string, parts ...Described) error {
 	var all []error
 	for path, s := range All(parts...) {
@@ -100,13 +100,13 @@ func (k *Key) problem() string {
 	if k.Low == nil {
 		return ""
 	}
-	switch n := amount(v); {
-	case n < 0 || math.IsNaN(n):
-		return "must not be negative, got " + Format(v)
-	case n == 0 && amount(k.Low) > 0:
-		return "must be more than 0"
-	case n > amount(k.High):
-		return "want at most " + Format(k.High) + ", got " + Format(v)
+	low := amount(k.Low)
+	switch v.(type) {
+	case int64, time.Duration:
+		low = min(low, 1)
+	}
+	if n := amount(v); !(n >= low && n <= amount(k.High)) {
+		return "want " + k.Range() + ", got " + Format(v)
 	}
 	return ""
 }
@@ -138,6 +138,8 @@ func (k *Key) Range() string {
 	switch {
 	case k.Words != nil:
 		return strings.Join(k.Words, ", ")
+	case k.Default == false:
+		return "true or false"
 	case k.Low == nil:
 		return ""
 	}

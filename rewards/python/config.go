@@ -91,7 +91,6 @@ func (c Config) Validate() error {
 		}
 	}
 	bad(c.MemoryBytes < minMemory, "memory of %d bytes, want %d or more", c.MemoryBytes, minMemory)
-	bad(c.Files < 16, "%d descriptors, want 16 or more", c.Files)
 	bad(c.CancelGrace < 0 || c.IdleTimeout < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	return errors.Join(errs...)

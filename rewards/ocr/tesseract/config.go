@@ -90,7 +90,6 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("tesseract: "+format, args...))
 		}
 	}
-	bad(c.PSM < 3, "psm: %d, want 3 to 13", c.PSM)
 	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
 	bad(strings.HasPrefix(c.TessdataDir, "-"), "tessdata_dir: %q begins with a dash", c.TessdataDir)
 	bad(c.Threshold != sauvola && c.Threshold != otsu, "threshold: %q, want %s or %s", c.Threshold, sauvola, otsu)
