@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
 // Changes are what a configuration says that another one, by which a process runs, does not.
@@ -123,22 +124,19 @@ func (p *Profile) fixed() *Profile {
 // it was.
 func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
 	a, b := *e, *next
-	for _, x := range []struct {
-		key   string
-		other bool
-	}{
-		{"base_urls", !slices.Equal(a.URLs, b.URLs)}, {"key_file", a.KeyFile != b.KeyFile},
-		{"concurrency", a.Concurrency != b.Concurrency},
-		{"requests_per_minute", a.RequestsPerMinute != b.RequestsPerMinute}, {"tokens_per_minute", a.TokensPerMinute != b.TokensPerMinute},
-		{"timeout", a.Timeout != b.Timeout}, {"attempts", a.Attempts != b.Attempts},
-	} {
-		if x.other {
-			applied = append(applied, engineKey(e.Name)+"."+x.key)
+	if !slices.Equal(a.URLs, b.URLs) {
+		applied = append(applied, engineKey(e.Name)+".base_urls")
+	}
+	var was, is keys.Set
+	a.GroupConfig.Keys(&was)
+	b.GroupConfig.Keys(&is)
+	for i, k := range was.Keys {
+		if k.Value() != is.Keys[i].Value() {
+			applied = append(applied, engineKey(e.Name)+"."+k.Name)
 		}
 	}
 	for _, x := range []*Engine{&a, &b} {
-		x.URLs, x.KeyFile, x.Concurrency, x.RequestsPerMinute, x.TokensPerMinute = nil, "", 0, 0, 0
-		x.Timeout, x.Attempts, x.Place, x.deviceAt = 0, 0, Place{}, Place{}
+		x.GroupConfig, x.Place, x.deviceAt = outbound.GroupConfig{}, Place{}, Place{}
 	}
 	return applied, reflect.DeepEqual(a, b)
 }

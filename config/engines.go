@@ -5,15 +5,23 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
 // Engine is a group of servers that answer alike, such as the replicas of a vLLM.
 // Judges ask it, and the reward router forwards to it.
 type Engine struct {
-	Name string
+	// GroupConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and
+	// how they are asked.
+	outbound.GroupConfig
+
+	// Chat says what is remembered of its answers, and what they cost.
+	Chat chat.Config
+	// Model is what requests name as their model.
+	Model string
 	// ONNX is the model that answers in this process's own pool of devices, a name of the
 	// catalogue or a folder, and Device where; with it nothing but Fraction, its share of each
 	// of its cards, is set. "": servers do.
@@ -21,22 +29,7 @@ type Engine struct {
 	Fraction     float64
 	// Parallel is over how many cards one server of a reward_model is spread.
 	Parallel Parallel
-	// URLs are where its servers listen, without the /v1 of OpenAI's paths.
-	URLs []string
-	// Model is what requests name as their model.
-	Model string
-
-	// What Keys lists is explained there.
-	KeyFile                      string
-	Concurrency                  int
-	RequestsPerMinute            int
-	TokensPerMinute              int
-	Timeout                      time.Duration
-	Attempts                     int
-	CacheBytes                   int64
-	PromptPrice, CompletionPrice float64
-
-	Place Place
+	Place    Place
 
 	local    bool  // of a reward_model whose model is to run here
 	deviceAt Place // of the device, where it is written
@@ -44,22 +37,15 @@ type Engine struct {
 
 // newEngine has the defaults of every setting.
 func newEngine(name string) *Engine {
-	e := &Engine{Name: name}
+	e := &Engine{GroupConfig: outbound.GroupConfig{Name: name}}
 	keys.Fill(e)
 	return e
 }
 
 // Keys implements keys.Described: an engine's keys besides base_urls and model.
 func (e *Engine) Keys(k *keys.Set) {
-	k.Text(&e.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer.")
-	k.Int(&e.Concurrency, "concurrency", 256, "Requests in flight, all servers and all processes together.").Between(1, 65536)
-	k.Int(&e.RequestsPerMinute, "requests_per_minute", 0, "Requests that are sent in a minute. 0: no bound.")
-	k.Int(&e.TokensPerMinute, "tokens_per_minute", 0, "Tokens that are sent and asked for in a minute. 0: no bound.")
-	k.Duration(&e.Timeout, "timeout", 2*time.Minute, "One request; the component's timeout bounds all of them.").Min(time.Millisecond)
-	k.Int(&e.Attempts, "attempts", 3, "How often a request is sent that fails with what may pass.").Between(1, 100)
-	k.Size(&e.CacheBytes, "cache_bytes", 64<<20, "Answers that are remembered by model, text, pictures and parameters. 0: none.")
-	k.Float(&e.PromptPrice, "prompt_price", 0, "What a million tokens of requests cost, for the metrics.")
-	k.Float(&e.CompletionPrice, "completion_price", 0, "What a million tokens of answers cost, for the metrics.")
+	e.GroupConfig.Keys(k)
+	e.Chat.Keys(k)
 }
 
 // described are the keys of e.

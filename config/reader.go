@@ -275,7 +275,7 @@ func (r *reader) number(v value) (float64, bool) {
 	return f, true
 }
 
-func (r *reader) size(v value, low int64) (int64, bool) {
+func (r *reader) size(v value, low, high int64) (int64, bool) {
 	s, ok := r.scalar(v, "a size such as 64MiB")
 	if !ok {
 		return 0, false
@@ -286,26 +286,25 @@ func (r *reader) size(v value, low int64) (int64, bool) {
 		r.fault(v, "%v", err)
 	case n < low:
 		r.fault(v, "want at least %s, got %s", keys.FormatSize(low), keys.FormatSize(n))
-	case n > 1<<50:
-		r.fault(v, "want at most 1024TiB, got %s", keys.FormatSize(n))
+	case n > high:
+		r.fault(v, "want at most %s, got %s", keys.FormatSize(high), keys.FormatSize(n))
 	default:
 		return n, true
 	}
 	return 0, false
 }
 
-func (r *reader) duration(v value, low time.Duration) (time.Duration, bool) {
+func (r *reader) duration(v value, low, high time.Duration) (time.Duration, bool) {
 	s, ok := r.scalar(v, "a duration such as 120s")
 	if !ok {
 		return 0, false
 	}
-	const longest = 7 * 24 * time.Hour
 	d, err := keys.ParseDuration(s)
 	switch {
 	case err != nil:
 		r.fault(v, "%v", err)
-	case d < low || d > longest:
-		r.fault(v, "want %s…%s, got %s", keys.FormatDuration(low), keys.FormatDuration(longest), keys.FormatDuration(d))
+	case d < low || d > high:
+		r.fault(v, "want %s…%s, got %s", keys.FormatDuration(low), keys.FormatDuration(high), keys.FormatDuration(d))
 	default:
 		return d, true
 	}

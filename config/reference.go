@@ -67,9 +67,15 @@ func Reference(w io.Writer) error {
 	return nil
 }
 
-// cell is a text in a table of Markdown.
+// cell is a text in a table of Markdown. Addresses in it are examples and no links.
 func cell(text string) string {
-	return strings.NewReplacer("|", "\\|", "<", "&lt;", "*", "\\*").Replace(text)
+	words := strings.Split(strings.NewReplacer("|", "\\|", "<", "&lt;", "*", "\\*").Replace(text), " ")
+	for i, w := range words {
+		if bare := strings.TrimRight(w, ".,;"); strings.Contains(w, "http://") {
+			words[i] = "`" + bare + "`" + w[len(bare):]
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func code(text string) string {
@@ -144,10 +150,13 @@ func sectionSchema(s *keys.Section) map[string]any {
 func keySchema(k *keys.Key) map[string]any {
 	out := map[string]any{}
 	if k.Doc != "" {
-		out["description"] = strings.TrimSpace(k.Doc + " " + k.Form)
+		out["description"] = k.Doc
+	}
+	if k.Form != "" {
+		out["description"] = k.Doc + " Values: " + k.Form + "."
 	}
 	if k.Field == nil {
-		return out // what it may be, package config says
+		return out // Form says it
 	}
 	if text := defaultOf(k); text != "" {
 		out["default"] = text

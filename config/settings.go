@@ -39,11 +39,11 @@ func (r *reader) decode(v value, k *keys.Key) {
 	case *int:
 		put(to)(r.integer(v, k.Low.(int), k.High.(int)))
 	case *int64:
-		put(to)(r.size(v, k.Low.(int64)))
+		put(to)(r.size(v, k.Low.(int64), k.High.(int64)))
 	case *float64:
 		put(to)(r.between(v, k.Low.(float64), k.High.(float64)))
 	case *time.Duration:
-		put(to)(r.duration(v, k.Low.(time.Duration)))
+		put(to)(r.duration(v, k.Low.(time.Duration), k.High.(time.Duration)))
 	case *bool:
 		put(to)(r.boolean(v))
 	case *string:

@@ -46,9 +46,12 @@ const (
 	sameAgain = 2
 )
 
-// Breaker says when a worker gets no more samples of a profile; Keys says what each field means.
+// Breaker says when a worker gets no more samples of a profile; Keys says how many Failures that
+// takes.
 type Breaker struct {
-	Failures        int
+	Failures int
+	// Pause is how long it is out before one sample tries it; it doubles with every one
+	// that fails, up to MaxPause. Default to 1 s and 30 s.
 	Pause, MaxPause time.Duration
 }
 

@@ -2,6 +2,8 @@ package loop
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -90,15 +92,14 @@ func (c *Config) Keys(k *keys.Set) {
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (b *Breaker) Keys(k *keys.Set) {
-	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile.").Between(1, 65536)
-	k.Duration(&b.Pause, "breaker_pause", time.Second, "How long a worker gets no samples of a profile that it failed before one sample tries it; doubles with each that fails.").Min(time.Millisecond)
-	k.Duration(&b.MaxPause, "breaker_max_pause", 30*time.Second, "The longest pause of a worker that fails a profile. At least breaker_pause.").Min(time.Millisecond)
-	k.AtMost("breaker_pause", "breaker_max_pause")
+	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile for 1 s to 30 s.").Between(1, 65536)
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c, &c.Breaker)
+	c.Breaker.Pause = cmp.Or(c.Breaker.Pause, time.Second)
+	c.Breaker.MaxPause = cmp.Or(c.Breaker.MaxPause, 30*time.Second)
 	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
 	if len(c.Profiles) == 0 {
 		c.Profiles = []string{""}
@@ -107,7 +108,13 @@ func (c Config) WithDefaults() Config {
 }
 
 // Validate reports everything that is wrong.
-func (c Config) Validate() error { return keys.Validate("loop", &c, &c.Breaker) }
+func (c Config) Validate() error {
+	err := keys.Validate("loop", &c, &c.Breaker)
+	if b := c.Breaker; b.Pause <= 0 || b.MaxPause < b.Pause {
+		err = errors.Join(err, fmt.Errorf("loop: breaker: pauses from %v to %v, want more than 0, the shorter first", b.Pause, b.MaxPause))
+	}
+	return err
+}
 
 // defaultCredit is how many samples a connection may send at least.
 const defaultCredit = 256

@@ -16,10 +16,13 @@ type Config struct {
 	// Index is which of the Of workers of its process it is, from 0: what the process can
 	// execute at a time is divided among them. Of defaults to 1.
 	Index, Of int
-	// MaxAbandoned and MaxBytes are explained in Keys; a process divides its memory among its
-	// workers, and MaxBytes of a worker by itself defaults to 256 MiB.
+	// MaxAbandoned is how many scorers of a profile may overrun their deadline and still run
+	// before the worker takes no more samples of that profile. Defaults to half its capacity
+	// for the profile, at least 1.
 	MaxAbandoned int
-	MaxBytes     int64
+	// MaxBytes is explained in Keys; a process divides its memory among its workers, and that
+	// of a worker by itself defaults to 256 MiB.
+	MaxBytes int64
 	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
 	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
 	Heartbeat time.Duration
@@ -30,8 +33,6 @@ type Config struct {
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (c *Config) Keys(k *keys.Set) {
-	k.Int(&c.MaxAbandoned, "max_abandoned", 0, "Scorer calls of a profile that may overrun their deadline on a worker and still run before it takes no more samples of that profile. "+
-		"0: half of its capacity for the profile.").Max(65536)
 	k.Size(&c.MaxBytes, "max_bytes", 0, "Most bytes of samples that a worker has at a time; a larger sample is taken alone, and no profile has more than half of it while another wants some. "+
 		"0: its part of a quarter of the memory that the process may have, at least loop.message_bytes.")
 }
@@ -56,6 +57,7 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.Index >= 0 && c.Index < c.Of, "worker %d of %d: the first one is 0", c.Index, c.Of)
+	check(c.MaxAbandoned >= 0, "max_abandoned must not be negative, not %d", c.MaxAbandoned)
 	check(c.Heartbeat > 0, "heartbeat must be positive, not %v", c.Heartbeat)
 	return errors.Join(append(errs, keys.Validate("workers", &c))...)
 }

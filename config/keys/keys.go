@@ -192,14 +192,20 @@ func (s *Set) Float(field *float64, name string, def float64, doc string) Number
 	return number(s, field, name, def, math.MaxFloat64, doc)
 }
 
-// Size adds a number of bytes, up to 1024 TiB.
+// Bounds of what no key bounds more narrowly.
+const (
+	Largest = 1 << 50            // size in bytes
+	Longest = 7 * 24 * time.Hour // duration
+)
+
+// Size adds a number of bytes, up to Largest.
 func (s *Set) Size(field *int64, name string, def int64, doc string) Number[int64] {
-	return number(s, field, name, def, 1<<50, doc)
+	return number(s, field, name, def, Largest, doc)
 }
 
-// Duration adds a time, up to a week.
+// Duration adds a time, up to Longest.
 func (s *Set) Duration(field *time.Duration, name string, def time.Duration, doc string) Number[time.Duration] {
-	return number(s, field, name, def, 7*24*time.Hour, doc)
+	return number(s, field, name, def, Longest, doc)
 }
 
 // Bool adds a switch, which is off by default.

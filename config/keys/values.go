@@ -143,17 +143,9 @@ func (k *Key) Range() string {
 	case k.Low == nil:
 		return ""
 	}
-	switch high := k.High.(type) {
-	case int64, time.Duration:
+	switch k.High {
+	case int64(Largest), Longest, math.MaxInt32, math.MaxFloat64:
 		return Format(k.Low) + " or more"
-	case int:
-		if high == math.MaxInt32 {
-			return Format(k.Low) + " or more"
-		}
-	case float64:
-		if high == math.MaxFloat64 {
-			return Format(k.Low) + " or more"
-		}
 	}
 	return Format(k.Low) + "…" + Format(k.High)
 }

@@ -79,9 +79,7 @@ func Python(c python.Config) python.Config {
 	if c.Interpreter == "" {
 		c.Interpreter = os.Getenv("REWARDLOOP_PYTHON")
 	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = unbounded
-	}
+	c.CallTimeout = unbounded
 	return c
 }
 

@@ -21,7 +21,7 @@ import (
 // it means; the rest is the program's.
 type Config struct {
 	// Interpreter defaults to python3 on PATH, MemoryBytes to a quarter of the memory of the
-	// machine or container, CallTimeout to 120 s: the file leaves them to the process.
+	// machine or container.
 	Interpreter  string
 	Processes    int
 	Concurrency  int
@@ -29,8 +29,11 @@ type Config struct {
 	FileBytes    int64
 	Files        int
 	StartTimeout time.Duration
-	CallTimeout  time.Duration
 	StallTimeout time.Duration
+
+	// CallTimeout bounds one call besides the caller's context, which may only be
+	// shorter; default 120 s.
+	CallTimeout time.Duration
 
 	// CancelGrace is how long a cancelled call of an async host has to end before
 	// the host is killed; default 2 s.
@@ -58,7 +61,6 @@ func (c *Config) Keys(k *keys.Set) {
 	k.Size(&c.FileBytes, "file_bytes", 1<<30, "The largest file that a function may write.").Min(1 << 10)
 	k.Int(&c.Files, "files", 1024, "Files and sockets that a process may have open.").Between(16, 1<<20)
 	k.Duration(&c.StartTimeout, "start_timeout", 2*time.Minute, "One start, with what the module imports and what its class loads.").Min(time.Millisecond)
-	k.Duration(&c.CallTimeout, "call_timeout", 0, "One call; a process that takes longer is killed and replaced. 0: the timeout of its reward.")
 	k.Duration(&c.StallTimeout, "stall_timeout", 10*time.Second, "How long a call of an async function may keep the others waiting before its process is killed.").Min(time.Millisecond)
 }
 
@@ -91,7 +93,7 @@ func (c Config) Validate() error {
 		}
 	}
 	bad(c.MemoryBytes < minMemory, "memory of %d bytes, want %d or more", c.MemoryBytes, minMemory)
-	bad(c.CancelGrace < 0 || c.IdleTimeout < 0, "a timeout is negative")
+	bad(c.CallTimeout < 0 || c.CancelGrace < 0 || c.IdleTimeout < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	return errors.Join(errs...)
 }
