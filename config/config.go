@@ -102,12 +102,12 @@ type VerifyConfig struct {
 
 // Overlong is verl's overlong_buffer_cfg beside its max_resp_len.
 type Overlong struct {
-	// MaxRespLen is the longest response, Len the last part of it where the penalty
-	// grows, both in tokens; PenaltyFactor is what it grows to.
-	MaxRespLen, Len int
-	PenaltyFactor   float64
-	// Log says that overlong_reward and overlong are among the columns.
-	Log bool
+	// MaxRespLen is the longest response, in tokens.
+	MaxRespLen int
+	// bufferKeys explains these.
+	Len           int
+	PenaltyFactor float64
+	Log           bool
 }
 
 // TermConfig is one entry of reward_functions, or the custom_reward_function.

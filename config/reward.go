@@ -387,7 +387,12 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 		c.MaxRespLen, _ = r.integer(maxLen, 1, math.MaxInt32)
 	}
 	buffer, _ := o.take("overlong_buffer_cfg")
-	enabled := r.overlongBuffer(c, r.mapping(buffer))
+	var enabled bool
+	var inner keys.Set
+	c.bufferKeys(&inner, &enabled)
+	below := r.mapping(buffer)
+	r.decodeKeys(below, &inner)
+	below.refuseRest(inner.Names())
 	o.refuseRest(sectionNames("reward_kwargs?").visible())
 	switch {
 	case !enabled:
@@ -402,25 +407,12 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 	}
 }
 
-// overlongBuffer reads verl's overlong_buffer_cfg.
-func (r *reader) overlongBuffer(c *Overlong, o *object) (enabled bool) {
-	if v, ok := o.take("enable"); ok && !v.null() {
-		enabled, _ = r.boolean(v)
-	}
-	if v, ok := o.take("len"); ok && !v.null() {
-		c.Len, _ = r.integer(v, 0, math.MaxInt32)
-	}
-	if v, ok := o.take("penalty_factor"); ok && !v.null() {
-		c.PenaltyFactor, _ = r.number(v)
-		if c.PenaltyFactor < 0 {
-			r.fault(v, "want 0 or more, got %v", c.PenaltyFactor)
-		}
-	}
-	if v, ok := o.take("log"); ok && !v.null() {
-		c.Log, _ = r.boolean(v)
-	}
-	o.refuseRest([]string{"enable", "len", "penalty_factor", "log"})
-	return enabled
+// bufferKeys are verl's overlong_buffer_cfg.
+func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
+	k.Bool(enable, "enable", "The penalty is added.")
+	k.Int(&o.Len, "len", 0, "The last part of the longest response, where the penalty grows, in tokens.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "What the penalty grows to.")
+	k.Bool(&o.Log, "log", "overlong_reward and overlong are among the columns.")
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.

@@ -54,7 +54,7 @@ func rewardSection() *keys.Section {
 	})...)
 	over := s.Section("reward_kwargs", "The penalty of verl's dapo manager for responses near their limit.")
 	over.Other("max_resp_len", "", "1 or more", "The longest response, in tokens.")
-	over.Other("overlong_buffer_cfg", "", "{enable, len, penalty_factor, log}", "The last part of the response where the penalty grows, what it grows to, and whether it has columns.")
+	over.Section("overlong_buffer_cfg", "The penalty itself.", keys.Func(func(k *keys.Set) { new(Overlong).bufferKeys(k, new(bool)) })).Set.Unset()
 	over.Set.Unset()
 	over.Unset = true
 	return s
