@@ -47,6 +47,3 @@ func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	return c
 }
-
-// Validate reports everything that is wrong.
-func (c Config) Validate() error { return keys.Validate("loop: dispatch", &c) }
