@@ -124,52 +124,32 @@ type TermConfig struct {
 	Fraction float64
 	// Function is the Python function or class; "" for other scorers.
 	Function string
-	// ExtraKeys are the scalars besides the score that a Python function returns;
-	// nil: those of its first success.
-	ExtraKeys map[string]rewards.FieldKind
-	// Pixels says in what a Python function gets them: auto, numpy or torch.
-	Pixels string
-	// Concurrency is how many calls of the scorer this process executes at a time; 0: as many
-	// as what executes them can. Of a Python function it is the calls of one of its processes;
-	// 0: one of a synchronous function, Python.Concurrency of an async one. AgentConcurrency
-	// is that of a synchronous class, where nothing else is said.
-	Concurrency, AgentConcurrency int
-	// MemoryBytes bounds a Python process; 0: Python.MemoryBytes does.
-	MemoryBytes int64
-	// Env names the variables that a Python function sees; nil: all but Config.HiddenEnv.
-	Env []string
-	// Probe names the kinds of known sample that a Python function is called with at start;
-	// nil: those that its parameters name, empty: it is not called.
-	Probe []string
-	// Weight defaults to 1.
-	Weight float64
-	// Required defaults to false, as in verl-omni; of a single function to true.
-	Required bool
-	// OnFailure is the zero policy where the file is silent: group_mean for a
-	// sample that has a group, else fail.
-	OnFailure rewards.TermPolicy
-	// Timeout bounds the term, retries included. Defaults to Loop.TermTimeout.
-	Timeout time.Duration
-	// Retries is how many more times a component is called whose failure is its own or that
-	// of a service it asks. Defaults to 0: one call.
-	Retries int
-	// InvalidValues are scores that mean failure.
+	// AgentConcurrency is the Concurrency of a synchronous class, where nothing else is said.
+	AgentConcurrency int
+
+	// functionKeys and entryKeys explain these. A nil ExtraKeys, Env or Probe is one that is
+	// left out; an empty one has no names. Concurrency and MemoryBytes are 0 where they are left
+	// out, and so is MinMembers, which is rewards.WholeGroup for all.
+	Timeout       time.Duration
+	Retries       int
+	Concurrency   int
 	InvalidValues []float64
-	// PostProcess is the key of a term with a Python class, whose post_process_scores
-	// makes this term's values out of that term's on every group; "": it has a Path.
-	PostProcess string
-	// When lists the samples that the term is for, by the profile's RouteBy; empty: all.
-	When []string
-	// Clip bounds the scorer's value, Scale multiplies it then; nil and 1: as it is.
-	Clip  *[2]float64
-	Scale float64
-	// Steps says that the scorer gives step scores; a judge that is told where steps end
-	// does without it.
-	Steps bool
-	// MinMembers is how many members a scorer of whole groups needs; 0: two,
-	// rewards.WholeGroup: all.
-	MinMembers int
-	Place      Place
+	When          []string
+	Clip          *[2]float64
+	Scale         float64
+	MinMembers    int
+	Steps         bool
+	ExtraKeys     map[string]rewards.FieldKind
+	Pixels        string
+	MemoryBytes   int64
+	Env           []string
+	Probe         []string
+	Weight        float64
+	Required      bool // of a single function true
+	OnFailure     rewards.TermPolicy
+	PostProcess   string
+
+	Place Place
 
 	shown     json.RawMessage // the options as Print shows them: no secrets
 	shownPath string          // the path as Print shows it; "": as it is

@@ -112,84 +112,43 @@ func (c *Config) SampleKeys(k *keys.Set) {
 // mostPickle bounds PickleBytes by default.
 const mostPickle = 64 << 20
 
+// limits are what the program alone sets.
+func (c *Config) limits(k *keys.Set) {
+	k.Size(&c.PickleBytes, "pickle_bytes", min(c.JSONBytes, mostPickle), "").Min(1)
+	k.Size(&c.BodiesBytes, "bodies_bytes", max(1<<30, 2*c.JSONBytes), "").Min(1)
+	k.Size(&c.DiscardBytes, "discard_bytes", 256<<20, "").Min(1)
+	k.Size(&c.RememberBytes, "remember_bytes", 16<<20, "").Min(1)
+	k.Size(&c.RouterBytes, "router_bytes", 16<<20, "").Min(1)
+	k.Int(&c.BatchSamples, "batch_samples", 1024, "").Min(1)
+	k.Int(&c.RememberAnswers, "remember_answers", 1024, "").Min(1)
+	k.Int(&c.MaxConns, "max_conns", 4096, "").Min(1)
+	k.Int(&c.MaxStreams, "max_streams", 1024, "").Min(1)
+	k.Duration(&c.DiscardTimeout, "discard_timeout", 10*time.Second, "").Min(1)
+	k.Duration(&c.HeaderTimeout, "header_timeout", 10*time.Second, "").Min(1)
+	k.Duration(&c.BodyTimeout, "body_timeout", 60*time.Second, "").Min(1)
+	k.Duration(&c.WriteTimeout, "write_timeout", 30*time.Second, "").Min(1)
+	k.Duration(&c.IdleTimeout, "idle_timeout", 120*time.Second, "").Min(1)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", 900*time.Second, "").Min(1)
+	k.Duration(&c.RouterTimeout, "router_timeout", 300*time.Second, "").Min(1)
+	k.Duration(&c.RememberFor, "remember_for", 60*time.Second, "").Min(1)
+	k.Duration(&c.SelfTestEvery, "self_test_every", 10*time.Second, "").Min(1)
+	k.Duration(&c.SelfTestTimeout, "self_test_timeout", 30*time.Second, "").Min(1)
+}
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c, keys.Func(c.SampleKeys))
-	for _, d := range []struct {
-		field *int64
-		value int64
-	}{
-		{&c.PickleBytes, min(c.JSONBytes, mostPickle)},
-		{&c.BodiesBytes, max(1<<30, 2*c.JSONBytes)},
-		{&c.DiscardBytes, 256 << 20},
-		{&c.RememberBytes, 16 << 20},
-		{&c.RouterBytes, 16 << 20},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *int
-		value int
-	}{
-		{&c.BatchSamples, 1024}, {&c.RememberAnswers, 1024}, {&c.MaxConns, 4096}, {&c.MaxStreams, 1024},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&c.DiscardTimeout, 10 * time.Second},
-		{&c.HeaderTimeout, 10 * time.Second},
-		{&c.BodyTimeout, 60 * time.Second},
-		{&c.WriteTimeout, 30 * time.Second},
-		{&c.IdleTimeout, 120 * time.Second},
-		{&c.MaxSampleTimeout, 900 * time.Second},
-		{&c.RouterTimeout, 300 * time.Second},
-		{&c.RememberFor, 60 * time.Second},
-		{&c.SelfTestEvery, 10 * time.Second},
-		{&c.SelfTestTimeout, 30 * time.Second},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	keys.Fill(keys.Func(c.limits))
 	c.Stream = c.Stream.WithDefaults()
 	return c
 }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	errs := []error{keys.Validate("server", &c, keys.Func(c.SampleKeys))}
+	errs := []error{keys.Validate("", &c, keys.Func(c.SampleKeys), keys.Func(c.limits))}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for name, n := range map[string]int64{
-		"pickle_bytes": c.PickleBytes, "bodies_bytes": c.BodiesBytes,
-		"discard_bytes": c.DiscardBytes, "remember_bytes": c.RememberBytes, "router_bytes": c.RouterBytes,
-		"batch_samples": int64(c.BatchSamples), "remember_answers": int64(c.RememberAnswers),
-		"max_conns": int64(c.MaxConns), "max_streams": int64(c.MaxStreams),
-	} {
-		if n < 1 {
-			fault("%s is %d, want 1 or more", name, n)
-		}
-	}
 	if c.BodiesBytes < max(c.PickleBytes, 2*c.JSONBytes) {
 		fault("bodies_bytes of %d cannot hold one body: want at least pickle_bytes and twice body_bytes, %d", c.BodiesBytes, max(c.PickleBytes, 2*c.JSONBytes))
-	}
-	for name, d := range map[string]time.Duration{
-		"discard_timeout": c.DiscardTimeout, "header_timeout": c.HeaderTimeout, "body_timeout": c.BodyTimeout,
-		"write_timeout": c.WriteTimeout, "idle_timeout": c.IdleTimeout, "router_timeout": c.RouterTimeout,
-		"remember_for": c.RememberFor, "self_test_every": c.SelfTestEvery, "self_test_timeout": c.SelfTestTimeout,
-	} {
-		if d <= 0 {
-			fault("%s is %s, want more than 0", name, d)
-		}
-	}
-	if c.MaxSampleTimeout < c.SampleTimeout {
-		fault("max_sample_timeout of %s is below sample_timeout of %s", c.MaxSampleTimeout, c.SampleTimeout)
 	}
 	if err := c.Stream.Validate(); err != nil {
 		fault("stream: %w", err)

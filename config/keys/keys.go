@@ -8,6 +8,9 @@
 //		k.Duration(&c.Grace, "grace", time.Minute, "Time for which samples wait for their client.").Min(time.Second)
 //	}
 //
+// What the program alone sets may have its default and bounds in the same way, in another method
+// without prose (Func).
+//
 // Everything else follows from that line. Fill gives a Config its defaults and Validate checks
 // it, for programs; package config reads the key from a file or an override, with the line in
 // every error, and prints it, lists it in docs/configuration.md and in the JSON Schema.

@@ -25,11 +25,14 @@ func Fill(parts ...Described) {
 // Validate returns what no program may set either: a number out of its bounds, but a size or a
 // duration only where it is negative, or 0 where its minimum is more, because a program's have
 // their unit; a word that is not among those of a choice; and what the checks of several keys
-// find. Each error begins with prefix and the key.
+// find. Each error begins with prefix, if it is not empty, and the key.
 func Validate(prefix string, parts ...Described) error {
 	var all []error
+	if prefix != "" {
+		prefix += ": "
+	}
 	for path, s := range All(parts...) {
-		r := problems{prefix + ": " + path, &all}
+		r := problems{prefix + path, &all}
 		for _, k := range s.Keys {
 			if why := k.problem(); why != "" {
 				r.Fault(k.Name, "%s", why)

@@ -52,7 +52,7 @@ func (c Config) WithDefaults() Config {
 
 // Validate names everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
-	errs := []error{keys.Validate("chat", &c)}
+	errs := []error{keys.Validate("", &c)}
 	positive := func(name string, v int64) {
 		if v < 1 {
 			errs = append(errs, fmt.Errorf("%s: %d, want 1 or more", name, v))
