@@ -26,8 +26,7 @@ func rewardSection() *keys.Section {
 	s.Int(new(int), "num_workers", 8, "Reward-loop workers of this process, of all its rewards together. With a reward_model on a pool of cards the default is one for each engine that fits on those of a machine.").Max(4096)
 	s.Other("concurrency", auto, concurrencyForm(), concurrencyDoc)
 	one := s.Section("custom_reward_function", "The only function of a reward.")
-	one.Other("path", "", "builtin://<scorer>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "What scores samples.")
-	one.Text(new(string), "name", defaultFunction, "The function or class of a Python file or module.")
+	pathKeys(&one.Set)
 	var rest keys.Set
 	functionKeys(&rest, new(TermConfig))
 	rest.Other("reward_kwargs", "", "options", "What the function is called with, or the options of the scorer.")
@@ -68,6 +67,12 @@ func unset(add func(k *keys.Set)) []*keys.Key {
 	return k.Keys
 }
 
+// pathKeys adds what names the scorer of a function.
+func pathKeys(k *keys.Set) {
+	k.Other("path", "", "builtin://<scorer>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "What scores samples.")
+	k.Text(new(string), "name", defaultFunction, "The function or class of a Python file or module.")
+}
+
 const stepsDoc = "The scorer gives step scores (process rewards)."
 
 // functionKeys adds what every function of a reward may say besides its path and the options of
@@ -100,7 +105,7 @@ func entryKeys(k *keys.Set, t *TermConfig) {
 // scorer.
 func entrySection() *keys.Section {
 	s := &keys.Section{Name: "reward.reward_functions.<key>", Doc: "One of several functions. What stands beside these keys are the options of its scorer (`rewardloop scorers`), or what a Python function is called with."}
-	s.Keys = rewardSection().Sections[0].Keys[:2]
+	pathKeys(&s.Set)
 	functionKeys(&s.Set, new(TermConfig))
 	s.Other("steps", "false", "true or false", stepsDoc)
 	entryKeys(&s.Set, new(TermConfig))

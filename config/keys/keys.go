@@ -8,19 +8,16 @@
 //		k.Duration(&c.Grace, "grace", time.Minute, "Time for which samples wait for their client.").Min(time.Second)
 //	}
 //
-// What the program alone sets may have its default and bounds in the same way, in another method
-// without prose (Func).
-//
 // Everything else follows from that line. Fill gives a Config its defaults and Validate checks
 // it, for programs; package config reads the key from a file or an override, with the line in
-// every error, and prints it, lists it in docs/configuration.md and in the JSON Schema.
+// every error, and prints it, lists it in docs/configuration.md and in the JSON Schema. What the
+// program alone sets may have its default and bounds in the same way, in another method (Func).
 //
 // The package knows nothing of YAML, so that those who describe their settings do not either.
 package keys
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -95,9 +92,8 @@ func (s *Set) Section(name, doc string, parts ...Described) *Section {
 	return below
 }
 
-// Other adds a key whose values have a form of their own, which package config reads. It may be
-// left out: a list or a mapping, say, or a number or a word. def and form say what it is without
-// being written, and what may be written.
+// Other adds a key without a field, whose values have a form of their own that package config
+// reads: a number or a word, say. def is what holds where it is not written, form what may be.
 func (s *Set) Other(name, def, form, doc string) {
 	k := s.add(nil, name, def, doc)
 	k.Form = form
@@ -111,11 +107,6 @@ func (s *Set) Unset() {
 	for _, b := range s.Sections {
 		b.Unset = true
 	}
-}
-
-// Without takes keys out.
-func (s *Set) Without(names ...string) {
-	s.Keys = slices.DeleteFunc(s.Keys, func(k *Key) bool { return slices.Contains(names, k.Name) })
 }
 
 // AtMost adds a check that one number does not exceed another.
