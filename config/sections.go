@@ -140,6 +140,11 @@ func (f *Fabric) checkAccess(r keys.Report) {
 	if public, _ := keys.Public(f.Listen); public && f.ACLFile == "" {
 		r.Fault("nats_listen", "%s can be reached from other machines: write %s, which `rewardloop fabric acl` makes", f.Listen, r.Path("acl_file"))
 	}
+	for _, u := range f.URLs { // a program may leave the scheme out; in a file it says whether there is TLS
+		if x, err := url.Parse(u); err != nil || (x.Scheme != "nats" && x.Scheme != "tls") || x.Host == "" {
+			r.Fault("nats", "want addresses such as nats://10.0.0.5:4222 or tls://nats.lab:4222, got %q", shorten(u))
+		}
+	}
 	if f.Advertise != "" {
 		if x, err := url.Parse(f.Advertise); err != nil || (x.Scheme != "ws" && x.Scheme != "wss") || x.Host == "" || strings.Trim(x.Path, "/") != "" || x.User != nil {
 			r.Fault("advertise", "want an address such as ws://10.0.0.5:8080, or wss:// where server.tls_cert is written, got %q", shorten(f.Advertise))

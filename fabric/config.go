@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -95,11 +94,6 @@ func (c *Config) Keys(k *keys.Set) {
 		if c.Listen != "" {
 			if _, err := keys.Public(c.Listen); err != nil {
 				r.Fault("nats_listen", "%w", err)
-			}
-		}
-		for _, u := range c.URLs {
-			if x, err := url.Parse(u); err != nil || (x.Scheme != "nats" && x.Scheme != "tls") || x.Host == "" {
-				r.Fault("nats", "want addresses such as nats://10.0.0.5:4222 or tls://nats.lab:4222, got %q", u)
 			}
 		}
 	})
