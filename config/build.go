@@ -179,7 +179,7 @@ func (t *TermConfig) besideOptions() []string {
 	if strings.HasSuffix(t.optionsKey, ".reward_kwargs") {
 		return nil
 	}
-	return functionKeys()
+	return besideNames()
 }
 
 // optionNames are the options of a component's scorer.

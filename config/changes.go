@@ -2,11 +2,13 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
 // Changes are what a configuration says that another one, by which a process runs, does not.
@@ -122,22 +124,19 @@ func (p *Profile) fixed() *Profile {
 // it was.
 func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
 	a, b := *e, *next
-	for _, x := range []struct {
-		key   string
-		other bool
-	}{
-		{"base_urls", !slices.Equal(a.URLs, b.URLs)}, {"key_file", a.KeyFile != b.KeyFile},
-		{"concurrency", a.Concurrency != b.Concurrency},
-		{"requests_per_minute", a.RequestsPerMinute != b.RequestsPerMinute}, {"tokens_per_minute", a.TokensPerMinute != b.TokensPerMinute},
-		{"timeout", a.Timeout != b.Timeout}, {"attempts", a.Attempts != b.Attempts},
-	} {
-		if x.other {
-			applied = append(applied, engineKey(e.Name)+"."+x.key)
+	if !slices.Equal(a.URLs, b.URLs) {
+		applied = append(applied, engineKey(e.Name)+".base_urls")
+	}
+	var was, is keys.Set
+	a.GroupConfig.Keys(&was)
+	b.GroupConfig.Keys(&is)
+	for i, k := range was.Keys {
+		if k.Value() != is.Keys[i].Value() {
+			applied = append(applied, engineKey(e.Name)+"."+k.Name)
 		}
 	}
 	for _, x := range []*Engine{&a, &b} {
-		x.URLs, x.KeyFile, x.Concurrency, x.RequestsPerMinute, x.TokensPerMinute = nil, "", 0, 0, 0
-		x.Timeout, x.Attempts, x.Place, x.deviceAt = 0, 0, Place{}, Place{}
+		x.GroupConfig, x.Place, x.deviceAt = outbound.GroupConfig{}, Place{}, Place{}
 	}
 	return applied, reflect.DeepEqual(a, b)
 }
@@ -153,16 +152,16 @@ func engineKey(name string) string {
 	return "engines." + name
 }
 
-// differing are the keys of settings that two tables show otherwise.
-func differing(in string, was, is []section) (keys []string) {
+// differing are the keys that two lists of the same sections show otherwise.
+func differing(in string, was, is []*keys.Section) (names []string) {
 	for i, s := range was {
-		name := in + s.name
-		for k, set := range s.settings {
-			if set.show() != is[i].settings[k].show() {
-				keys = append(keys, fmt.Sprintf("%s.%s", name, set.key))
+		name := in + s.Name + "."
+		for n, k := range s.Keys {
+			if show(k.Value()) != show(is[i].Keys[n].Value()) {
+				names = append(names, name+k.Name)
 			}
 		}
-		keys = append(keys, differing(name+".", s.sections, is[i].sections)...)
+		names = append(names, differing(name, s.Sections, is[i].Sections)...)
 	}
-	return keys
+	return names
 }

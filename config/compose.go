@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
@@ -101,10 +102,10 @@ func (r *reader) verify(p *Profile, parent *object, longest time.Duration) {
 			}
 		}
 		if v, ok := o.take("timeout"); ok && !v.null() {
-			if d, ok := r.duration(v, time.Millisecond); ok {
+			if d, ok := r.duration(v, time.Millisecond, keys.Longest); ok {
 				c.Timeout = d
 				if d > longest {
-					r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+					r.fault(v, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 				}
 			}
 		}

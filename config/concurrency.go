@@ -22,7 +22,7 @@ func (r *reader) concurrency(o *object) int {
 	if !ok || v.null() {
 		return 0
 	}
-	want := "auto, or a whole number of 1…" + strconv.Itoa(mostConcurrency)
+	want := concurrencyForm()
 	s, ok := r.scalar(v, want)
 	if !ok || s == auto {
 		return 0

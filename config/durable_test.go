@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/spool"
 )
 
 func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
@@ -27,9 +28,9 @@ func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
 	require.ErrorContains(t, err, "group")
 	c, err = load("++fabric.durable=true", "++fabric.spool_dir=spool", "++fabric.spool_fsync=group")
 	require.NoError(t, err)
-	require.Equal(t, config.FsyncGroup, c.Fabric.SpoolFsync)
+	require.Equal(t, spool.FsyncGroup, c.Fabric.Spool.Fsync)
 	c, err = load("++fabric.durable=true", "++fabric.spool_dir=spool")
 	require.NoError(t, err)
-	require.Equal(t, "spool", c.Fabric.SpoolDir)
-	require.EqualValues(t, 16<<30, c.Fabric.SpoolBytes)
+	require.Equal(t, "spool", c.Fabric.Spool.Dir)
+	require.EqualValues(t, 16<<30, c.Fabric.Spool.MaxBytes)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
 const minimal = "reward: {reward_functions: {ocr: {path: \"builtin://ocr\"}}}\n"
@@ -93,9 +94,9 @@ func TestAFullFileIsReadCompletely(t *testing.T) {
 
 	assert.Equal(t, int64(2<<30), c.Loop.MaxBytes)
 	assert.Equal(t, 10*time.Minute, c.Loop.SampleTimeout)
-	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.RunWeights)
+	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.Weights)
 	assert.Equal(t, 3, c.Profiles[config.DefaultProfile].Concurrency)
-	assert.Equal(t, config.Tesseract{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
+	assert.Equal(t, tesseract.Config{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
 	assert.Equal(t, "/etc/rewardloop/token", c.Server.TokenFile)
 }
 
@@ -277,7 +278,7 @@ func TestSizesAndDurationsAreReadAsPeopleWriteThem(t *testing.T) {
 		"64MiB": 64 << 20, "64 MiB": 64 << 20, "1.5GiB": 3 << 29, "500MB": 500e6, "1048577": 1048577, "2KiB": 2048, "3TB": 3e12,
 	} {
 		c := parse(t, minimal, "loop.results_bytes="+in)
-		assert.Equal(t, want, c.Loop.ResultsBytes, in)
+		assert.Equal(t, want, c.Loop.KeepBytes, in)
 	}
 	for in, want := range map[string]time.Duration{
 		"120s": 2 * time.Minute, "120": 2 * time.Minute, "120.5": 120500 * time.Millisecond, "2m30s": 150 * time.Second, "0": 0,

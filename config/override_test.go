@@ -33,7 +33,7 @@ func TestOverridesFollowHydra(t *testing.T) {
 	)
 	assert.Equal(t, 2, c.NumWorkers)
 	assert.Equal(t, 5, c.Loop.MaxAttempts)
-	assert.Equal(t, map[string]float64{"a": 3}, c.Loop.RunWeights)
+	assert.Equal(t, map[string]float64{"a": 3}, c.Loop.Weights)
 	p := c.Profiles["default"]
 	require.Len(t, p.Terms, 1)
 	assert.InDelta(t, 0.25, p.Terms[0].Weight, 0)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -63,15 +64,19 @@ func (p *printer) line(depth int, format string, args ...any) {
 
 func (p *printer) comment(depth int, text string) { p.line(depth, "# %s", text) }
 
-func (p *printer) section(depth int, s section) {
-	p.comment(depth, s.doc)
-	p.line(depth, "%s:", s.name)
-	for _, set := range s.settings {
-		p.comment(depth+1, set.doc)
-		p.line(depth+1, "%s: %s", set.key, set.show())
+func (p *printer) section(depth int, s *keys.Section) {
+	p.comment(depth, s.Doc)
+	p.line(depth, "%s:", s.Name)
+	p.keys(depth+1, s.Keys)
+	for _, below := range s.Sections {
+		p.section(depth+1, below)
 	}
-	for _, sub := range s.sections {
-		p.section(depth+1, sub)
+}
+
+func (p *printer) keys(depth int, list []*keys.Key) {
+	for _, k := range list {
+		p.comment(depth, k.Doc)
+		p.line(depth, "%s: %s", k.Name, show(k.Value()))
 	}
 }
 
@@ -136,7 +141,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 			p.line(depth+1, "%s:", quote(v.Key))
 			p.line(depth+2, "kind: %s", v.Kind)
 			p.line(depth+2, "required: %v", v.Required)
-			p.line(depth+2, "timeout: %s", formatDuration(v.Timeout))
+			p.line(depth+2, "timeout: %s", keys.FormatDuration(v.Timeout))
 			p.options(depth+2, v.shown)
 		}
 	}
@@ -217,10 +222,7 @@ func (p *printer) engine(depth int, e *Engine) {
 		urls[i] = redact.URL(u)
 	}
 	p.line(depth, "base_urls: %s", printable(encode(urls)))
-	for _, s := range e.settings() {
-		p.comment(depth, s.doc)
-		p.line(depth, "%s: %s", s.key, s.show())
-	}
+	p.keys(depth, e.described().Keys)
 }
 
 func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
@@ -241,7 +243,7 @@ func (p *printer) python(depth int, t TermConfig) {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}
 	if t.MemoryBytes > 0 {
-		p.line(depth, "memory: %s", formatSize(t.MemoryBytes))
+		p.line(depth, "memory: %s", keys.FormatSize(t.MemoryBytes))
 	}
 	if t.Env != nil {
 		p.line(depth, "env: %s", printable(encode(t.Env)))
@@ -253,7 +255,7 @@ func (p *printer) python(depth int, t TermConfig) {
 }
 
 func (p *printer) term(depth int, t TermConfig) {
-	p.line(depth, "timeout: %s", formatDuration(t.Timeout))
+	p.line(depth, "timeout: %s", keys.FormatDuration(t.Timeout))
 	p.line(depth, "retries: %d", t.Retries)
 	p.line(depth, "concurrency: %s", showConcurrency(t.Concurrency))
 	if len(t.When) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -219,11 +220,11 @@ func hasMethod(path, class, method string) bool {
 }
 
 // process reads how the processes of a Python function are.
-func (r *reader) process(t *TermConfig, keys map[string]value) {
-	if v, ok := keys["memory"]; ok {
-		t.MemoryBytes, _ = r.size(v, 16<<20)
+func (r *reader) process(t *TermConfig, given map[string]value) {
+	if v, ok := given["memory"]; ok {
+		t.MemoryBytes, _ = r.size(v, 16<<20, keys.Largest)
 	}
-	if v, ok := keys["env"]; ok {
+	if v, ok := given["env"]; ok {
 		t.Env = []string{}
 		for _, item := range r.list(v) {
 			if name, ok := r.text(item); ok {

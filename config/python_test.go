@@ -119,7 +119,7 @@ func TestWhatIsPrintedOfPythonMeansTheSameElsewhere(t *testing.T) {
 	c, err := config.Load(write(t, filepath.Join(dir, "cfg.yaml"), `
 reward: {reward_functions: {a: {path: mine.py, name: f, extra_keys: {x: number}, concurrency: 4, memory: 1GiB, env: [], greeting: hello}}}
 rewards: {b: {custom_reward_function: {path: mine.py, pixels: numpy, extra_keys: {}, reward_kwargs: {k: [1, "2"]}}}}
-pool: {python: {interpreter: /opt/python, processes: 3, memory: 2GiB, call_timeout: 5s}}
+pool: {python: {interpreter: /opt/python, processes: 3, memory: 2GiB, stall_timeout: 5s}}
 `), nil, nil)
 	require.NoError(t, err)
 	again, err := config.Parse(filepath.Join(t.TempDir(), "elsewhere.yaml"), []byte(printed(t, c)), nil, nil)

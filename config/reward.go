@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -74,7 +75,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	r.routeBy(p, o)
 	r.verify(p, o, c.Loop.ClaimTimeout)
 	r.sandbox(p, o)
-	o.refuseRest(rewardKeys().visible())
+	o.refuseRest(sectionNames().visible())
 	if single == nil && several == nil {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		options = r.mapping(kwargs).rest()
 		r.options(&t, kwargs.path, options)
 	}
-	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
+	o.refuseRest(sectionNames("custom_reward_function").visible())
 	if ignored || !hasPath || pathValue.null() {
 		if t.Options != nil {
 			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
@@ -174,11 +175,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 			t.Weight = w
 		}
 	}
-	if v, ok := o.take("required"); ok {
-		if b, ok := r.boolean(v); ok {
-			t.Required = b
-		}
-	}
+	var typed keys.Set
+	entryKeys(&typed, &t)
+	r.decodeKeys(o, &typed)
 	if v, ok := o.take("on_failure"); ok && !v.null() {
 		if s, ok := r.scalar(v, "group_mean, fail, zero or value:<number>"); ok {
 			policy, err := rewards.ParseTermPolicy(s)
@@ -223,18 +222,11 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 // common reads what every term may say. Longest is how
 // long a worker may keep a sample.
 func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
-	if v, ok := o.take("timeout"); ok && !v.null() {
-		if d, ok := r.duration(v, time.Millisecond); ok {
-			t.Timeout = d
-			if d > longest {
-				r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
-			}
-		}
-	}
-	if v, ok := o.take("retries"); ok && !v.null() {
-		if n, ok := r.integer(v, 0, 20); ok {
-			t.Retries = n
-		}
+	var typed keys.Set
+	functionKeys(&typed, t)
+	r.decodeKeys(o, &typed)
+	if at := o.path + ".timeout"; t.Timeout > longest && r.places[at] != (Place{}) {
+		r.faultAt(at, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 	}
 	t.Concurrency = r.concurrency(o)
 	r.transform(o, t)
@@ -358,9 +350,9 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 				r.fault(v, "there is no reward manager %q; leave it out", shorten(s))
 			}
 		}
-		m.refuseRest([]string{"path", "name"})
+		m.refuseRest(sectionNames("reward_manager", "module").visible())
 	}
-	o.refuseRest(rewardKeys()["reward_manager"].visible())
+	o.refuseRest(sectionNames("reward_manager").visible())
 	return name
 }
 
@@ -395,10 +387,13 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 		c.MaxRespLen, _ = r.integer(maxLen, 1, math.MaxInt32)
 	}
 	buffer, _ := o.take("overlong_buffer_cfg")
-	enabled := r.overlongBuffer(c, r.mapping(buffer))
-	for _, e := range o.rest() {
-		r.refuse(e, []string{"max_resp_len", "overlong_buffer_cfg"})
-	}
+	var enabled bool
+	var inner keys.Set
+	c.bufferKeys(&inner, &enabled)
+	below := r.mapping(buffer)
+	r.decodeKeys(below, &inner)
+	below.refuseRest(inner.Names())
+	o.refuseRest(sectionNames("reward_kwargs?").visible())
 	switch {
 	case !enabled:
 	case manager != dapo:
@@ -412,25 +407,12 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 	}
 }
 
-// overlongBuffer reads verl's overlong_buffer_cfg.
-func (r *reader) overlongBuffer(c *Overlong, o *object) (enabled bool) {
-	if v, ok := o.take("enable"); ok && !v.null() {
-		enabled, _ = r.boolean(v)
-	}
-	if v, ok := o.take("len"); ok && !v.null() {
-		c.Len, _ = r.integer(v, 0, math.MaxInt32)
-	}
-	if v, ok := o.take("penalty_factor"); ok && !v.null() {
-		c.PenaltyFactor, _ = r.number(v)
-		if c.PenaltyFactor < 0 {
-			r.fault(v, "want 0 or more, got %v", c.PenaltyFactor)
-		}
-	}
-	if v, ok := o.take("log"); ok && !v.null() {
-		c.Log, _ = r.boolean(v)
-	}
-	o.refuseRest([]string{"enable", "len", "penalty_factor", "log"})
-	return enabled
+// bufferKeys are verl's overlong_buffer_cfg.
+func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
+	k.Bool(enable, "enable", "The penalty is added.")
+	k.Int(&o.Len, "len", 0, "The last part of the longest response, where the penalty grows, in tokens.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "What the penalty grows to.")
+	k.Bool(&o.Log, "log", "overlong_reward and overlong are among the columns.")
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.
@@ -460,7 +442,7 @@ func (r *reader) sandbox(p *Profile, parent *object) {
 			}
 		}
 	}
-	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
+	o.refuseRest(sectionNames("sandbox_fusion").visible())
 	if on {
 		p.Sandbox = encode(options)
 		options["url"] = shownOptions{r: r}.text("url", at.node, at.node.Value)

@@ -9,10 +9,11 @@ import (
 // This file knows what verl and verl-omni write that rewardloop writes
 // differently, or does not have yet, and what to write instead.
 
-// legacyAdvice answers a key that stands where older versions of verl, or the
-// trainer's part of a recipe, have it. It returns "" for any other key.
-func legacyAdvice(key string) string {
-	moved := map[string]string{
+// renamed are the keys that have another name now, and those of verl's and of a trainer's recipe
+// that stand elsewhere. A row holds for the key and for all below it, so that a section has one
+// row: "old": "new" answers old.key with new.key.
+func renamed() map[string]string {
+	return map[string]string{
 		"custom_reward_function":                "reward.custom_reward_function",
 		"reward_functions":                      "reward.reward_functions",
 		"reward_manager":                        "reward.reward_manager",
@@ -44,10 +45,15 @@ func legacyAdvice(key string) string {
 		"reward.custom_reward_function.kwargs":  "reward.custom_reward_function.reward_kwargs",
 		"reward.custom_reward_function.options": "reward.custom_reward_function.reward_kwargs",
 	}
+}
+
+// legacyAdvice answers a key that stands where older versions of verl, or the
+// trainer's part of a recipe, have it. It returns "" for any other key.
+func legacyAdvice(key string) string {
 	if strings.HasPrefix(key, "reward.reward_kwargs.overlong_buffer_cfg.") {
 		return ""
 	}
-	for at, below := key, ""; ; {
+	for at, below, moved := key, "", renamed(); ; {
 		if now, ok := moved[at]; ok {
 			return "has moved: write " + now + below
 		}

@@ -28,8 +28,8 @@ func (b *bus) serve() error {
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 1 << 30, JetStreamMaxStore: 1 << 30,
 	}
 	if b.cfg.Listen != "" {
-		o.Host, o.Port, _ = hostPort(b.cfg.Listen) // Validate has looked at it
-		if o.Port == 0 {                           // which means another thing to the server
+		o.Host, o.Port = hostPort(b.cfg.Listen)
+		if o.Port == 0 { // which means another thing to the server
 			o.Port = server.RANDOM_PORT
 		}
 		o.TLSConfig = b.cfg.TLS

@@ -46,10 +46,9 @@ const (
 	sameAgain = 2
 )
 
-// Breaker says when a worker gets no more samples of a profile.
+// Breaker says when a worker gets no more samples of a profile; Keys says how many Failures that
+// takes.
 type Breaker struct {
-	// Failures is how many answers in a row, blamed on the worker, take it out of a
-	// profile. Defaults to 5.
 	Failures int
 	// Pause is how long it is out before one sample tries it; it doubles with every one
 	// that fails, up to MaxPause. Default to 1 s and 30 s.

@@ -121,9 +121,9 @@ func randomName() string {
 func (m *Manager) window(profile string) wire.CreditTotals {
 	samples := m.cfg.CreditSamples
 	if samples == 0 {
-		samples = max(defaultCredit, int64(2*m.core.board.Profile(profile).Capacity()))
+		samples = max(defaultCredit, 2*m.core.board.Profile(profile).Capacity())
 	}
-	return wire.CreditTotals{Samples: samples, Bytes: m.cfg.CreditBytes}
+	return wire.CreditTotals{Samples: int64(samples), Bytes: m.cfg.CreditBytes}
 }
 
 // Gateway returns the name that tickets carry.

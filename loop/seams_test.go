@@ -57,9 +57,9 @@ func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
 		Dispatch: dispatch.Config{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
 	}})
 	for _, part := range []string{
-		"credit_samples must not be negative, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,
-		"message_bytes (2000) exceeds max_bytes (1000)", `the weight of run "a" must be positive, not -1`,
-		`dispatch.policy is "best"`, "dispatch.backup_after is 0.5", "dispatch.backup_share is 2",
+		"credit_samples: want 0…1000000, got -1", `on_step_deadline: want one of mask, fail, proceed_with_shortfall, got "perhaps"`,
+		"message_bytes: want at most 1KB, which is max_bytes, got 2KB", `run_weights: the weight of "a" must be positive, got -1`,
+		`dispatch.policy: want one of random, speed_weighted, got "best"`, "dispatch.backup_after: want 0 (never), or 1 and more", "dispatch.backup_share: want 1e-06…1, got 2",
 	} {
 		require.ErrorContains(t, err, part)
 	}

@@ -278,7 +278,7 @@ func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 	}
 	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tokens == nil && s.loop != nil {
 		_ = ln.Close()
-		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String()))
+		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String(), "token_file"))
 	}
 	s.listener, s.served = ln, make(chan struct{})
 	go func() { // ends when Stop closes the listener; Stop waits for it

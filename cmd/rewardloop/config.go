@@ -18,7 +18,12 @@ import (
 const configText = `
 config check reads a configuration as serve would and reports everything that is
 wrong, each fault with its line. config print writes the configuration as it
-will be used.`
+will be used. config schema writes a JSON Schema of the file, by which editors
+complete and check keys.`
+
+const schemaText = `
+Writes a JSON Schema of the configuration, by which editors complete and check
+keys (docs/configuration.md).`
 
 const checkText = `
 Reads a configuration as serve would and reports everything that is wrong, each
@@ -36,9 +41,9 @@ samples of each reward a process on this machine scores at a time, and why
 func configCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "config", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "check or print a configuration",
+		Short: "check or print a configuration, or its schema",
 		Long:  configText, Example: "rewardloop config check cfg.yaml",
-	}, configCheckCommand(e), configPrintCommand(e))
+	}, configCheckCommand(e), configPrintCommand(e), configSchemaCommand(e))
 }
 
 // checked is what config check --json prints.
@@ -135,6 +140,20 @@ func configPrintCommand(e *env) *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+func configSchemaCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Args: nothingElse,
+		Short: "write a JSON Schema of the configuration",
+		Long:  schemaText, Example: "rewardloop config schema >rewardloop.schema.json",
+		RunE: func(*cobra.Command, []string) error {
+			if err := config.Schema(e.stdout); err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
 }
 
 // contents counts what a configuration scores with, "2 rewards in 1 profile".

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,4 +70,12 @@ func TestScorersSayHowManyCallsAreExecutedAtATime(t *testing.T) {
 		require.Equal(t, exitOK, got.code, got.stderr)
 		require.Contains(t, strings.Join(strings.Fields(got.stdout), " "), says, name)
 	}
+}
+
+func TestConfigSchemaWritesWhatEditorsCheckKeysBy(t *testing.T) {
+	t.Parallel()
+	got := call(t, "", "config", "schema")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.True(t, json.Valid([]byte(got.stdout)))
+	require.Contains(t, got.stdout, `"resume_grace"`)
 }

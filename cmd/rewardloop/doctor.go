@@ -301,8 +301,8 @@ func (x *exam) files() check {
 // spool compares fabric.spool_bytes with the file system.
 func (x *exam) spool() check {
 	f := x.cfg.Fabric
-	c := check{Name: "spool", State: stateOK, Detail: f.SpoolDir + " has room for fabric.spool_bytes"}
-	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+	c := check{Name: "spool", State: stateOK, Detail: f.Spool.Dir + " has room for fabric.spool_bytes"}
+	if why := spool.Short(f.Spool.Dir, f.Spool.MaxBytes, models.FreeSpace); why != "" {
 		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice
 	}
 	return c

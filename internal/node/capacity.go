@@ -113,7 +113,7 @@ func digest(p *config.Profile) string {
 // workerBytes bounds the bytes of samples that one worker has: its part of a quarter of the
 // memory that the process may have.
 func (p *parts) workerBytes() int64 {
-	if most := p.cfg.Loop.Workers.MaxBytes; most > 0 {
+	if most := p.cfg.Workers.MaxBytes; most > 0 {
 		return most
 	}
 	return max(memory.Limit()/4/int64(max(p.cfg.NumWorkers, 1)), p.cfg.Loop.MessageBytes)

@@ -40,7 +40,7 @@ func CollectLater(cfg *config.Config, getenv func(string) (string, bool)) {
 // to a quarter larger, pixels, rows of steps, and the results of several runs.
 func StatedBytes(cfg *config.Config) int64 {
 	l := &cfg.Loop
-	return l.MaxBytes + l.MaxBytes/4 + cfg.Pool.Decode.BudgetBytes + l.StepBytes + collectRuns*l.ResultsBytes
+	return l.MaxBytes + l.MaxBytes/4 + cfg.Pool.Decode.BudgetBytes + l.StepBytes + collectRuns*l.KeepBytes
 }
 
 // collectLimit is what the heap may take before garbage is collected as often as it takes. Of

@@ -35,7 +35,7 @@ func TestTheHeapMayTakeWhatTheBudgetsStateAndTheContainerLeaves(t *testing.T) {
 	t.Parallel()
 	const mib = int64(1) << 20
 	var cfg config.Config
-	cfg.Loop.MaxBytes, cfg.Loop.StepBytes, cfg.Loop.ResultsBytes, cfg.Pool.Decode.BudgetBytes = 400*mib, 100*mib, 25*mib, 300*mib
+	cfg.Loop.MaxBytes, cfg.Loop.StepBytes, cfg.Loop.KeepBytes, cfg.Pool.Decode.BudgetBytes = 400*mib, 100*mib, 25*mib, 300*mib
 	assert.Equal(t, 1000*mib, node.StatedBytes(&cfg))
 	cfg.Pool.Python.Processes = 3
 	cfg.Profiles = map[string]*config.Profile{"a": {Terms: []config.TermConfig{{MemoryBytes: 100 * mib}, {}}}}

@@ -109,14 +109,12 @@ func (d *Devices) open(book Book) error {
 	if _, err := ort.Find(c.Library); err != nil {
 		return err
 	}
-	opener, err := ort.NewOpener(ort.Config{
-		Library: c.Library, Python: d.cfg.Python.Interpreter, Slots: c.Slots, Isolation: ort.Isolation(d.cfg.Isolation),
-		RunTimeout: c.Timeout, MaxBatch: c.MaxBatch, Cards: book.visible(), Loaded: d.loaded,
-	})
+	c.Python, c.Isolation, c.Cards, c.Loaded = d.cfg.Python.Interpreter, ort.Isolation(d.cfg.Isolation), book.visible(), d.loaded
+	opener, err := ort.NewOpener(c)
 	if err != nil {
 		return err
 	}
-	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.Timeout, Memory: book.memory()}, opener)
+	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.RunTimeout, Memory: book.memory()}, opener)
 	if err != nil {
 		return err
 	}
@@ -138,7 +136,7 @@ func (d *Devices) loaded(m infer.Model, info infer.Info) {
 
 // On implements localmodel.Foreseer.
 func (d *Devices) On(device string) any {
-	slots := ort.Config{Slots: d.cfg.ONNX.Slots}.WithDefaults().SlotsOf(device)
+	slots := d.cfg.ONNX.WithDefaults().SlotsOf(device)
 	has := pool.Executors{Device: device, Slots: slots, MaxBatch: d.cfg.ONNX.MaxBatch}
 	_, on, err := d.places(device)
 	if device != infer.Pool || err != nil {

@@ -47,8 +47,7 @@ var (
 // newEngines makes the groups of the configuration's engines, or says everything that
 // is wrong with them. Judges have the models that run here.
 func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
-	o := c.Outbound
-	transport, err := outbound.NewTransport(outbound.Policy{Allow: o.Allow, Proxy: o.Proxy, CAFile: o.CAFile})
+	transport, err := outbound.NewTransport(c.Outbound)
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}
@@ -76,11 +75,9 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 
 // groupOf is how an engine is asked.
 func groupOf(cfg *config.Engine) outbound.GroupConfig {
-	return outbound.GroupConfig{
-		Name: cfg.Name, URLs: cfg.URLs, KeyFile: cfg.KeyFile, Concurrency: cfg.Concurrency,
-		RPM: float64(cfg.RequestsPerMinute), TPM: float64(cfg.TokensPerMinute), Timeout: cfg.Timeout, Attempts: cfg.Attempts,
-		MaxBytes: engineAnswer, HealthPath: "/v1/models",
-	}
+	g := cfg.GroupConfig
+	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
+	return g
 }
 
 // replace has an engine be asked by another configuration from the next question on.
@@ -140,10 +137,8 @@ func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 	if c := e.chats[at]; c != nil {
 		return e.chatter(c), nil
 	}
-	cfg := chat.Config{
-		Model: at.Model, CacheBytes: x.cfg.CacheBytes, MaxAnswerBytes: engineAnswer,
-		PromptPrice: x.cfg.PromptPrice, CompletionPrice: x.cfg.CompletionPrice,
-	}
+	cfg := x.cfg.Chat
+	cfg.Model, cfg.MaxAnswerBytes = at.Model, engineAnswer
 	if cfg.CacheBytes == 0 {
 		cfg.CacheEntries = -1
 	}

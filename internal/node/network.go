@@ -55,11 +55,9 @@ func lifeName(name string) string {
 // fabricConfig is where the engine is and who this process is there.
 func fabricConfig(c *config.Config, role acl.Role) (fabric.Config, error) {
 	f := c.Fabric
-	cfg := fabric.Config{
-		Lease: f.Lease, Durable: f.Durable && f.Networked(), Replicas: f.Replicas,
-		URLs: f.NATS, Listen: f.NATSListen, Dir: f.NATSDir,
-	}
+	cfg := f.Config
 	if !f.Networked() {
+		cfg.Durable = false
 		return cfg, nil
 	}
 	cfg.Name = processName(f)
@@ -86,8 +84,8 @@ func fabricConfig(c *config.Config, role acl.Role) (fabric.Config, error) {
 // ownAccess is for a bus that only this machine reaches and that nobody has made keys for: it
 // takes those who can read the keys of the user that runs it.
 func ownAccess(f config.Fabric, role acl.Role, cfg *fabric.Config) error {
-	listens := f.NATSListen != "" && f.ACLFile == ""
-	joins := f.NATSListen == "" && f.NKeyFile == "" && f.CredsFile == "" && !slices.ContainsFunc(f.NATS, func(u string) bool { return !onThisMachine(u) })
+	listens := f.Listen != "" && f.ACLFile == ""
+	joins := f.Listen == "" && f.NKeyFile == "" && f.CredsFile == "" && !slices.ContainsFunc(f.URLs, func(u string) bool { return !onThisMachine(u) })
 	if !listens && !joins {
 		return nil
 	}
@@ -128,8 +126,8 @@ func onThisMachine(address string) bool {
 // natsTLS is for connections to NATS, and for those of the NATS in this process; nil where
 // they are in clear.
 func natsTLS(f config.Fabric) (*tls.Config, error) {
-	secure := slices.ContainsFunc(f.NATS, func(u string) bool { return strings.HasPrefix(u, "tls://") })
-	if !secure && (f.NATSListen == "" || f.TLSCert == "") {
+	secure := slices.ContainsFunc(f.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") })
+	if !secure && (f.Listen == "" || f.TLSCert == "") {
 		return nil, nil
 	}
 	t, err := peerTLS(f)

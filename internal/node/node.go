@@ -21,9 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/fabric/claim"
 	"github.com/rewardloop/rewardloop/internal/slot"
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
-	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
@@ -171,17 +169,8 @@ func (n *Node) openClaims() (err error) {
 }
 
 func (n *Node) startLoop(ctx context.Context) error {
-	l := n.cfg.Loop
-	cfg := loop.Config{
-		Gateway: n.name, MaxBytes: l.MaxBytes, MessageBytes: l.MessageBytes, CreditBytes: l.CreditBytes, CreditSamples: int64(l.CreditSamples),
-		MaxAttempts: l.MaxAttempts, SampleTimeout: l.SampleTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
-		StepTimeout: l.StepTimeout, ClaimTimeout: l.ClaimTimeout, UnavailableAfter: l.UnavailableAfter, Weights: l.RunWeights, KeepResults: l.ResultsKept,
-		KeepBytes: l.ResultsBytes, KeepFor: l.ResultsAge, ResumeGrace: l.ResumeGrace, Profiles: sortedKeys(n.managers), Queues: n.queues(n.cfg),
-		OnSampleFailure: map[string]rewards.SamplePolicy{}, NumExamine: l.NumExamine,
-		StepBytes: l.StepBytes, StepAge: l.StepAge, OnStepDeadline: l.OnStepDeadline,
-		Dispatch: dispatch.Config{Policy: l.Dispatch.Policy, BackupAfter: l.Dispatch.BackupAfter, BackupShare: l.Dispatch.BackupShare},
-		Breaker:  loop.Breaker{Failures: l.Workers.BreakerFailures, Pause: l.Workers.BreakerPause, MaxPause: l.Workers.BreakerMaxPause},
-	}
+	cfg := n.cfg.Loop.Config
+	cfg.Gateway, cfg.Profiles, cfg.Queues, cfg.OnSampleFailure = n.name, sortedKeys(n.managers), n.queues(n.cfg), map[string]rewards.SamplePolicy{}
 	for name, p := range n.cfg.Profiles {
 		if p.GroupByPrompt {
 			cfg.GroupByPrompt = append(cfg.GroupByPrompt, name)
@@ -199,7 +188,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 		cfg.OnSampleFailure[name] = p.OnSampleFailure
 	}
 	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
-	if l.Deterministic {
+	if n.cfg.Loop.Deterministic {
 		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
 	}
 	err := n.newLoop(ctx, loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
@@ -233,20 +222,13 @@ func (n *Node) profiles() []server.Profile {
 	return out
 }
 
-// pickleBytes bounds a pickled body whatever body_bytes says: what the decoder makes of
-// it is bounded by the same figure.
-const pickleBytes = 64 << 20
-
 func (n *Node) serverConfig() server.Config {
-	s, l := n.cfg.Server, n.cfg.Loop
-	return server.Config{
-		Listen: s.Listen, TokenFile: s.TokenFile, TLSCert: s.TLSCert, TLSKey: s.TLSKey, ClientCA: s.ClientCA,
-		PickleBytes: min(s.BodyBytes, pickleBytes), JSONBytes: s.BodyBytes, BodiesBytes: max(l.MaxBytes, 2*s.BodyBytes),
-		SampleTimeout: l.HTTPSampleTimeout, ComputeTimeout: l.ComputeTimeout, MaxSampleTimeout: l.MaxSampleTimeout,
-		// A sample beyond message_bytes is read to its end and answered by name; only
-		// one far beyond costs its sender the connection.
-		Stream: wsconn.Config{MessageBytes: 4 * l.MessageBytes},
-	}
+	cfg, l := n.cfg.Server, n.cfg.Loop
+	cfg.BodiesBytes, cfg.MaxSampleTimeout = max(l.MaxBytes, 2*cfg.JSONBytes), l.MaxSampleTimeout
+	// A sample beyond message_bytes is read to its end and answered by name; only
+	// one far beyond costs its sender the connection.
+	cfg.Stream.MessageBytes = 4 * l.MessageBytes
+	return cfg
 }
 
 // SelfTest sends a known picture through the loop and reports an error unless it
@@ -269,8 +251,8 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	}
 	at, reachable := claimURL(n.cfg, addr)
 	n.fabric.Advertise(at)
-	joins := []any{"nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.NATS, ",")), "claims", at, "gateway", n.name}
-	if f := n.cfg.Fabric; f.NATSListen != "" && f.ACLFile == "" {
+	joins := []any{"nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.URLs, ",")), "claims", at, "gateway", n.name}
+	if f := n.cfg.Fabric; f.Listen != "" && f.ACLFile == "" {
 		dir, _ := acl.OwnDir() // openFabric has found it
 		joins = append(joins, "join", "rewardloop worker --join nats://"+n.fabric.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
 	}

@@ -138,10 +138,9 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 	}
 	p.serving = profiles
 	for i := range p.cfg.NumWorkers {
-		cfg := workers.Config{
-			ID: "w" + strconv.Itoa(i), Index: i, Of: p.cfg.NumWorkers, MaxAbandoned: p.cfg.Loop.Workers.MaxAbandoned,
-			MaxBytes: p.workerBytes(), Version: p.version, Heartbeat: p.cfg.Fabric.Lease / 3,
-		}
+		cfg := p.cfg.Workers
+		cfg.ID, cfg.Index, cfg.Of, cfg.Version = "w"+strconv.Itoa(i), i, p.cfg.NumWorkers, p.version
+		cfg.MaxBytes, cfg.Heartbeat = p.workerBytes(), p.cfg.Fabric.Lease/3
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID
 			cfg.Host = hostName()

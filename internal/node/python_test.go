@@ -17,6 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -112,8 +113,8 @@ func TestAServerWhoseFunctionCannotBeImportedDoesNotStartAndSaysWhy(t *testing.T
 // Not parallel: it changes the environment of the process.
 func TestTheInterpreterIsThatOfTheEnvironmentUnlessOneIsNamed(t *testing.T) {
 	t.Setenv("REWARDLOOP_PYTHON", "/opt/theirs")
-	require.Equal(t, "/opt/theirs", node.Python(config.Python{}).Interpreter)
-	require.Equal(t, "mine", node.Python(config.Python{Interpreter: "mine"}).Interpreter)
+	require.Equal(t, "/opt/theirs", node.Python(python.Config{}).Interpreter)
+	require.Equal(t, "mine", node.Python(python.Config{Interpreter: "mine"}).Interpreter)
 	c := node.Python(config.Default().Pool.Python).WithDefaults()
 	require.NoError(t, c.Validate())
 	require.Greater(t, c.CallTimeout, config.Default().Loop.ClaimTimeout, "the timeout of the reward is what counts")

@@ -55,7 +55,7 @@ func NewReaders(cfg config.Pool) (*Readers, error) {
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := media.New(media.Config{MaxPixels: cfg.Decode.MaxPixels, MaxFrames: cfg.Decode.MaxFrames, BudgetBytes: cfg.Decode.BudgetBytes})
+	decoder, err := media.New(cfg.Decode)
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +188,9 @@ func (r *Readers) tesseract() (ocr.TextReader, error) {
 	if r.tess != nil {
 		return r.tess, nil
 	}
-	t := r.cfg.Tesseract
-	reader, err := tesseract.New(tesseract.Config{
-		Slots: t.Slots, PSM: t.PSM, Language: t.Language, Timeout: t.Timeout, Isolation: tesseract.Isolation(r.cfg.Isolation),
-	})
+	cfg := r.cfg.Tesseract
+	cfg.Isolation = tesseract.Isolation(r.cfg.Isolation)
+	reader, err := tesseract.New(cfg)
 	if err != nil {
 		return nil, err
 	}

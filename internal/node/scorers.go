@@ -75,17 +75,12 @@ func Check(ctx context.Context, cfg *config.Config, loaded error, scores bool) e
 }
 
 // Python is what the processes of Python functions are made from.
-func Python(c config.Python) python.Config {
+func Python(c python.Config) python.Config {
 	if c.Interpreter == "" {
 		c.Interpreter = os.Getenv("REWARDLOOP_PYTHON")
 	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = unbounded
-	}
-	return python.Config{
-		Interpreter: c.Interpreter, Processes: c.Processes, Concurrency: c.Concurrency, MemoryBytes: c.MemoryBytes, FileBytes: c.FileBytes,
-		Files: c.Files, StartTimeout: c.StartTimeout, CallTimeout: c.CallTimeout, StallTimeout: c.StallTimeout,
-	}
+	c.CallTimeout = unbounded
+	return c
 }
 
 // unbounded leaves the bound of a call to its reward's timeout, which is always set:

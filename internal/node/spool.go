@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/models"
@@ -13,18 +12,17 @@ import (
 // openSpool opens the folder of a durable gateway. Who has no edge takes no samples whose
 // sender could come back.
 func (n *Node) openSpool() (err error) {
-	f := n.cfg.Fabric
-	if !f.Durable || n.noServer {
+	if !n.cfg.Fabric.Durable || n.noServer {
 		return nil
 	}
-	n.spool, err = spool.Open(spool.Config{
-		Dir: f.SpoolDir, MaxBytes: f.SpoolBytes, Fsync: f.SpoolFsync == config.FsyncGroup, Free: models.FreeSpace, Log: n.log,
-	})
+	cfg := n.cfg.Fabric.Spool
+	cfg.Free, cfg.Log = models.FreeSpace, n.log
+	n.spool, err = spool.Open(cfg)
 	if err != nil {
 		return err
 	}
 	spoolMetrics(n.metrics, n.spool)
-	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+	if why := spool.Short(cfg.Dir, cfg.MaxBytes, models.FreeSpace); why != "" {
 		n.log.Warn(why + "; " + spool.ShortAdvice)
 	}
 	return nil
@@ -43,7 +41,7 @@ func (n *Node) newLoop(ctx context.Context, o loop.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	n.log.InfoContext(ctx, "taken in from the spool", "dir", n.cfg.Fabric.SpoolDir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
+	n.log.InfoContext(ctx, "taken in from the spool", "dir", n.cfg.Fabric.Spool.Dir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
 		"runs", got.Runs, "dropped", got.Dropped, "skipped", n.spool.Stats().Skipped, "took", time.Since(begun).Round(time.Millisecond))
 	if got.Bytes > n.cfg.Loop.MaxBytes {
 		n.log.WarnContext(ctx, "samples of the last life exceed loop.max_bytes: clients get no credit before they are scored", "bytes", got.Bytes)

@@ -58,7 +58,7 @@ func forWorker(of *config.Config) *config.Config {
 			cfg.Profiles[name] = of.Profiles[name]
 		}
 	}
-	cfg.Fabric.NATSListen = ""
+	cfg.Fabric.Listen = ""
 	cfg.NumWorkers = max(cfg.NumWorkers, 1)
 	return &cfg
 }

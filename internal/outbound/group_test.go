@@ -115,7 +115,7 @@ func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 	for _, want := range []string{
 		"URL 1:", "URL 2:", "URL 3: the URL names no host", "URL 4:", "URL 5:", "URL 6:", "URL 8 is URL 7 again",
 		"a key file and a user",
-		"concurrency of -1", "max waiting", "NaN requests", "+Inf tokens", "timeout", "21 attempts", "max bytes", "backoff", "retry-after", "break after", "break from",
+		"concurrency: want 1…65536, got -1", "max waiting", "requests_per_minute: want 0 or more, got NaN", "tokens_per_minute: want 0 or more, got +Inf", "timeout", "attempts: want 1…20, got 21", "max bytes", "backoff", "retry-after", "break after", "break from",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -134,7 +134,7 @@ func TestPausesOfYearsAreRefusedBecauseTheirSumsOverflow(t *testing.T) {
 		"backoff from":    {BackoffMax: ever},
 		"retry-after of":  {RetryAfterMax: ever},
 		"break from":      {BreakMax: ever},
-		"timeout of":      {Timeout: ever},
+		"timeout: want":   {Timeout: ever},
 		"idle timeout of": {IdleTimeout: ever},
 	} {
 		cfg.URLs = []string{"http://a"}

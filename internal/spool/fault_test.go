@@ -212,7 +212,7 @@ func TestWhicheverWriteFailsNoAcknowledgedSampleIsLostAndTheSpoolGoesOn(t *testi
 func failing(t *testing.T, n, row int, errno syscall.Errno, fsync bool) (ops int) {
 	t.Helper()
 	dir, d := t.TempDir(), newDisk(0)
-	cfg := spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: 4000, Fsync: fsync}.Over(d.create)
+	cfg := spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: 4000, Fsync: mode(fsync)}.Over(d.create)
 	s, err := spool.Open(cfg)
 	require.NoError(t, err)
 	d.failing(func(op int) error {

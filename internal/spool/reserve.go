@@ -52,7 +52,7 @@ func (s *Spool) keepReserve() error {
 		return err
 	}
 	_, err = f.WriteAt(make([]byte, s.reserveBytes()), 0)
-	if err == nil && s.cfg.Fsync {
+	if err == nil && s.cfg.synced() {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

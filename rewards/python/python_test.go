@@ -194,7 +194,7 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 	_, err := python.New(python.Config{Processes: -1, Files: 1}, python.Options{
 		Path: "testdata/absent.py", Pixels: "jax", ExtraKeys: map[string]rewards.FieldKind{"a": "float"},
 	})
-	for _, part := range []string{"-1 processes", "1 descriptors", "absent.py", "jax", "a is \"float\""} {
+	for _, part := range []string{"processes: want 0…1024, got -1", "files: want 16…1048576, got 1", "absent.py", "jax", "a is \"float\""} {
 		require.ErrorContains(t, err, part)
 	}
 	var reg rewards.Registry

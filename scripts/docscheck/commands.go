@@ -119,7 +119,7 @@ var modelName = regexp.MustCompile(`^[a-z][a-z0-9]*(?:[.-][a-z0-9]+)+$`)
 // subcommands are those of the binary's commands that have some.
 func subcommands() map[string]bool {
 	return map[string]bool{
-		"config check": true, "config print": true, "fabric acl": true,
+		"config check": true, "config print": true, "config schema": true, "fabric acl": true,
 		"models list": true, "models pull": true, "models verify": true,
 	}
 }

@@ -1,7 +1,6 @@
-package config
+package keys
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -30,8 +29,8 @@ func sizeUnits() []struct {
 	}
 }
 
-// parseSize reads "64MiB", "1.5 GiB", "500MB" or a plain number of bytes.
-func parseSize(s string) (int64, error) {
+// ParseSize reads "64MiB", "1.5 GiB", "500MB" or a plain number of bytes.
+func ParseSize(s string) (int64, error) {
 	digits, factor := strings.TrimSpace(s), int64(1)
 	for _, u := range sizeUnits() {
 		if rest, ok := strings.CutSuffix(digits, u.name); ok {
@@ -49,7 +48,8 @@ func parseSize(s string) (int64, error) {
 	return int64(f * float64(factor)), nil
 }
 
-func formatSize(n int64) string {
+// FormatSize writes a number of bytes with the largest unit that divides it.
+func FormatSize(n int64) string {
 	for _, u := range sizeUnits() {
 		if u.bytes > 1 && n >= u.bytes && n%u.bytes == 0 {
 			return strconv.FormatInt(n/u.bytes, 10) + u.name
@@ -58,8 +58,8 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseDuration reads "120s", "2m30s", "250ms" or a plain number of seconds.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads "120s", "2m30s", "250ms" or a plain number of seconds.
+func ParseDuration(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil && s != "0" {
 		return d, nil
 	}
@@ -70,46 +70,24 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(f * float64(time.Second)), nil
 }
 
-// formatDuration writes whole seconds as such, because that is how the field
+// FormatDuration writes whole seconds as such, because that is how the field
 // compares deadlines, and all else as package time does.
-func formatDuration(d time.Duration) string {
+func FormatDuration(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 	}
 	return d.String()
 }
 
-// quote writes text as a YAML scalar: plain where that is beyond doubt, else in
-// double quotes.
-func quote(s string) string {
-	plain := s != ""
-	for i, r := range s {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 && r != '/' || !strings.ContainsRune("0123456789_-./+", r)) {
-			plain = false
-			break
-		}
+// Format writes a value as a file may have it, without quotes.
+func Format(v any) string {
+	switch v := v.(type) {
+	case int64:
+		return FormatSize(v)
+	case time.Duration:
+		return FormatDuration(v)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
-	switch strings.ToLower(s) {
-	case "true", "false", "null", "yes", "no", "on", "off", "y", "n":
-		plain = false
-	}
-	if plain {
-		return s
-	}
-	return printable(encode(s))
-}
-
-// printable is JSON as YAML takes it: the same, but for control characters that
-// JSON leaves as they are.
-func printable(raw json.RawMessage) string {
-	var b strings.Builder
-	for _, c := range string(raw) {
-		if c >= 0x7f && c < 0xa0 || c == 0xfeff || c == 0xfffe || c == 0xffff || c == 0x2028 || c == 0x2029 {
-			fmt.Fprintf(&b, `\u%04x`, c)
-		} else {
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
+	return fmt.Sprint(v)
 }
