@@ -137,6 +137,9 @@ func dependencies(t *testing.T) []dependency {
 
 func goList(t *testing.T, args ...string) []dependency {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts go")
+	}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Export,Standard,GoFiles,Deps,Imports"}, args...)...)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()

@@ -92,6 +92,9 @@ func (s *stage) submitTo(t *testing.T, reward, id string, timeout time.Duration)
 
 func TestAWorkerThatBlamesItselfGetsNoMoreSamplesOfThatProfileAndComesBackByOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	on := newSite()
 	of := on.profilesOf(t, 100*time.Millisecond)
 	onStage(t, rig.Options{Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {

@@ -23,6 +23,9 @@ func withoutModels(t *testing.T) string {
 // examined runs doctor --json and returns the checks by name.
 func examined(t *testing.T, args ...string) (outcome, map[string]check) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python and child processes")
+	}
 	got := call(t, "", append([]string{"doctor", "--json"}, args...)...)
 	var report struct {
 		OK     bool    `json:"ok"`

@@ -14,6 +14,9 @@ const oneFunction = "reward: {custom_reward_function: {path: mine.py}}\nserver: 
 // needPython names an interpreter for functions that need nothing but the standard library.
 func needPython(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	found, err := exec.LookPath("python3")
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skipf("SKIPPED: no Python functions without Linux and python3 on PATH: %v", err)

@@ -71,6 +71,9 @@ var build = sync.OnceValues(func() (string, error) {
 // binary returns the path of the real thing.
 func binary(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds and starts the program")
+	}
 	bin, err := build()
 	require.NoError(t, err)
 	return bin
