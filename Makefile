@@ -51,7 +51,7 @@ demo: ## build, run the main job on real input and say what it showed (out/demo)
 
 unit: ## the Go tests without processes, models and networks, in two minutes; PACKAGES=./loop: of one package
 	@scripts/deps.sh debian go
-	@scripts/gotest.sh -short -vet=off -timeout=5m -- $(PACKAGES)
+	@scripts/unit.sh $(PACKAGES)
 
 test: ## everything CI checks: format, vet, three builds, Python tests, go test -race
 	@scripts/deps.sh debian go python

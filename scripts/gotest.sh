@@ -2,8 +2,9 @@
 # gotest.sh [-C FOLDER] [flags of go test] [-- packages]: the Go tests of the module of
 # FOLDER, by default the root, shuffled, all of them unless packages are named. The output
 # ends with every skip and its reason, every failure, and the counts. A run without a test
-# fails. -race is dropped, loudly, where there is no C compiler. With -short go's cache of
-# results is used.
+# fails. -race is dropped, loudly, where there is no C compiler. With -short the skips are
+# only counted, and a result is taken from go's cache until a file of the module changes that
+# the test reads; not in tools, whose tests read files of the root.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 folder=.
@@ -12,7 +13,13 @@ if [ "${1:-}" = -C ]; then
 	shift 2
 fi
 flags=(-tags "$(scripts/tags.sh)")
-[[ " $* " == *" -short "* ]] || flags+=(-shuffle=on -count=1)
+summary=(--format pkgname --format-icons text --no-color)
+short=
+if [[ " $* " == *" -short "* ]]; then
+	short=1
+	summary+=(--hide-summary skipped)
+fi
+if [ -z "$short" ] || [ "$folder" != . ]; then flags+=(-shuffle=on -count=1); fi
 packages=(./...)
 while [ $# -gt 0 ]; do
 	flag=$1
@@ -37,5 +44,5 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 cd "$folder"
 # It ends with the status of go test; pipefail hands that on.
-"$gotestsum" --format pkgname --format-icons text --no-color --raw-command -- $GO test -json "${flags[@]}" "${packages[@]}" | tee "$log"
+"$gotestsum" "${summary[@]}" --raw-command -- $GO test -json "${flags[@]}" "${packages[@]}" | tee "$log"
 if grep -q '^DONE 0 tests' "$log"; then die "no test was run"; fi

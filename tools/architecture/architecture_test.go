@@ -133,6 +133,9 @@ var builds = []struct {
 // list are the packages of a module: that of the root, ".", or "tools".
 func list(t *testing.T, folder, cgo, tags string) []listed {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts go")
+	}
 	cmd := exec.CommandContext(t.Context(), "go", "list",
 		"-json=ImportPath,Imports,TestImports,XTestImports", "-tags="+tags, "./...")
 	cmd.Dir = folder

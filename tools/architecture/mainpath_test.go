@@ -47,6 +47,9 @@ var given = []struct{ pkg, function, caller, tag string }{
 // It begins with what the runtime needs and with main.main, and drops what it does not come upon.
 func finders(t *testing.T, tags string) map[string]string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds the program")
+	}
 	// A tag of its own: Go keeps what a linker said, not knowing that this one was asked to, and
 	// would print it again when the same program is built otherwise.
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", tags+",dumpdep", "-ldflags=-dumpdep",
@@ -145,6 +148,9 @@ func shows(t *testing.T, answer string) (url string, shown chan image.Image) {
 // serving brings a node up as `rewardloop serve` does.
 func serving(t *testing.T, overrides ...string) (n *node.Node, addr string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	cfg, err := config.Load("", append([]string{"++server.listen=127.0.0.1:0"}, overrides...), os.LookupEnv)
 	require.NoError(t, err)
 	n, err = node.New(node.Options{Config: cfg, Version: "test"})

@@ -185,6 +185,9 @@ func TestTheOutageIsThreeMinutesInTheFullForm(t *testing.T) {
 // TestAQuickRunOfCapacityWorks starts the program as it was built.
 func TestAQuickRunOfCapacityWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	root := rootWithPython(t)
 	if _, err := rewardloopProgram(root); err != nil {
 		t.Skipf("SKIPPED: %v: the benchmarks of capacity were not tried", err)

@@ -18,6 +18,9 @@ import (
 )
 
 func TestAQuickRunOfTheCardSuiteWorksWithoutACard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it runs models")
+	}
 	root, err := report.Repository()
 	require.NoError(t, err)
 	if os.Getenv(ort.LibraryEnv) == "" { // as in the tests of models: that of the clone

@@ -14,6 +14,9 @@ import (
 // TestAQuickRunOfTheCarrierWorks starts a broker, and the program as it was built.
 func TestAQuickRunOfTheCarrierWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	root, err := report.Repository()
 	require.NoError(t, err)
 	if _, err := rewardloopProgram(root); err != nil {

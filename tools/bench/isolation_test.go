@@ -215,6 +215,9 @@ func TestABurnerComputesUntilItIsStoppedAndLeavesNothing(t *testing.T) {
 // TestAQuickRunBesideFailingSamplesWorks starts the program as it was built.
 func TestAQuickRunBesideFailingSamplesWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts processes")
+	}
 	root := rootWithPython(t)
 	if _, err := rewardloopProgram(root); err != nil {
 		t.Skipf("SKIPPED: %v: the isolation benchmarks were not tried", err)

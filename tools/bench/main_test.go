@@ -269,6 +269,9 @@ func TestTheListNamesEveryRow(t *testing.T) {
 // TestAQuickRunOfRealRowsWorks takes samples through every layer.
 func TestAQuickRunOfRealRowsWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := t.TempDir()
 	var out, stderr bytes.Buffer
 	code := run(t.Context(), suites(), []string{"-quick", "-rows", "jpeg25k/|jpeg512/time", "-out", dir, "-profile", filepath.Join(dir, "p")}, &out, &stderr)
@@ -291,6 +294,9 @@ func TestAQuickRunOfRealRowsWorks(t *testing.T) {
 // TestAQuickRunOfTheRowsInPythonWorks starts the client and the functions.
 func TestAQuickRunOfTheRowsInPythonWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	root, err := report.Repository()
 	require.NoError(t, err)
 	if err := exec.CommandContext(t.Context(), interpreter(root), "-c", "import websockets, numpy").Run(); err != nil || runtime.GOOS != "linux" {

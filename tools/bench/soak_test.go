@@ -12,6 +12,9 @@ import (
 
 func TestAQuickRunOfTheSoakWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts the program")
+	}
 	root, err := report.Repository()
 	require.NoError(t, err)
 	if _, err := rewardloopProgram(root); err != nil {

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // static builds the program as it travels.
 func static(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds the program")
+	}
 	path := filepath.Join(t.TempDir(), "bundle")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -18,32 +18,37 @@ const (
 	root   = "../.."
 )
 
+// workshop is the folder in which binary builds; TestMain makes and removes it.
+var workshop string
+
 // binary is built once for all tests.
 var binary = sync.OnceValues(func() (deploycheck.Binary, error) {
 	if path := os.Getenv("REWARDLOOP_BIN"); path != "" {
 		return deploycheck.Binary{Path: path}, nil
 	}
-	dir, err := os.MkdirTemp("", "rewardloop-bin-")
-	if err != nil {
-		return deploycheck.Binary{}, err
-	}
-	b := deploycheck.Binary{Path: filepath.Join(dir, "rewardloop")}
+	b := deploycheck.Binary{Path: filepath.Join(workshop, "rewardloop")}
 	cmd := exec.Command("go", "build", "-o", b.Path, "./cmd/rewardloop")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	return b, cmd.Run()
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if b, err := binary(); err == nil && os.Getenv("REWARDLOOP_BIN") == "" {
-		_ = os.RemoveAll(filepath.Dir(b.Path))
+	dir, err := os.MkdirTemp("", "rewardloop-bin-")
+	if err != nil {
+		panic(err)
 	}
+	workshop = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
 // rewardloop returns the binary of this tree.
 func rewardloop(t *testing.T) deploycheck.Binary {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds the program")
+	}
 	b, err := binary()
 	require.NoError(t, err, "building rewardloop")
 	return b

@@ -184,7 +184,7 @@ func TestTheNATSServerIsTheOneThatTheTestsRun(t *testing.T) {
 	require.NoError(t, err)
 	m := regexp.MustCompile(`nats-server/v2 v([0-9.]+)`).FindSubmatch(mod)
 	require.NotNil(t, m, "go.mod names no nats-server")
-	for _, file := range []string{"kubernetes/base/nats.yaml", "compose.yaml", "check/go.mod"} {
+	for _, file := range []string{"kubernetes/base/nats.yaml", "compose.yaml", "../tools/go.mod"} {
 		text, err := os.ReadFile(filepath.Join(deploy, file))
 		require.NoError(t, err)
 		found := regexp.MustCompile(`(?:image: nats:|nats-server/v2 v)([0-9.]+)`).FindSubmatch(text)

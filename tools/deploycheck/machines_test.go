@@ -15,6 +15,9 @@ import (
 
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	return exec.CommandContext(t.Context(), name, args...)
 }
 

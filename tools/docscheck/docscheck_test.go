@@ -38,6 +38,9 @@ esac
 // repository makes one of these files, beside some that every test has.
 func repository(t *testing.T, files map[string]string) (root, bin string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts git")
+	}
 	root = t.TempDir()
 	all := map[string]string{
 		"Makefile":              "build: ## it\n\tgo build\n",

@@ -63,6 +63,9 @@ func blocks(t *testing.T, page string) []block {
 // registers it. The tree itself stays as it is.
 func withScorer(t *testing.T, dir, file, line string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds the program")
+	}
 	root, err := os.Getwd()
 	require.NoError(t, err)
 	standard := filepath.Join(root, "rewards", "standard", "register.go")
@@ -189,6 +192,9 @@ func do(t *testing.T, b block, bin, dir, interpreter string) {
 // What make docs-check says of every page: links, names, commands, configurations.
 func TestTheDocumentsSpeakOfWhatIsThere(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds the program")
+	}
 	if out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--git-dir").CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: git lists the pages, and this is no clone: %v: %s", err, out)
 	}

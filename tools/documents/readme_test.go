@@ -53,6 +53,9 @@ func TestReadmeConfigurationBuildsItsRewards(t *testing.T) {
 // The function and the configuration are put beside each other and score a sample.
 func TestReadmeShowsAPythonRewardThatScores(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	if _, err := exec.LookPath("python3"); err != nil || runtime.GOOS != "linux" {
 		t.Skipf("SKIPPED: no Python functions without Linux and python3 on PATH: %v", err)
 	}

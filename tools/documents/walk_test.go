@@ -87,6 +87,9 @@ var program = sync.OnceValues(func() (string, error) {
 // walk prepares a folder and ends what runs in it with the test.
 func walk(t *testing.T) *walker {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds and starts the program")
+	}
 	bin, err := program()
 	require.NoError(t, err)
 	w := &walker{dir: t.TempDir(), ports: map[string]string{}}

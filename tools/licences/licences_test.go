@@ -15,6 +15,9 @@ var root = filepath.Join("..", "..")
 
 func linked(t *testing.T) []module {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts go")
+	}
 	all, err := modules(t.Context(), root)
 	require.NoError(t, err)
 	return all

@@ -19,6 +19,9 @@ import (
 // script under its name.
 func gpuRun(t *testing.T, programs, tools map[string]string, env ...string) (said string, code int, run report.CardRun) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	stage, parts, bin, out := t.TempDir(), filepath.Join(t.TempDir(), "parts"), t.TempDir(), t.TempDir()
 	put := func(path, text string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))

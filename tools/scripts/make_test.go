@@ -32,6 +32,9 @@ func targets(t *testing.T) []string {
 // runMake runs make as a person would, without what an outer make passes on.
 func runMake(t *testing.T, args ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts make")
+	}
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("make is not installed")
 	}
@@ -94,6 +97,9 @@ type bareMachine struct {
 
 func newBareMachine(t *testing.T, uid string) bareMachine {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	m := bareMachine{root: t.TempDir(), bin: t.TempDir()}
 	require.NoError(t, os.CopyFS(filepath.Join(m.root, "scripts"), os.DirFS("scripts")))
 	for _, tool := range []string{"bash", "dirname", "mkdir", "tail", "cat"} {

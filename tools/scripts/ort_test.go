@@ -15,6 +15,9 @@ import (
 // pip says when pip is asked to download, and without npm.
 func ortScript(t *testing.T, pip string, env ...string) (said, library string, failed bool) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	// What python3 is on PATH may be a script that chooses one.
 	out, err := exec.CommandContext(t.Context(), "python3", "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 // answers what its case statement says and succeeds otherwise.
 func makeTest(t *testing.T, cases string) (said string, code int) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	root, bin := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, ".ci"), 0o755))
@@ -52,6 +55,9 @@ func TestMakeTestEndsWithTheLastLinesOfWhatFailedFirstAndTheNamesOfAllThatFailed
 
 func TestMakeTestFailsWherePackagesHoldNoTest(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	root := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
 	for said, want := range map[string]int{"DONE 0 tests in 0.1s": 1, "DONE 12 tests, 1 skipped in 0.1s": 0} {

@@ -72,6 +72,9 @@ func goldenPictures(t *testing.T, step int) []picture {
 // pool of production, in both modes and from several goroutines.
 func TestGoldenPicturesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it runs models")
+	}
 	s := settings{model: ocr.DefaultModel}
 	if err := s.find(); err != nil {
 		missing(t, err)
@@ -107,6 +110,9 @@ func TestGoldenPicturesAreReadAsTheyAreWritten(t *testing.T) {
 // TestFoldedModelsReadAsTheirSources compares what the same pictures give.
 func TestFoldedModelsReadAsTheirSources(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it runs models")
+	}
 	s := settings{model: ocr.DefaultModel}
 	if err := s.find(); err != nil {
 		missing(t, err)

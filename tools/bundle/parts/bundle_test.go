@@ -190,6 +190,9 @@ func TestAPartOfAnotherBundleIsNamed(t *testing.T) {
 
 func TestAPathOutsideTheFolderIsNamed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, name := range []string{"../out", "/etc/passwd", "a/../../out", "", ".", "a//b", `a\..\b`, "a/\x00"} {
 		folder, _ := packed(t)
 		rewrite(t, folder, func(m *bundle.Manifest) { m.Files[0].Name = name })
@@ -218,6 +221,9 @@ func TestALinkIsNamed(t *testing.T) {
 
 func TestABombIsNamed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	folder, _ := packed(t)
 	_, err := bundle.Join(t.Context(), folder, filepath.Join(t.TempDir(), "root"), 1_000_000)
 	require.ErrorIs(t, err, bundle.ErrBomb)
