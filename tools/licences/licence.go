@@ -75,7 +75,7 @@ func writeTexts(ctx context.Context, root, into string, linked []module) error {
 	type pair struct{ from, to string }
 	all := []pair{
 		{filepath.Join(root, "LICENSE"), "LICENSE"},
-		{filepath.Join(root, listName), listName},
+		{filepath.Join(root, listName), filepath.Base(listName)},
 		{filepath.Join(goroot, "LICENSE"), filepath.Join("go", "LICENSE")},
 	}
 	for _, m := range linked {
