@@ -92,6 +92,9 @@ func shared(t *testing.T, dir, name, code string, needed ...string) {
 
 func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a compiler")
+	}
 	dir := t.TempDir()
 	shared(t, dir, "libcudart.so.13", "int runtime;")
 	shared(t, dir, "libcublas.so.13", "int blas;")

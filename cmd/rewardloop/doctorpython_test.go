@@ -40,6 +40,9 @@ func TestTheDoctorCallsAFunctionInPython(t *testing.T) {
 
 func TestTheDoctorMissesPythonOnlyWhereARewardNeedsIt(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	dir := t.TempDir()
 	put(t, dir, "mine.py", []byte("def compute_score(solution_str):\n    return 1\n"))
 	mine := put(t, dir, "cfg.yaml", []byte(oneFunction))
