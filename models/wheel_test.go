@@ -124,6 +124,9 @@ func TestTheDeadlineOfAPullKillsPipWithEverythingItStarted(t *testing.T) {
 
 func TestADeadlineWhileLookingForPipIsNoMissingPip(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	s := store(t, "")
 	at := filepath.Join(t.TempDir(), "python")
 	ok(t, os.WriteFile(at, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))
