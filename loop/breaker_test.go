@@ -155,6 +155,9 @@ func TestARewardThatAlwaysFailsPausesNothing(t *testing.T) {
 	raises := func(string) map[string]*rewards.Manager {
 		return map[string]*rewards.Manager{
 			"": minutes(t, term(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+				// In no time at all one worker may answer 32 before another answers any: it
+				// would pause until it can be compared, and its sample be tried again.
+				<-time.After(10 * time.Millisecond)
 				return rewards.Score{}, fmt.Errorf("%w: ValueError: boom", rewards.Internal)
 			})),
 			"sound": minutes(t, term(hashing(10*time.Millisecond))),
