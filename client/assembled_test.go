@@ -76,6 +76,9 @@ func upTo(n int) []int {
 
 func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const samples = 320
 	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
@@ -180,6 +183,9 @@ func hung() rewards.Term {
 
 func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hung()}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})

@@ -309,6 +309,9 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 
 func TestAQuestionKeepsTheClientAtADrainingServerUntilASampleWaits(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	g := newFakeGateway(t, nil)
 	c := dialFake(t, g)
 	for _, sampleWaits := range []bool{false, true} {
@@ -337,6 +340,9 @@ func awaitDraining(t *testing.T, c *client.Client) {
 // The handshake of closing is not waited for without end.
 func TestAServerThatDrainsAndReadsNothingIsLeft(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	g := newFakeGateway(t, nil)
 	deaf := make(chan struct{})
 	t.Cleanup(func() { close(deaf) })

@@ -149,6 +149,9 @@ func TestAListOfGatewaysThatNobodyCanUseIsRefused(t *testing.T) {
 // What ends a gateway for its client; the first of two has two samples in flight then.
 func TestWhatHasNoResultGoesToTheNextGatewayOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, end := range map[string]func(t *testing.T, p *proxy, g *fakeGateway, c *fakeConn){
 		"it is gone": func(t *testing.T, p *proxy, g *fakeGateway, _ *fakeConn) {
 			t.Helper()

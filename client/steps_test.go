@@ -297,6 +297,9 @@ func ignoreClosed(error) error { return nil }
 
 func TestAServerThatLetsAQuestionPassIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	g := newFakeGateway(t, func(c *fakeConn, _ *wire.Take) {
 		c.say(&wire.Error{Code: rewards.Malformed, Message: "unknown type take"}) // an older server
 	})

@@ -101,6 +101,9 @@ func (s *stormScorer) check(sample *rewards.Sample, before float64) {
 
 func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const samples = 3000
 	sc := &stormScorer{tries: map[string]int{}, kept: map[string][]byte{}}
 	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Terms: []rewards.Term{
@@ -184,6 +187,9 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 // again after that must not be taken for too much.
 func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	slow := hashTerm()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {

@@ -96,8 +96,8 @@ type Fabric struct {
 	// Advertise is where workers reach this gateway; "": it follows from server.listen.
 	Advertise string
 	// Rewards are those that this process's workers serve; none: all of the file.
-	Rewards      []string
-	ClaimTTL     time.Duration
+	Rewards  []string
+	ClaimTTL time.Duration
 }
 
 // Keys implements keys.Described.

@@ -150,6 +150,9 @@ func dependencies(t *testing.T) []dependency {
 
 func goList(t *testing.T, args ...string) []dependency {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts go")
+	}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Export,Standard,GoFiles,CgoFiles,Deps,Imports"}, args...)...)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()

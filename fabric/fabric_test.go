@@ -48,6 +48,9 @@ func open(t *testing.T, cfg fabric.Config) (f *fabric.Fabric, source func(t *tes
 
 func TestFabricKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	enginetest.Run(t, setUp(fabric.Config{}))
 }
 

@@ -89,6 +89,9 @@ func settled(t *testing.T, some ...*part) {
 
 func TestThreeProcessesOfAFleetKeepToOneLimit(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	var served atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	t.Cleanup(srv.Close)
@@ -121,6 +124,9 @@ func TestThreeProcessesOfAFleetKeepToOneLimit(t *testing.T) {
 
 func TestABreakerOfOneProcessHoldsForTheFleet(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const failures = 5
 	var dead atomic.Bool
 	dead.Store(true)
@@ -175,6 +181,9 @@ func TestABreakerOfOneProcessHoldsForTheFleet(t *testing.T) {
 
 func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	// A worker that is there before the bucket is waits for it.
@@ -199,6 +208,9 @@ func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 
 func TestSharesSurviveABrokerThatForgetsEverything(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	gateway := b.part(t, "gateway", true, cfg)
@@ -223,6 +235,9 @@ func TestAFleetSaysWhyItCannotBe(t *testing.T) {
 
 func TestWhatOthersWriteIntoTheBucketDoesNoHarm(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	p := b.part(t, "gateway", true, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	kv, err := p.js.KeyValue(t.Context(), "RL_FLEET")
@@ -239,6 +254,9 @@ func TestWhatOthersWriteIntoTheBucketDoesNoHarm(t *testing.T) {
 
 func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	m := join(t, fabric.Config{URLs: []string{"nats://" + f.Address()}, Name: "w"})
 	all := make([]*part, 2)
@@ -253,6 +271,9 @@ func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
 
 func TestAFleetWhoseEngineHasGoneEndsAllTheSame(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	p := b.part(t, "gateway", true, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	settled(t, p)
@@ -274,6 +295,9 @@ func (d *deaf) Heard(string, *outbound.Report) { d.heard.Add(1) }
 
 func TestASecondGroupOfANameIsNotInTheFleet(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	fleet, err := fabric.NewFleet(t.Context(), newBroker(t).js(t), fabric.FleetConfig{Name: "p", Create: true})
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
@@ -305,6 +329,9 @@ func TestAWordThatIsTooLongForTheFleetIsNotSaidAndThatIsLogged(t *testing.T) {
 // A worker is often there before the gateway that makes the bucket.
 func TestAProcessWithoutABucketLooksForItOnceASecond(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	var asked, said atomic.Int64
 	nc, err := nats.Connect(b.url())

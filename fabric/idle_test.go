@@ -112,6 +112,9 @@ func next(t *testing.T, came <-chan [2]string) (id, worker string) {
 // often from the first on.
 func TestAnIdleQueueIsAskedSeldomAndItsFirstTicketComesAtOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
 	requests := tapped(t, f)
@@ -146,6 +149,9 @@ func TestAnIdleQueueIsAskedSeldomAndItsFirstTicketComesAtOnce(t *testing.T) {
 
 func TestTheFirstTicketOfAnIdleQueueHasEveryProcessAskOften(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	f, _ := open(t, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"})
 	url := "nats://" + f.Address()
 	requests := tapped(t, f)

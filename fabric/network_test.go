@@ -50,6 +50,9 @@ func serving(worker string, queues ...string) wire.WorkerInfo {
 
 func TestFabricOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	enginetest.Run(t, over(fabric.Config{}))
 }
 
@@ -162,6 +165,9 @@ func TestABrokerThatForgotEverythingIsMadeReadyAgain(t *testing.T) {
 
 func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := newBroker(t)
 	const gone = 1500 * time.Millisecond
 	gw, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Name: "gw"})

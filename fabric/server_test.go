@@ -231,6 +231,9 @@ func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
 
 func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b, book := brokerOf(t, &broker{t: t, port: -1, plain: true}), &logbook{}
 	_, err := fabric.Open(t.Context(), fabric.Config{URLs: []string{b.url()}, Patience: 3 * time.Second})
 	require.ErrorContains(t, err, "nats-server needs -js")

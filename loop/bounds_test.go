@@ -145,6 +145,9 @@ func TestNoClientCanNameTheGatewaysOwnEntries(t *testing.T) {
 
 func TestRunsAreBoundedUntilSomeAreForgotten(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	onStage(t, rig.Options{}, func(t *testing.T, s *stage) {
 		t.Helper()
 		const most = 1024
@@ -249,6 +252,9 @@ func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 
 func TestClosedGroupsAreRememberedForThePageOnlySoMany(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, term(hashing(0)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {

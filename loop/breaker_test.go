@@ -92,6 +92,9 @@ func (s *stage) submitTo(t *testing.T, reward, id string, timeout time.Duration)
 
 func TestAWorkerThatBlamesItselfGetsNoMoreSamplesOfThatProfileAndComesBackByOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	on := newSite()
 	of := on.profilesOf(t, 100*time.Millisecond)
 	onStage(t, rig.Options{Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
@@ -152,6 +155,9 @@ func TestARewardThatAlwaysFailsPausesNothing(t *testing.T) {
 	raises := func(string) map[string]*rewards.Manager {
 		return map[string]*rewards.Manager{
 			"": minutes(t, term(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+				// In no time at all one worker may answer 32 before another answers any: it
+				// would pause until it can be compared, and its sample be tried again.
+				<-time.After(10 * time.Millisecond)
 				return rewards.Score{}, fmt.Errorf("%w: ValueError: boom", rewards.Internal)
 			})),
 			"sound": minutes(t, term(hashing(10*time.Millisecond))),

@@ -298,6 +298,9 @@ func TestWhoWaitsForRewardsIsToldOfTheStop(t *testing.T) {
 // One group alone may be larger than what a connection takes.
 func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 2000
 	onStage(t, o, func(t *testing.T, s *stage) {

@@ -656,7 +656,10 @@ func TestASampleThatCannotBeWrittenIsRefusedAndMayComeAgain(t *testing.T) {
 func TestHistoriesOfKilledGatewaysYieldOneResultEach(t *testing.T) {
 	t.Parallel()
 	n := uint64(200)
-	if raceEnabled || testing.Short() {
+	switch {
+	case testing.Short():
+		n = 4
+	case raceEnabled:
 		n = 40
 	}
 	for seed := range n {

@@ -480,6 +480,9 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 
 func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {

@@ -43,6 +43,9 @@ import (
 func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 	t.Parallel()
 	from, n := 1, 100
+	if testing.Short() {
+		n = 4
+	}
 	if os.Getenv("REWARDLOOP_SEEDS") != "" || os.Getenv("REWARDLOOP_SEED") != "" {
 		from, n = firstSeed(t)
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 // seeds returns how many histories to run: REWARDLOOP_SEEDS, else 10,000, or fewer
-// where each costs more.
+// where each costs more; with -short 40, which take a second.
 func seeds(t *testing.T) int {
 	t.Helper()
 	if v := os.Getenv("REWARDLOOP_SEEDS"); v != "" {
@@ -36,7 +36,10 @@ func seeds(t *testing.T) int {
 		require.NoError(t, err)
 		return n
 	}
-	if raceEnabled || testing.Short() {
+	switch {
+	case testing.Short():
+		return 40
+	case raceEnabled:
 		return 600
 	}
 	return 10_000

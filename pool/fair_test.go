@@ -41,6 +41,9 @@ func flood(ctx context.Context, all *sync.WaitGroup, m *pool.Model, callers int,
 
 func TestADeviceServesTwoRunsOfAProfileByWeightWhetherTheyShareBatchesOrNot(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, tt := range map[string]struct {
 		cost  func(infer.Model, int) time.Duration
 		slots int
@@ -72,6 +75,9 @@ func TestADeviceServesTwoRunsOfAProfileByWeightWhetherTheyShareBatchesOrNot(t *t
 
 func TestADeviceServesTwoProfilesByWeightWhateverTheirModelsCost(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	cost := func(m infer.Model, b int) time.Duration {
 		if m == judge {
 			return 300*ms + 40*ms*time.Duration(b)
@@ -98,6 +104,9 @@ func TestADeviceServesTwoProfilesByWeightWhateverTheirModelsCost(t *testing.T) {
 
 func TestARunThatFloodsOrLeavesOrHangsTakesNoMoreThanItsShareOfADevice(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	f := &fake{slots: 4, cost: func(m infer.Model, _ int) time.Duration {
 		if m == judge {
 			return 10 * time.Minute // it hangs, until its batch's time is over
@@ -273,6 +282,9 @@ func TestOnTheCPUAsManyVisitAsThereAreSlotsAndTwoOfEachProfileKeepTheWeights(t *
 
 func TestATenantsSlowModelDoesNotKeepAnotherFromMakingReady(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	cost := func(m infer.Model, b int) time.Duration {
 		if m == judge {
 			return time.Second * time.Duration(b)

@@ -87,6 +87,9 @@ func callers(t *testing.T, m *pool.Model, n int, during time.Duration) int {
 
 func TestAModelOnSeveralCardsIsAsFastAsTheirSum(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	rate := func(n int, slow string) (sum float64) {
 		cost := func(m infer.Model, b int) time.Duration {
 			d := 15*ms + time.Duration(b)*1500*time.Microsecond

@@ -32,6 +32,9 @@ func page(t *testing.T) map[string]string {
 // The figures of the page are those of a machine with eight CPUs.
 func TestTuningShowsTheCapacitiesThatConfigPrintSays(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	readers, err := node.NewReaders(config.Default().Pool)
 	require.NoError(t, err)
 	_, err = readers.Choose(ocr.ReaderOptions{Engine: ocr.EnginePPOCR, Model: ocr.DefaultModel, Device: "cpu"})

@@ -23,6 +23,9 @@ func withoutModels(t *testing.T) string {
 // examined runs doctor --json and returns the checks by name.
 func examined(t *testing.T, args ...string) (outcome, map[string]check) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python and child processes")
+	}
 	got := call(t, "", append([]string{"doctor", "--json"}, args...)...)
 	var report struct {
 		OK     bool    `json:"ok"`
@@ -89,6 +92,9 @@ func shared(t *testing.T, dir, name, code string, needed ...string) {
 
 func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a compiler")
+	}
 	dir := t.TempDir()
 	shared(t, dir, "libcudart.so.13", "int runtime;")
 	shared(t, dir, "libcublas.so.13", "int blas;")

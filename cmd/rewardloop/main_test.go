@@ -72,6 +72,9 @@ var build = sync.OnceValues(func() (string, error) {
 // binary returns the path of the real thing.
 func binary(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds and starts the program")
+	}
 	bin, err := build()
 	require.NoError(t, err)
 	return bin
@@ -279,6 +282,9 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && len(tt.args) > 0 && tt.args[0] == "doctor" {
+				t.Skip("SKIPPED: -short: it starts Python and child processes")
+			}
 			got := call(t, "", tt.args...)
 			require.Equal(t, tt.code, got.code, got.stderr)
 			require.Contains(t, got.stderr, tt.says)

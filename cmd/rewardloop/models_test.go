@@ -169,6 +169,9 @@ func TestModelsVerifyWithoutNamesLooksOnlyAtWhatIsHere(t *testing.T) {
 
 func TestModelsPullGoesOnAfterOneThatFails(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	stick, dir := t.TempDir(), t.TempDir()
 	put(t, stick, "scorer.onnx", []byte("weights"))
 	got := modelsIn(t.Context(), nil, "pull", "--dir", dir, "--python", noPython(t), "ppocr-v4-mobile", filepath.Join(stick, "scorer.onnx"))

@@ -124,6 +124,9 @@ func modelsPage(t *testing.T) string {
 // gone by the time of the second.
 func TestTheWayToAMachineWithoutANetworkIsWalked(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	bin, err := build()
 	require.NoError(t, err)
 	srv, asked := judgeHub(t)

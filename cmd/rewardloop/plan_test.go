@@ -210,6 +210,9 @@ func TestAPlanThatMakesNoSenseIsRefusedByName(t *testing.T) {
 // shows below them.
 func TestEveryExampleOfThePlanPageIsTrue(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "plan.md"))
 	require.NoError(t, err)
 	bin, dir, ran := binary(t), t.TempDir(), 0

@@ -52,6 +52,9 @@ func parseOutput(t *testing.T, text string) []outputLine {
 
 func TestScoresComeInTheOrderOfTheInputEachOfItsOwnPicture(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := t.TempDir()
 	const n = 500
 	lines, want := make([]string, n), make([]float64, n)

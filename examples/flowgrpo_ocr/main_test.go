@@ -68,6 +68,9 @@ func serve(t *testing.T) (url string) {
 
 func TestTheExampleGetsTheRewardsOfItsPromptGroups(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	dir, url := two(t), serve(t)
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, url, dir, 20*time.Millisecond))

@@ -20,6 +20,9 @@ var root = filepath.Join("..", "..")
 
 func needPython(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: verify tools of the kind command need Linux")
 	}

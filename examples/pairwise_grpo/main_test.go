@@ -110,6 +110,9 @@ func TestWithoutDebiasTheOrderDecidesAboutEqualAnswers(t *testing.T) {
 
 func TestAJudgeThatIsAwayFailsTheGroupAndScoresNobody(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	url, _ := serve(t, "engines.judge.base_urls=[http://127.0.0.1:1]", "+engines.judge.attempts=1", "+reward.reward_functions.better.retries=0", "loop.max_attempts=1")
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, url, "", "samples.jsonl"))

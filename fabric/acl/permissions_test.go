@@ -235,6 +235,9 @@ func TestAWorkerIsRefusedEverythingElse(t *testing.T) {
 // What a person sees of a refusal who asks by the library.
 func TestARefusedRequestSaysSoAndDoesNotSucceed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := made(t, acl.Config{})
 	s := bus(t, dir)
 	g, w := keyed(t, s, dir, acl.Gateway), keyed(t, s, dir, acl.Worker)

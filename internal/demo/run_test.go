@@ -45,6 +45,9 @@ func needTesseract(t *testing.T) {
 // runs, the files and their verification.
 func TestGoldenPicturesGoThroughBothRunsAndVerify(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	all := pictures(t)
 	needTesseract(t)
 	var shown bytes.Buffer
@@ -75,6 +78,9 @@ func TestGoldenPicturesGoThroughBothRunsAndVerify(t *testing.T) {
 
 func TestADemoThatIsInterruptedEndsAtOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	all := pictures(t)
 	needTesseract(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -179,6 +179,9 @@ func TestAFileThatWasTamperedWithIsFound(t *testing.T) {
 
 func TestATensorThatWasTamperedWithIsFound(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := saved(t, made(t))
 	path := filepath.Join(dir, demo.TensorsFile)
 	good, err := os.ReadFile(path)
@@ -273,6 +276,9 @@ print(json.dumps([x if ok else None for x, ok in zip(scores, valid)]))
 
 func TestPythonReadsTheTensors(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	interpreter := os.Getenv("REWARDLOOP_PYTHON")
 	if interpreter == "" {
 		interpreter = "python3"

@@ -98,6 +98,9 @@ pool: {python: {processes: 3}}
 
 func TestModelsHaveThePlacesOfTheirDevice(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
 		t.Skipf("SKIPPED: no ONNX Runtime: %v", err)
 	}
@@ -121,6 +124,9 @@ pool: {onnx: {slots: 3, max_batch: 8}}
 
 func TestAReaderHasThePlacesOfItsEngine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	if _, err := tesseract.Available(); err == nil {
 		c := component(t, capacities(t, "reward: {reward_functions: {it: {path: builtin://ocr, engine: tesseract}}}\npool: {tesseract: {slots: 5}}\n"), "default")
 		assert.Equal(t, 5, c.Concurrency)
@@ -154,6 +160,9 @@ pool: {python: {processes: 1}}
 // What a process finds out when it starts is in the line that it logs.
 func TestStartUpSaysTheCapacityOfEachRewardAndWhy(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	if _, err := os.Stat("/proc"); err != nil {
 		t.Skip("SKIPPED: functions in Python run on Linux only")
 	}

@@ -21,6 +21,9 @@ import (
 // withCards puts a program that lists so many cards of 80 GiB on PATH in place of nvidia-smi.
 func withCards(t *testing.T, n int) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase \"$1\" in --query-gpu=*) cat <<'END'\n"
 	for i := range n {

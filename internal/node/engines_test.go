@@ -77,6 +77,9 @@ func submit(t *testing.T, addr string, samples ...rewards.Sample) []*wire.Result
 // of a scorer on another server.
 func TestAJudgeAFunctionAndAnotherServerScoreTogether(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	engine, asked := stubEngine(t, func(model, turn string) string {
 		if strings.Contains(turn, "ping") {
 			return "pong of " + model

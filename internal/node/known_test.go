@@ -56,6 +56,9 @@ func waited(t *testing.T, f *client.Future) *wire.Result {
 // Nobody has to send a sample to learn that a function lacks a module.
 func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	book, addr := logged(t, "import sys\nsys.modules['numpy'] = None  # as where it is not installed\ndef compute_score(solution_image):\n    return 1\n")
 	const cause = "waiting for the Python module numpy, which mine.py:compute_score needs"
 	var ready struct {
@@ -91,6 +94,9 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 // What a function makes of the known sample is no verdict about real ones.
 func TestAFunctionThatDislikesTheKnownSampleScoresOthers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	book, addr := logged(t, `
 def compute_score(solution_str, data_source):
     if data_source == "rewardloop_known":
@@ -107,6 +113,9 @@ def compute_score(solution_str, data_source):
 // A known sample on which the function hangs holds neither the start nor another sample.
 func TestAKnownSampleOnWhichAFunctionHangsHoldsNobody(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	book, addr := logged(t, `
 import time
 def compute_score(solution_str, data_source):
@@ -121,6 +130,9 @@ def compute_score(solution_str, data_source):
 
 func TestAFunctionThatWantsNoKnownSampleGetsNone(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	book, addr := logged(t, `
 def compute_score(solution_str, data_source):
     if data_source == "rewardloop_known":

@@ -21,6 +21,9 @@ import (
 // the largest that it meets, and no longer.
 func TestMemoryStaysFlatOverPicturesOfVaryingSize(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}

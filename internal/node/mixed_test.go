@@ -121,6 +121,9 @@ func TestAMixedBatchHasOneKeySet(t *testing.T) {
 // fails with its name.
 func TestToolsVerifyASampleBeforeItIsScored(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	path := function(t, `
 def compute_score(extra_info, solution_str):
     return float(extra_info["verified_results"]["length"]["n"] == len(solution_str))
@@ -173,6 +176,9 @@ func TestGroupsAreMadeByPromptWhereThereIsNoUID(t *testing.T) {
 // their group is finished.
 func TestAPythonClassPostProcessesItsGroups(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	path := function(t, `
 import math
 

@@ -77,6 +77,9 @@ func both(engine string) []string {
 // and of 3 MB: every score is what the same configuration gives in one process.
 func TestWorkersElsewhereGiveTheScoresOfOneProcess(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	engine, _ := stubEngine(t, func(_, turn string) string {
 		if len(turn)%3 == 0 {
 			return "<result>A</result>"

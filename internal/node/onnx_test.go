@@ -62,6 +62,9 @@ func rawPicture(t *testing.T, name string) *rewards.Media {
 // writes, all in child processes, as Python scores it, and its text is encoded once.
 func TestGoldenONNXModelsScoreAGroupThroughTheWholeChain(t *testing.T) {
 	t.Parallel()
+	if testing.Short() && os.Getenv("REQUIRE_ORT") != "1" {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
 		t.Skipf("SKIPPED: no ONNX Runtime: %v", err)
 	}

@@ -100,6 +100,9 @@ func seen[T any](t *testing.T, addr, path string) (out T) {
 // as an attempt, another profile goes on, and the step ends.
 func TestAStepSurvivesTheDeathOfItsEngine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	engine := newKillable(t, 50*time.Millisecond)
 	read := &calls{of: map[string]int{}}
 	reader := rewards.Spec{Name: "reader", Build: func(json.RawMessage) (rewards.Scorer, error) { return read, nil }}

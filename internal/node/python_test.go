@@ -35,6 +35,9 @@ func function(t *testing.T, code string) string {
 
 func TestAFunctionInPythonScoresAndIsCountedAndEndsWithTheNode(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	path := function(t, `
 import os
 def compute_score(solution_str, ground_truth, bonus=0):
@@ -94,6 +97,9 @@ func scrape(t *testing.T, addr string) string {
 
 func TestAServerWhoseFunctionCannotBeImportedDoesNotStartAndSaysWhy(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	for name, c := range map[string]struct{ code, says string }{
 		"import":    {"import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"},
 		"no such":   {"def other(): pass\n", "has no 'compute_score'"},

@@ -61,6 +61,9 @@ func TestWhatWasAskedForByNameIsNeverReplaced(t *testing.T) {
 
 func TestScorersWithEqualOptionsShareAReader(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}
@@ -84,6 +87,9 @@ func TestScorersWithEqualOptionsShareAReader(t *testing.T) {
 
 func TestACUDADeviceThatIsNotThereIsAnErrorAtTheStart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}
@@ -97,6 +103,9 @@ func TestACUDADeviceThatIsNotThereIsAnErrorAtTheStart(t *testing.T) {
 
 func TestMetricsTellOfDevicesModelsAndChildren(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}
@@ -135,6 +144,9 @@ func get(t *testing.T, url string) string {
 
 func TestModelsAreFoldedBesideTheirFilesOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}

@@ -50,6 +50,9 @@ func (l *logbook) String() string {
 // log, and in a counter of its metrics.
 func TestWhoIsNotLetInIsRefusedLoggedAndCounted(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := t.TempDir()
 	_, err := acl.Create(acl.Config{Dir: dir, Hosts: []string{"127.0.0.1"}})
 	require.NoError(t, err)

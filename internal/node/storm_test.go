@@ -59,6 +59,9 @@ func missing(t *testing.T, what error) {
 // stopped every second: each gets one result, computed from its own pixels.
 func TestCropsGetOneResultEachWhileChildrenOfTesseractAndONNXRuntimeDie(t *testing.T) {
 	t.Parallel()
+	if testing.Short() && os.Getenv("REQUIRE_ORT") != "1" {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if _, err := tesseract.Available(); err != nil {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}
@@ -87,6 +90,9 @@ func TestCropsGetOneResultEachWhileChildrenOfTesseractAndONNXRuntimeDie(t *testi
 // The same with PP-OCR, whose pictures are with a child for longer.
 func TestPicturesGetOneResultEachWhileChildrenOfPPOCRDie(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}

@@ -251,6 +251,9 @@ func TestABodyThatDripsEndsWithTheAttemptsTime(t *testing.T) {
 
 func TestABodyThatDoesNotComeBehindAnErrorIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	start := time.Now()
 	g := served(t, outbound.GroupConfig{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)

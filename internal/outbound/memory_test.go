@@ -69,6 +69,9 @@ func inUse() uint64 {
 }
 
 func TestFiveThousandCallsInFlightCostLessThanAHundredKilobytesEach(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const calls, size = 5120, 48 << 10
 	for name, stop := range map[string]int{"while they are sent": size / 2, "while they wait for the answer": size} {
 		var there, wrong atomic.Int64

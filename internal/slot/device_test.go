@@ -222,6 +222,9 @@ func TestAWrongAnswerCostsItsChildAndTheRequestIsTriedAgain(t *testing.T) {
 
 func TestStopEndsAQuarantine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	var canary probed
 	device := card()
 	device.Rest, device.RestMax = time.Hour, time.Hour

@@ -137,6 +137,9 @@ func TestAChildThatDiesWhileItsHolderMakesReadyIsReplacedAndCostsNoAttempt(t *te
 
 func TestAHolderThatMakesReadyForEverDoesNotKeepThePoolFromStopping(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	p, err := slot.New(slot.Config{Kind: "hash", Slots: 2})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))

@@ -37,6 +37,9 @@ func parent() {
 
 func TestAHangingChildDiesWithItsParent(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, "parent")

@@ -160,6 +160,9 @@ func evil(how string) {
 // newPool starts a pool and stops it when the test ends.
 func newPool(t *testing.T, cfg slot.Config) *slot.Pool {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if cfg.Kind == "" {
 		cfg.Kind = "hash"
 	}
@@ -351,6 +354,9 @@ func TestAWaitForAFreeChildEndsWithItsContext(t *testing.T) {
 
 func TestChildrenThatNeverStartAreABoundedError(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	for init, want := range map[string]string{"die": "cannot live like this", "fail:no model": "no model"} {
 		t.Run(init, func(t *testing.T) {
 			t.Parallel()
@@ -388,6 +394,9 @@ func TestARunningPoolWhoseChildrenStopStartingRefusesInsteadOfWaiting(t *testing
 
 func TestAWrongCanaryKeepsAChildFromWork(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	p, err := slot.New(slot.Config{
 		Kind: "hash", Slots: 1, BackoffMin: time.Millisecond,
 		Canary: &slot.Canary{Request: work("hash"), Check: func(b []byte) error { return fmt.Errorf("read %.8s", b) }},

@@ -186,6 +186,9 @@ func done(s *spool.Spool, id string) {
 // ever, nothing else is read, and a fresh sample is taken once the disk takes bytes again.
 func TestWhicheverWriteFailsNoAcknowledgedSampleIsLostAndTheSpoolGoesOn(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, c := range []struct {
 		errno syscall.Errno
 		row   int

@@ -16,6 +16,9 @@ import (
 // The machine fails at any moment: what was acknowledged and is not over is there.
 func TestWithFsyncNoAcknowledgedSampleIsLostWithTheMachine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 5))

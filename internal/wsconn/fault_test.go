@@ -163,6 +163,9 @@ func TestAnIdlePeerThatAnswersPingsStays(t *testing.T) {
 
 func TestArrivingBytesAreASignOfLifeButNotForEver(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	url, conns := serve(t, wsconn.Config{ReadTimeout: 2 * time.Second, PingInterval: 1500 * time.Millisecond, MessageTimeout: 5 * time.Second}, funcs{})
 	peer := bare(t, url)
 	server := accepted(t, conns)

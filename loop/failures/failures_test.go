@@ -98,6 +98,9 @@ func TestWhatWasCancelledIsNoFailure(t *testing.T) {
 // A reward may say something new each time.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := failures.NewBook()
 	word := func(i int) string {
 		return string([]rune{rune('a' + i/676), rune('a' + i/26%26), rune('a' + i%26)})

@@ -82,6 +82,9 @@ func newFlow(size, each int64, full wire.CreditTotals) *stream.Flow {
 // it does not need is never refused, and what is held and what may come fit into memory.
 func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same in every run
 		full := wire.CreditTotals{Samples: int64(1 + rng.IntN(8)), Bytes: int64(100 + rng.IntN(2000))}
@@ -171,6 +174,9 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 // Memory is shared max-min fair: who wants little has it, all others the same.
 func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const unit = 1 << 20
 	f := newFlow(160*unit, 160*unit, wire.CreditTotals{Samples: 1 << 20, Bytes: 100 * unit}) // 120 of it for connections
 	var all []*side
@@ -213,6 +219,9 @@ func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 // more of it than who opens one.
 func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const unit = 1 << 20
 	f := newFlow(160*unit, 160*unit, wire.CreditTotals{Samples: 1 << 20, Bytes: 100 * unit}) // 120 of it for connections
 	var all []*side
@@ -262,6 +271,9 @@ func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
 // send get what they would get alone, whether the idle ones answer or not.
 func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const full = 64 << 20
 	windows := func(idle int) (ten []int64) {
 		f := newFlow(768<<20, 768<<20, wire.CreditTotals{Samples: 256, Bytes: full})

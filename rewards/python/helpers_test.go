@@ -18,6 +18,9 @@ import (
 // interpreter is REWARDLOOP_PYTHON, the project's own environment, or python3.
 func interpreter(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts Python")
+	}
 	if named := os.Getenv("REWARDLOOP_PYTHON"); named != "" {
 		return named
 	}

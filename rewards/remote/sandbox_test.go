@@ -239,6 +239,9 @@ func TestASampleWhoseTimeIsUpLeavesItsSlots(t *testing.T) {
 // The program that calls a function is run here, by a Python.
 func TestTheFunctionOfTheCodeIsCalledWithTheLinesOfTheInput(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")

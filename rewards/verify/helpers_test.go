@@ -130,6 +130,9 @@ func fails(t *testing.T, want rewards.Class, result json.RawMessage, err error, 
 // python is the real program behind python3 on PATH, which may be a shim.
 func python(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts Python")
+	}
 	named := os.Getenv("REWARDLOOP_PYTHON")
 	if named == "" {
 		named = "python3"

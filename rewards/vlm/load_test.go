@@ -26,6 +26,9 @@ import (
 // the place of the file it is a variant of.
 func TestExportsInOtherFormsWorkOrAreRefusedByName(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	folder := tiny(t, "tiny-idefics3")
 	exotic := filepath.Join(models(), "exotic")
 	data, err := os.ReadFile(filepath.Join(exotic, "index.json"))

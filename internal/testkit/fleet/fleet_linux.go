@@ -84,6 +84,9 @@ type Fleet struct {
 // New writes the configuration; nothing runs yet.
 func New(t testing.TB, cfg Config) *Fleet {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts processes")
+	}
 	cfg = cfg.WithDefaults()
 	f := &Fleet{t: t, cfg: cfg, dir: t.TempDir(), scoring: map[hostOf]bool{}, ways: map[string]*netlab.Proxy{}}
 	t.Cleanup(f.wg.Wait)
@@ -285,6 +288,9 @@ func freePort(t testing.TB, ip string) int {
 // path; it is removed when the test ends.
 func NATSServer(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds nats-server")
+	}
 	bin := filepath.Join(t.TempDir(), "nats-server")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -13,6 +13,9 @@ import (
 // Whoever starts a process may end with its thread: the system would kill the process with it.
 func TestAProcessOutlivesTheThreadThatStartedIt(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a process")
+	}
 	sleep, err := exec.LookPath("sleep")
 	require.NoError(t, err)
 	f := &Fleet{t: t}

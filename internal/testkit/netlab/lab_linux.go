@@ -60,6 +60,9 @@ type Host struct {
 // New makes a lab, or skips the test with the reason. It is removed when the test ends.
 func New(t testing.TB) *Lab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it makes a network")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: netlab makes network namespaces, and that takes root; this is user ", os.Geteuid())
 	}

@@ -140,6 +140,9 @@ func TestARateLimitsTheHost(t *testing.T) {
 
 func TestNewSweepsWhatAKilledTestLeftBehind(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it makes networks")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: takes root")
 	}
@@ -159,6 +162,9 @@ func TestNewSweepsWhatAKilledTestLeftBehind(t *testing.T) {
 
 func TestALabLeavesNothingBehind(t *testing.T) { //nolint:tparallel // the subtest's end is looked at
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it makes networks")
+	}
 	var name string
 	t.Run("lab", func(t *testing.T) {
 		lab := netlab.New(t)

@@ -26,10 +26,13 @@ func Main(m *testing.M) {
 }
 
 // Library finds ONNX Runtime: where ONNXRUNTIME_SHARED_LIBRARY_PATH says, else in the
-// clone's .cache, else in the usual places. Without it the test is skipped, or fails where
-// REQUIRE_ORT=1.
+// clone's .cache, else in the usual places. Without it, and with -short, the test is skipped;
+// where REQUIRE_ORT=1 it is not skipped, and fails without the library.
 func Library(tb testing.TB) ort.Library {
 	tb.Helper()
+	if testing.Short() && os.Getenv("REQUIRE_ORT") != "1" {
+		tb.Skip("SKIPPED: -short: it runs a model")
+	}
 	configured := ""
 	if os.Getenv(ort.LibraryEnv) == "" {
 		configured = clone(tb)
@@ -56,14 +59,14 @@ func clone(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd() // of the package that is tested
 	require.NoError(tb, err)
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			found, err := filepath.Glob(filepath.Join(dir, ".cache", "ort", "*", "libonnxruntime.*"))
-			require.NoError(tb, err)
-			if len(found) > 0 {
-				return filepath.Dir(found[len(found)-1]) // the newest
-			}
-			return ""
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) { // that of tools/ is not the clone's only go.mod
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(dir, ".cache", "ort", "*", "libonnxruntime.*"))
+		require.NoError(tb, err)
+		if len(found) > 0 {
+			return filepath.Dir(found[len(found)-1]) // the newest
 		}
 	}
 	return ""

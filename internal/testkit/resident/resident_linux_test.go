@@ -13,6 +13,9 @@ import (
 )
 
 func TestThePeakOfAProcessStaysAndItsChildrenCount(t *testing.T) { //nolint:paralleltest // it measures the process
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a process")
+	}
 	before, err := resident.Peak(os.Getpid())
 	require.NoError(t, err)
 	var large [][]byte // what was in use before may be used again, and raises no peak

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 
 func newReader(t *testing.T, cfg tesseract.Config) *tesseract.Reader {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if detail, err := tesseract.Available(); err != nil {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	} else {
@@ -226,6 +229,9 @@ func TestAnImpossibleFrameIsRefused(t *testing.T) {
 
 func TestAMissingLanguageIsNamedWhenTheReaderStarts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if _, err := tesseract.Available(); err != nil {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}
