@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/queue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -32,9 +32,9 @@ type node struct {
 
 func newNode(t *testing.T, o rig.Options) *node {
 	t.Helper()
-	f, err := fabric.Open(t.Context(), fabric.Config{Lease: 2 * time.Second})
+	f, err := queue.Open(t.Context(), queue.Config{Lease: 2 * time.Second})
 	require.NoError(t, err)
-	var sources []*fabric.Source
+	var sources []*queue.Source
 	o.Engine = f
 	o.Source = func(id string) workers.Source {
 		s, err := f.NewSource(id, rig.Queues(o.Profiles))

@@ -70,7 +70,7 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 		"+max_concurrency=64":         "max_concurrency: has moved: write reward.custom_reward_function.max_concurrency",
 		"+mini_batch_pipeline=True":   "belongs to the trainer",
 		"+update_pipeline=True":       "belongs to the trainer",
-		"++fabric.pool=p":             "has been removed: each reward has a queue of its own; write fabric.rewards",
+		"++queue.pool=p":             "has been removed: each reward has a queue of its own; write queue.rewards",
 		"+pool.python.hosts=2":        "has moved: write pool.python.processes",
 		"+pool.python.memory_bytes=1": "has moved: write pool.python.memory",
 	} {

@@ -11,7 +11,7 @@
 //  3. ${oc.env:NAME,default} is resolved.
 //  4. The tree is walked once. reward (the default profile) and rewards.<name>
 //     take the keys of verl-omni's reward section (reward.go and the files beside it).
-//     loop, pool, outbound, server and fabric are decoded into the Config of the package that
+//     loop, pool, outbound, server and queue are decoded into the Config of the package that
 //     uses them, whose method Keys says which keys there are (package config/keys); sections.go
 //     puts them together. Every fault is collected with its place, and the walk goes on.
 //  5. What several keys mean together is checked: limits that contain each other, a

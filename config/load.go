@@ -101,7 +101,7 @@ func (r *reader) top(c *Config, v value) {
 	}
 	r.onePool(c)
 	if c.NumWorkers == 0 && !c.Fabric.Networked() {
-		r.faultAt("reward.num_workers", "without workers here fabric.nats or fabric.nats_listen must say how others join")
+		r.faultAt("reward.num_workers", "without workers here queue.nats or queue.nats_listen must say how others join")
 	}
 	r.checkSections(sections)
 }

@@ -42,7 +42,7 @@ func TestTheWorkersOfARewardModelWithAPoolFollowFromItsCards(t *testing.T) {
 		"at least one":                              {with(onPool, "reward.reward_model.n_gpus_per_node=1"), 1},
 		"those of this machine":                     {with(onPool, "reward.reward_model.nnodes=4"), 4},
 		"as written":                                {with(onPool, "reward.num_workers=3"), 3},
-		"none":                                      {with(onPool, "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0"), 0},
+		"none":                                      {with(onPool, "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0"), 0},
 		"a model that runs here":                    {[]string{scored, enabled, path, pooled, "reward.reward_model.nnodes=1", "reward.reward_model.n_gpus_per_node=3", "reward.reward_model.rollout.name=onnx"}, 3},
 		"a pool of functions":                       {[]string{scored, pooled, "reward.reward_model.nnodes=1"}, 8},
 	} {

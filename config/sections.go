@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
-	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
@@ -30,7 +30,7 @@ func (c *Config) sections() []*keys.Section {
 	all.Section("pool", "What scores samples.", &c.Pool)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
 	all.Section("server", "The HTTP edge and the websocket.", &c.Server)
-	f := all.Section("fabric", "Gateways and workers on several machines. Without it one process does it all.", &c.Fabric)
+	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Fabric)
 	f.Check(c.checkFabric)
 	return all.Sections
 }
@@ -83,10 +83,10 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Section("decode", "Pictures and videos on their way to pixels.", &p.Decode)
 }
 
-// Fabric holds the settings of the section fabric: where the engine is, who this process is
+// Fabric holds the settings of the section queue: where the engine is, who this process is
 // there, and what a durable gateway keeps.
 type Fabric struct {
-	fabric.Config
+	queue.Config
 
 	Spool spool.Config
 
@@ -103,7 +103,7 @@ type Fabric struct {
 // Keys implements keys.Described.
 func (f *Fabric) Keys(k *keys.Set) {
 	f.Config.Keys(k)
-	k.Text(&f.ACLFile, "acl_file", "", "Who may connect to the NATS of this gateway, as `rewardloop fabric acl` writes it.")
+	k.Text(&f.ACLFile, "acl_file", "", "Who may connect to the NATS of this gateway, as `rewardloop queue acl` writes it.")
 	k.Text(&f.NKeyFile, "nkey_file", "", "This process's key for NATS: gateway.nk or worker.nk.")
 	k.Text(&f.CredsFile, "creds_file", "", "This process's credentials, where NATS knows its users by JWT.")
 	k.Text(&f.TLSCA, "tls_ca", "", "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's.")
@@ -136,7 +136,7 @@ func (f *Fabric) checkAccess(r keys.Report) {
 		r.Fault("acl_file", "is for the NATS of this process: it needs %s", r.Path("nats_listen"))
 	}
 	if public, _ := keys.Public(f.Listen); public && f.ACLFile == "" {
-		r.Fault("nats_listen", "%s can be reached from other machines: write %s, which `rewardloop fabric acl` makes", f.Listen, r.Path("acl_file"))
+		r.Fault("nats_listen", "%s can be reached from other machines: write %s, which `rewardloop queue acl` makes", f.Listen, r.Path("acl_file"))
 	}
 	for _, u := range f.URLs { // a program may leave the scheme out; in a file it says whether there is TLS
 		if x, err := url.Parse(u); err != nil || (x.Scheme != "nats" && x.Scheme != "tls") || x.Host == "" {

@@ -64,9 +64,9 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
-	case "fabric":
+	case "queue":
 		if rest == "pool" {
-			return "has been removed: each reward has a queue of its own; write fabric.rewards for what this process's workers serve"
+			return "has been removed: each reward has a queue of its own; write queue.rewards for what this process's workers serve"
 		}
 	case "store":
 		return "storing samples is not built yet; leave store out"

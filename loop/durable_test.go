@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -79,7 +79,7 @@ func (g *laggard) Flush() error {
 
 func (l *lives) begin(o rig.Options) *life {
 	l.t.Helper()
-	e := memengine.New(uint64(len(l.all)+1), lease)
+	e := memqueue.New(uint64(len(l.all)+1), lease)
 	o.Engine = e
 	o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 	if o.Worker.Heartbeat == 0 {
@@ -576,7 +576,7 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		sp, err := spool.Open(spool.Config{Dir: t.TempDir()})
 		require.NoError(t, err)
 		d := &slowDisk{Spool: sp, written: make(chan error)}
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		defer e.Close()
 		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
 			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: time.Second}, Profiles: profiles(t, term(hashing(time.Second))),

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -34,7 +34,7 @@ func BenchmarkAccept(b *testing.B) {
 			name = "durable"
 		}
 		b.Run(name, func(b *testing.B) {
-			engine := memengine.New(1, time.Second)
+			engine := memqueue.New(1, time.Second)
 			defer engine.Close()
 			o := loop.Options{Engine: engine, Presence: engine}
 			if durable {

@@ -7,7 +7,7 @@ import (
 )
 
 // Engine carries tickets to free places. It decides which place takes a ticket,
-// never which ticket is next. Package fabric has the one that ships.
+// never which ticket is next. Package queue has the one that ships.
 type Engine interface {
 	// Publish hands a ticket to the engine. An error means that it was not taken.
 	// A ticket may be published again with the same attempt; a worker that claims

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -20,7 +20,7 @@ func TestASampleThatMeetsTheStopIsRefusedOrAnswered(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
-			engine := memengine.New(seed, time.Second)
+			engine := memqueue.New(seed, time.Second)
 			m, err := loop.New(loop.Options{Engine: engine, Presence: engine})
 			require.NoError(t, err)
 			m.Start(t.Context())

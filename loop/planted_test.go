@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -52,7 +52,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: termTimeout})
 				require.NoError(t, err)
 				var broken atomic.Bool
-				engine := memengine.New(3, 3*time.Second)
+				engine := memqueue.New(3, 3*time.Second)
 				o := rig.Options{
 					Loop:    loop.Config{SampleTimeout: 10 * time.Minute, Gateway: "g", CreditBytes: 64 << 10, MessageBytes: 16 << 10, RepublishAfter: 2 * time.Second},
 					Worker:  rig.Settings{Slots: 2, Heartbeat: time.Second},

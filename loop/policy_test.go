@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 )
 
@@ -81,7 +81,7 @@ func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 				t.Parallel()
 				tr := trial{workers: 8, size: uniform, seed: 1, dispatch: dispatch.Config{Policy: policy}}
 				sound := tr.run(t)
-				tr.during = func(r *rig.Rig, e *memengine.Engine) {
+				tr.during = func(r *rig.Rig, e *memqueue.Engine) {
 					time.Sleep(time.Duration(at * float64(time.Second)))
 					for _, w := range r.Workers {
 						if w.Info().Busy > 0 {
@@ -109,7 +109,7 @@ func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 	}
 	for _, at := range []float64{197, 199, 200.2} {
 		tr := trial{workers: 8, slow: 0.75, load: 0.7, seed: 1, dispatch: dispatch.Config{Policy: dispatch.SpeedWeighted}}
-		tr.during = func(r *rig.Rig, e *memengine.Engine) {
+		tr.during = func(r *rig.Rig, e *memqueue.Engine) {
 			time.Sleep(time.Duration(at * float64(time.Second)))
 			for _, w := range r.Workers[6:] {
 				w.Kill()

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
@@ -29,7 +29,7 @@ import (
 )
 
 // deaf is an engine that takes nothing back.
-type deaf struct{ *memengine.Engine }
+type deaf struct{ *memqueue.Engine }
 
 func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
 
@@ -38,7 +38,7 @@ func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("
 func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		o.Presence = e
 		o.Engine = deaf{e}
 		m, err := loop.New(o)
@@ -185,7 +185,7 @@ func (listener) Binary(io.Reader) error { return nil }
 // dialled serves a gateway over a real websocket and connects to it.
 func dialled(t *testing.T) (c *wsconn.Conn, heard chan string) {
 	t.Helper()
-	e := memengine.New(1, lease)
+	e := memqueue.New(1, lease)
 	m, err := loop.New(loop.Options{Engine: e, Presence: e})
 	require.NoError(t, err)
 	m.Start(t.Context())
@@ -306,7 +306,7 @@ func TestRecordsThatAGatewayCannotUseAreDroppedAndTheOthersAreNot(t *testing.T) 
 			keptAs(spool.Sample, "tail", own, frame("tail", 300)[:400]),
 			otherSum,
 		}}
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		defer e.Close()
 		m, err := loop.New(loop.Options{Engine: e, Presence: e, Spool: s, Config: loop.Config{
 			MaxBytes: 16 << 10, MessageBytes: 8 << 10, GroupProfiles: []string{""},

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -191,7 +191,7 @@ func history(t *testing.T, seed uint64) {
 	term := rewards.Term{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
 	manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
 	require.NoError(t, err)
-	engine := memengine.New(seed, 3*time.Second)
+	engine := memqueue.New(seed, 3*time.Second)
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
@@ -370,7 +370,7 @@ func verify(t *testing.T, w *world, id string, res *wire.Result) {
 }
 
 // faults kills and adds workers, loses the broker's memory and makes it refuse.
-func faults(rng *rand.Rand, r *rig.Rig, e *memengine.Engine) {
+func faults(rng *rand.Rand, r *rig.Rig, e *memqueue.Engine) {
 	next := len(r.Workers)
 	for range rng.IntN(4) {
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -24,7 +24,7 @@ import (
 // stage is a gateway with workers in a bubble of fake time.
 type stage struct {
 	*rig.Rig
-	engine *memengine.Engine
+	engine *memqueue.Engine
 }
 
 const lease = 3 * time.Second
@@ -33,7 +33,7 @@ const lease = 3 * time.Second
 func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		o.Engine = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		if o.Worker.Heartbeat == 0 {

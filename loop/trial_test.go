@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -45,7 +45,7 @@ type trial struct {
 	undeclared bool
 	dispatch   dispatch.Config
 	// during is called when the samples begin to come; nil: nothing happens.
-	during func(r *rig.Rig, e *memengine.Engine)
+	during func(r *rig.Rig, e *memqueue.Engine)
 	steps  int // one after the other, the last of which counts; 0: 1
 }
 
@@ -53,7 +53,7 @@ type trial struct {
 const (
 	rolloutTime = 200.0
 	updateTime  = 160.0
-	trialLease  = 15 * time.Second // as in package fabric
+	trialLease  = 15 * time.Second // as in package queue
 )
 
 // outcome of a trial. Times are in seconds since the step began.
@@ -140,7 +140,7 @@ func (tr trial) run(t *testing.T) (out outcome) {
 
 func (tr trial) play(t *testing.T) outcome {
 	t.Helper()
-	e := memengine.New(tr.seed, trialLease)
+	e := memqueue.New(tr.seed, trialLease)
 	times := make([][]float64, tr.steps)
 	var mu sync.Mutex
 	server := rand.New(rand.NewPCG(tr.seed, 12))

@@ -21,8 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -39,7 +39,7 @@ type site struct {
 
 	t      *testing.T
 	loop   *loop.Manager
-	engine *memengine.Engine
+	engine *memqueue.Engine
 	url    string
 	client *http.Client
 
@@ -65,7 +65,7 @@ type siteOptions struct {
 func newSite(t *testing.T, o siteOptions) *site {
 	t.Helper()
 	s := &site{
-		t: t, calls: map[string]int{}, engine: memengine.New(1, time.Minute),
+		t: t, calls: map[string]int{}, engine: memqueue.New(1, time.Minute),
 		started: make(chan struct{}, 1024), release: make(chan struct{}), cancelled: make(chan struct{}, 1024),
 	}
 	scorers := s.scorers()

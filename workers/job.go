@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/obs"
+	"github.com/rewardloop/rewardloop/internal/timing"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -171,7 +171,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 			Blame: rewards.BlameWorker, Permanent: true,
 		}}}), closed
 	}
-	ctx, stages := obs.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
+	ctx, stages := timing.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
 	if p.group != nil {
 		res, done := w.runGroup(ctx, j, manager, p.group, stages)
 		note(res, stages)
@@ -201,7 +201,7 @@ func (w *Worker) finished(j *job) rewards.RunOption {
 }
 
 // note puts what the stages took beside the result.
-func note(res *wire.Result, stages *obs.Stages) {
+func note(res *wire.Result, stages *timing.Stages) {
 	for stage, took := range stages.Took() {
 		res.TimingMS[stage] = millis(took)
 	}
@@ -210,19 +210,19 @@ func note(res *wire.Result, stages *obs.Stages) {
 // timed is a decoder whose time is told.
 type timed struct {
 	rewards.Decoder
-	stages *obs.Stages
+	stages *timing.Stages
 }
 
 // Decode implements rewards.Decoder.
 func (d timed) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
 	start := time.Now()
 	px, err := d.Decoder.Decode(ctx, m)
-	d.stages.Add(obs.Decode, time.Since(start))
+	d.stages.Add(timing.Decode, time.Since(start))
 	return px, err
 }
 
 // sample is the sample of a frame, ready to be scored.
-func (w *Worker) sample(j *job, frame *wire.Frame, stages *obs.Stages) *rewards.Sample {
+func (w *Worker) sample(j *job, frame *wire.Frame, stages *timing.Stages) *rewards.Sample {
 	s := frame.Sample()
 	s.Run, s.Reward = j.ticket.Run, j.ticket.Reward
 	for _, m := range s.Media {
@@ -233,7 +233,7 @@ func (w *Worker) sample(j *job, frame *wire.Frame, stages *obs.Stages) *rewards.
 
 // runGroup scores a whole prompt group. Its result has those of the members; its
 // outcome is scored if that of any member is.
-func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *obs.Stages) (*wire.Result, <-chan struct{}) {
+func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *timing.Stages) (*wire.Result, <-chan struct{}) {
 	members := make([]rewards.GroupMember, len(g.Members))
 	for i, m := range g.Members {
 		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -54,7 +54,7 @@ func (l *countedLease) Extend(ctx context.Context) error {
 func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *testing.T, r *rig.Rig, c *counting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New(1, 15*time.Second)
+		engine := memqueue.New(1, 15*time.Second)
 		defer engine.Close()
 		c := &counting{Source: engine.NewSource("w0"), asked: map[string]bool{}}
 		all := map[string]*rewards.Manager{}

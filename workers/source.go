@@ -8,7 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Source hands out tickets to free places. Package fabric has the one that ships.
+// Source hands out tickets to free places. Package queue has the one that ships.
 type Source interface {
 	// Take asks a queue for exactly n tickets, one for each free place, and returns as
 	// soon as it has at least one, or none when ctx ends or after a short random time:

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -23,7 +23,7 @@ import (
 func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, 15*time.Second)
+		e := memqueue.New(1, 15*time.Second)
 		o.Engine = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		r := rig.New(t, o)

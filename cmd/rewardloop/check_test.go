@@ -155,7 +155,7 @@ func TestConfigCheckEndsWhereAnImportHangs(t *testing.T) {
 func TestConfigCheckImportsNothingWhereNothingIsScored(t *testing.T) {
 	t.Parallel()
 	file := put(t, t.TempDir(), "mine.py", []byte("import nothing_of_that_name\n"))
-	got := call(t, "", "config", "check", "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0", "+reward.reward_functions.a.path="+file)
+	got := call(t, "", "config", "check", "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0", "+reward.reward_functions.a.path="+file)
 	require.Equal(t, exitOK, got.code, got.stderr)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/internal/demo"
+	"github.com/rewardloop/rewardloop/examples/demo"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 

@@ -165,7 +165,7 @@ func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) {
 	called := withCards(t, 1)
 	for _, overrides := range [][]string{
 		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m"},
-		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m", "+engines.e.device=cuda:7", "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0"},
+		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m", "+engines.e.device=cuda:7", "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0"},
 	} {
 		got := call(t, "", append([]string{"config", "check"}, overrides...)...)
 		require.Equal(t, exitOK, got.code, got.stderr)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -298,10 +298,10 @@ func (x *exam) files() check {
 	return c
 }
 
-// spool compares fabric.spool_bytes with the file system.
+// spool compares queue.spool_bytes with the file system.
 func (x *exam) spool() check {
 	f := x.cfg.Fabric
-	c := check{Name: "spool", State: stateOK, Detail: f.Spool.Dir + " has room for fabric.spool_bytes"}
+	c := check{Name: "spool", State: stateOK, Detail: f.Spool.Dir + " has room for queue.spool_bytes"}
 	if why := spool.Short(f.Spool.Dir, f.Spool.MaxBytes, models.FreeSpace); why != "" {
 		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice
 	}

@@ -147,13 +147,13 @@ func TestTheDoctorComparesTheSpoolWithItsDisk(t *testing.T) {
 		cfg := put(t, t.TempDir(), "cfg.yaml", fmt.Appendf(nil, `
 reward: {custom_reward_function: {path: builtin://jpeg_incompressibility}}
 server: {listen: "127.0.0.1:0"}
-fabric: {durable: true, spool_dir: %q, spool_bytes: %s}
+queue: {durable: true, spool_dir: %q, spool_bytes: %s}
 `, filepath.Join(dir, "not", "there"), size))
 		_, checks := examined(t, "-c", cfg, withoutModels(t))
 		require.Equal(t, want, checks["spool"].State, checks["spool"].Detail)
 		if want == stateWarn {
-			require.Contains(t, checks["spool"].Detail, "fabric.spool_bytes is 1024000000.0 MiB, and the file system of "+dir)
-			require.Contains(t, checks["spool"].Advice, "write a smaller fabric.spool_bytes")
+			require.Contains(t, checks["spool"].Detail, "queue.spool_bytes is 1024000000.0 MiB, and the file system of "+dir)
+			require.Contains(t, checks["spool"].Advice, "write a smaller queue.spool_bytes")
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/queue"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 )
@@ -53,7 +53,7 @@ func jpegSize() check {
 func engine(ctx context.Context) check {
 	c := check{Name: "engine", Required: true, State: stateOK}
 	begun := time.Now()
-	f, err := fabric.Open(ctx, fabric.Config{})
+	f, err := queue.Open(ctx, queue.Config{})
 	if err != nil {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "it needs the folder for temporary files, and nothing else"
 		return c

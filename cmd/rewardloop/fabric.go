@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/fabric/acl"
+	"github.com/rewardloop/rewardloop/queue/acl"
 )
 
 const fabricText = `
@@ -30,11 +30,11 @@ addresses.
 Files that are there are not replaced without --force.`
 
 const fabricExample = `
-rewardloop fabric acl --out access
-rewardloop fabric acl --out access-tls --tls gateway.lab,10.0.0.5 --mtls
-rewardloop fabric acl --out access-jwt --jwt`
+rewardloop queue acl --out access
+rewardloop queue acl --out access-tls --tls gateway.lab,10.0.0.5 --mtls
+rewardloop queue acl --out access-jwt --jwt`
 
-// access is one call of fabric acl.
+// access is one call of queue acl.
 type access struct {
 	*env
 	acl.Config
@@ -59,7 +59,7 @@ func fabricCommand(e *env) *cobra.Command {
 		return a.create()
 	}
 	return parent(&cobra.Command{
-		Use: "fabric", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Use: "queue", GroupID: groupPrepare, DisableFlagsInUseLine: true,
 		Short: "make the keys with which gateways and workers meet",
 		Long:  fabricText, Example: fabricExample,
 	}, child)
@@ -170,7 +170,7 @@ func (a *access) forWorkers() []string {
 }
 
 func (a *access) setting(key, file string) string {
-	return "++fabric." + key + "=" + a.path(file)
+	return "++queue." + key + "=" + a.path(file)
 }
 
 // path is a file as a shell takes it.

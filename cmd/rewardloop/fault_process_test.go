@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
 )
 
 // processFaults are those of processes: killed, stopped, restarted.

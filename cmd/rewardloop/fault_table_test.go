@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
-	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/netlab"
 )
 
 const (
-	// lease is fabric.lease in these tests.
+	// lease is queue.lease in these tests.
 	lease = 6 * time.Second
 	// closed is allowed where a connection ends, which everybody is told of.
 	closed = 5 * time.Second

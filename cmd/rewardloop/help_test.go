@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/fabric/acl"
+	"github.com/rewardloop/rewardloop/queue/acl"
 )
 
 // every is each command that --help lists, with those below it.
@@ -93,7 +93,7 @@ func joinExample(t *testing.T, dir, line string) {
 	if strings.Contains(line, "tls://") {
 		_, err := acl.Create(acl.Config{Dir: dir, Hosts: []string{"127.0.0.1"}, Force: true})
 		require.NoError(t, err)
-		serve = append(serve, "++fabric.acl_file=acl.conf", "++fabric.nkey_file=gateway.nk", "++fabric.tls_cert=server.pem", "++fabric.tls_key=server-key.pem",
+		serve = append(serve, "++queue.acl_file=acl.conf", "++queue.nkey_file=gateway.nk", "++queue.tls_cert=server.pem", "++queue.tls_key=server-key.pem",
 			"++server.tls_cert=server.pem", "++server.tls_key=server-key.pem")
 	}
 	gateway := start(t, dir, nil, nil, serve...)

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
@@ -30,7 +30,7 @@ import (
 // TestMain lets this test binary be the child process that runs Tesseract, and
 // removes the binary that the tests built.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	own, err := os.MkdirTemp("", "rewardloop-test-*") // of keys for NATS, which are the user's

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/server"
 )
 
@@ -61,10 +61,10 @@ func serveCommand(e *env) *cobra.Command {
 	var f serveFlags
 	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` and port, over server.listen; a public one needs a token")
 	cmd.Flags().StringVar(&f.token, "token-file", "", "`file` with the token clients must send, over server.token_file")
-	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
-	cmd.Flags().StringVar(&f.natsListen, "nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over fabric.nats_listen")
-	cmd.Flags().StringVar(&f.advertise, "advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over fabric.advertise")
-	cmd.Flags().StringVar(&f.name, "name", "", "`name` of this process among all, over fabric.name")
+	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
+	cmd.Flags().StringVar(&f.natsListen, "nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over queue.nats_listen")
+	cmd.Flags().StringVar(&f.advertise, "advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over queue.advertise")
+	cmd.Flags().StringVar(&f.name, "name", "", "`name` of this process among all, over queue.name")
 	f.tied, f.logs = tiedFlag(cmd), addLogFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), e, s, &f) }
 	return cmd
@@ -74,10 +74,10 @@ func serve(ctx context.Context, e *env, s *settings, f *serveFlags) error {
 	if s.file == "-" && *f.tied {
 		return wrong(errTied)
 	}
-	s.set("advertise", "fabric.advertise", f.advertise)
-	s.set("name", "fabric.name", f.name)
-	s.set("nats", "fabric.nats", list(f.nats))
-	s.set("nats-listen", "fabric.nats_listen", f.natsListen)
+	s.set("advertise", "queue.advertise", f.advertise)
+	s.set("name", "queue.name", f.name)
+	s.set("nats", "queue.nats", list(f.nats))
+	s.set("nats-listen", "queue.nats_listen", f.natsListen)
 	s.set("listen", "server.listen", f.listen)
 	s.set("token-file", "server.token_file", f.token)
 	again := func() (*config.Config, error) { return s.load(ctx, false) }

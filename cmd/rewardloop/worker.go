@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 const workerText = `
@@ -34,7 +34,7 @@ once, when standard input does.`
 const workerExample = `
 rewardloop worker cfg.yaml --join nats://10.0.0.5:4222
 rewardloop worker -c cfg.yaml --join tls://nats.lab:4222 \
-  ++fabric.nkey_file=worker.nk ++fabric.tls_ca=ca.pem
+  ++queue.nkey_file=worker.nk ++queue.tls_ca=ca.pem
 rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 \
   --rewards default --listen 127.0.0.1:9090`
 
@@ -47,18 +47,18 @@ func workerCommand(e *env) *cobra.Command {
 	}
 	s := configFlags(e, cmd)
 	var join, name, rewards, listen string
-	cmd.Flags().StringVar(&join, "join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of this process among all, over fabric.name; default: host and process number")
-	cmd.Flags().StringVar(&rewards, "rewards", "", "serve only these `rewards`, by the names of their sections, over fabric.rewards")
+	cmd.Flags().StringVar(&join, "join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of this process among all, over queue.name; default: host and process number")
+	cmd.Flags().StringVar(&rewards, "rewards", "", "serve only these `rewards`, by the names of their sections, over queue.rewards")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
 	tied, logs := tiedFlag(cmd), addLogFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.file == "-" && *tied {
 			return wrong(errTied)
 		}
-		s.set("name", "fabric.name", name)
-		s.set("join", "fabric.nats", list(join))
-		s.set("rewards", "fabric.rewards", list(rewards))
+		s.set("name", "queue.name", name)
+		s.set("join", "queue.nats", list(join))
+		s.set("rewards", "queue.rewards", list(rewards))
 		again := func() (*config.Config, error) { return s.load(cmd.Context(), true) }
 		cfg, err := again()
 		if err != nil {

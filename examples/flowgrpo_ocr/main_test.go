@@ -13,14 +13,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
 // TestMain makes the test binary its own child process, as the server is.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)

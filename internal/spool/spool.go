@@ -174,7 +174,7 @@ func (s *Spool) Put(r Record) error {
 		return err
 	}
 	if most := s.cfg.MaxBytes - s.cfg.MaxBytes/8; r.size() > most {
-		return fmt.Errorf("%w: %d bytes, and seven eighths of fabric.spool_bytes are %d", ErrInvalid, r.size(), most)
+		return fmt.Errorf("%w: %d bytes, and seven eighths of queue.spool_bytes are %d", ErrInvalid, r.size(), most)
 	}
 	if r.Sum == 0 && len(r.Body) > 0 {
 		r.Sum = crc32.Checksum(r.Body, castagnoli())

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 //go:embed host.py
@@ -24,7 +24,7 @@ var hostSource []byte
 type process struct {
 	cmd    *exec.Cmd // the keeper; without one, the host itself
 	conn   net.Conn
-	output *slot.Output
+	output *subprocess.Output
 	group  *cgroup // nil: the memory is watched instead
 
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func spawn(interpreter string, env []string, group *cgroup) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
 	}
-	p := &process{conn: conn, output: &slot.Output{}, group: group}
+	p := &process{conn: conn, output: &subprocess.Output{}, group: group}
 	p.cmd = exec.Command(interpreter, "-u", "-") //nolint:noctx // the configuration names it; kill ends it
 	p.cmd.Stdin = bytes.NewReader(hostSource)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output

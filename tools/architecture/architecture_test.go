@@ -23,7 +23,7 @@ const module = "github.com/rewardloop/rewardloop"
 
 // testkit holds what tests share. Its line in the picture: it may import lines
 // 0 to 4 and its own kind, and only external test packages may import it.
-const testkit = "internal/testkit/"
+const testkit = "testkit/"
 
 // picture is the drawing in docs/architecture.md, line by line: a package imports
 // only packages of the lines above its own. A new package is drawn there before it
@@ -90,13 +90,13 @@ var corners = []corner{
 	{"github.com/otiai10/gosseract", []string{"rewards/ocr/tesseract"}},
 	{"github.com/gin-gonic/gin", []string{"server"}},
 	{"github.com/gorilla/websocket", []string{"internal/wsconn", "tools/bench"}}, // tools/bench: the bare round trip it calibrates with.
-	{"github.com/nats-io", []string{"fabric", "fabric/*", "tools/deploycheck"}},
+	{"github.com/nats-io", []string{"queue", "queue/*", "tools/deploycheck"}},
 	{"github.com/dlclark/regexp2", []string{"internal/hftok"}},
 	{"github.com/nikolalohinski/gonja", []string{"rewards/vlm"}},
 	{"github.com/NVIDIA/go-nvml", []string{"pool/cards"}},
 	{"gonum.org/v1/plot", []string{"tools/bench/plot"}},
-	{"github.com/stretchr/testify", []string{"internal/testkit/*"}},
-	{"go.uber.org/goleak", []string{"internal/testkit/*"}},
+	{"github.com/stretchr/testify", []string{"testkit/*"}},
+	{"go.uber.org/goleak", []string{"testkit/*"}},
 }
 
 // listed is what go list says of a package.

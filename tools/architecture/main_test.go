@@ -10,14 +10,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // TestMain lets this test binary be the child processes of the nodes that tests start. All
 // tests of the package work in the root of the repository.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	if err := os.Chdir(filepath.Join("..", "..")); err != nil {

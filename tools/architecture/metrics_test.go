@@ -27,7 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -207,10 +207,10 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 		require.NoError(t, os.WriteFile(function, []byte("def compute_score(solution_str):\n    return 1.0\n"), 0o600))
 		shared = append(shared, term+"mine.path="+function, term+"mine.required=true")
 	}
-	gateway, addr := serving(t, append(slices.Clone(shared), "reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0", "++fabric.name=gw",
-		"++fabric.durable=true", "++fabric.spool_dir="+filepath.Join(dir, "spool"), "++fabric.nats_dir="+filepath.Join(dir, "nats"))...)
-	cfg, err := config.Load("", append(slices.Clone(shared), "++fabric.nats=[nats://"+gateway.NATS()+"]", "++fabric.name=w",
-		"reward.num_workers=1", "++fabric.durable=true", "++fabric.spool_dir="+filepath.Join(dir, "none")), os.LookupEnv)
+	gateway, addr := serving(t, append(slices.Clone(shared), "reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0", "++queue.name=gw",
+		"++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "spool"), "++queue.nats_dir="+filepath.Join(dir, "nats"))...)
+	cfg, err := config.Load("", append(slices.Clone(shared), "++queue.nats=[nats://"+gateway.NATS()+"]", "++queue.name=w",
+		"reward.num_workers=1", "++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "none")), os.LookupEnv)
 	require.NoError(t, err)
 	w, err := node.NewWorker(node.Options{Config: cfg, Version: "test"})
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func TestThePathOfOneSampleReadsInOneDirection(t *testing.T) {
 	require.True(t, found)
 	path, _, _ = strings.Cut(path, "\n### ")
 	at := 0
-	for _, part := range []string{"client/", "internal/wsconn", "loop/stream/serve.go", "fabric/", "workers/job.go", "rewards/run.go", "pool/", "loop/finish.go` `Finish", "loop/stream/session.go` `Session.Deliver", "client/"} {
+	for _, part := range []string{"client/", "internal/wsconn", "loop/stream/serve.go", "queue/", "workers/job.go", "rewards/run.go", "pool/", "loop/finish.go` `Finish", "loop/stream/session.go` `Session.Deliver", "client/"} {
 		i := strings.Index(path[at:], "`"+part)
 		require.GreaterOrEqual(t, i, 0, "%s does not come after what is before it", part)
 		at += i + 1

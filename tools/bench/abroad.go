@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/fabric/claim"
+	"github.com/rewardloop/rewardloop/queue"
+	"github.com/rewardloop/rewardloop/queue/payload"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -14,22 +14,22 @@ const claimPath = "/v1/claim"
 
 // abroad is what a node needs for workers that are not in its process.
 type abroad struct {
-	key       *claim.Key
+	key       *payload.Key
 	name      string
-	server    *claim.Server
+	server    *payload.Server
 	processes []process
 	turn      int // the process that the next worker is in
 }
 
 // process has workers, and connections of its own to engine and gateway.
 type process struct {
-	member *fabric.Member
-	claims *claim.Client
+	member *queue.Member
+	claims *payload.Client
 }
 
 // newAbroad has a node's engine listen, and its tickets name where they are claimed.
 func newAbroad(cfg *nodeConfig) *abroad {
-	a := &abroad{key: claim.NewKey(), name: "bench"}
+	a := &abroad{key: payload.NewKey(), name: "bench"}
 	cfg.loop.Gateway, cfg.fabric.Name, cfg.fabric.Listen = a.name, a.name, "127.0.0.1:0"
 	cfg.fabric.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
 	return a
@@ -38,16 +38,16 @@ func newAbroad(cfg *nodeConfig) *abroad {
 // open takes claims, and connects the processes.
 func (a *abroad) open(ctx context.Context, n *node) (err error) {
 	n.fabric.Advertise("ws://" + n.addr + claimPath)
-	if a.server, err = claim.NewServer(claim.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
+	if a.server, err = payload.NewServer(payload.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
 		return err
 	}
 	for i := range n.cfg.processes {
 		var p process
-		if p.member, err = fabric.Join(ctx, fabric.Config{URLs: []string{"nats://" + n.fabric.Address()}, Name: "p" + strconv.Itoa(i)}); err != nil {
+		if p.member, err = queue.Join(ctx, queue.Config{URLs: []string{"nats://" + n.fabric.Address()}, Name: "p" + strconv.Itoa(i)}); err != nil {
 			return err
 		}
 		a.processes = append(a.processes, p)
-		if p.claims, err = claim.NewClient(claim.ClientOptions{Buffers: new(wire.Buffers), Alive: p.member.Alive}); err != nil {
+		if p.claims, err = payload.NewClient(payload.ClientOptions{Buffers: new(wire.Buffers), Alive: p.member.Alive}); err != nil {
 			return err
 		}
 		a.processes[i] = p

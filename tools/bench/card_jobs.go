@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	nodes "github.com/rewardloop/rewardloop/internal/node"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/randmodel"

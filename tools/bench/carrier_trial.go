@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
@@ -81,8 +81,8 @@ type carrierFleet struct {
 	broker  *program
 	url     string
 	monitor string
-	members []*fabric.Member
-	sources []*fabric.Source
+	members []*queue.Member
+	sources []*queue.Source
 	workers []*workers.Worker
 }
 
@@ -103,7 +103,7 @@ func newCarrierFleet(ctx context.Context, size carrierSize) (f *carrierFleet, er
 func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Manager, gateway workers.Gateway, seen func(workers.Source) workers.Source) error {
 	for i := range f.size.workers {
 		id := "w" + strconv.Itoa(i)
-		m, err := fabric.Join(ctx, fabric.Config{URLs: []string{f.url}, Name: id})
+		m, err := queue.Join(ctx, queue.Config{URLs: []string{f.url}, Name: id})
 		if err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (t *idleTrial) Close() error {
 // leaseTrial is workers that hold all the samples that they can.
 type leaseTrial struct {
 	fleet    *carrierFleet
-	gateway  *fabric.Fabric
+	gateway  *queue.Fabric
 	text     []byte             // a sample's frame
 	hold     context.Context    //nolint:containedctx // what samples wait for
 	end      context.CancelFunc // of all samples
@@ -314,7 +314,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return nil, err
 	}
 	t.text = msg.Bytes()
-	if t.gateway, err = fabric.Open(ctx, fabric.Config{URLs: []string{t.fleet.url}, Name: "gateway"}); err != nil {
+	if t.gateway, err = queue.Open(ctx, queue.Config{URLs: []string{t.fleet.url}, Name: "gateway"}); err != nil {
 		return nil, err
 	}
 	waits := rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {

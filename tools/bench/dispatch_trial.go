@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -104,7 +104,7 @@ const (
 )
 
 // start starts the scene's node and waits until the gateway knows all workers.
-func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, fabric.Config, error) {
+func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, queue.Config, error) {
 	speeds := map[string]float64{replacement: 1}
 	for i, s := range d.speeds {
 		speeds["w"+strconv.Itoa(i)] = s

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	nodes "github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	nodes "github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
@@ -26,7 +26,7 @@ func suites() []Suite {
 }
 
 func main() {
-	if code, child := slot.Main(os.Args[1:], nodes.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], nodes.Kinds()...); child {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -18,14 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	nodes "github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	nodes "github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
 
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], nodes.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], nodes.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)

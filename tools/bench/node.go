@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
@@ -25,8 +25,8 @@ import (
 // them together, and clients that are connected to it.
 type node struct {
 	loop    *loop.Manager
-	fabric  *fabric.Fabric
-	sources []*fabric.Source
+	queue  *queue.Fabric
+	sources []*queue.Source
 	workers []*workers.Worker
 	srv     *http.Server
 	addr    string
@@ -49,7 +49,7 @@ type nodeConfig struct {
 	// profileOf gives each worker a profile of its own; nil: profile for all.
 	profileOf func(worker string) rewards.ManagerConfig
 	loop      loop.Config
-	fabric    fabric.Config
+	queue    queue.Config
 	// mortal says that workers can be killed.
 	mortal bool
 	// processes is how many processes the workers are divided over, as far as the engine and
@@ -71,7 +71,7 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	if cfg.processes > 0 {
 		n.abroad = newAbroad(&n.cfg)
 	}
-	if n.fabric, err = fabric.Open(ctx, n.cfg.fabric); err != nil {
+	if n.fabric, err = queue.Open(ctx, n.cfg.fabric); err != nil {
 		return nil, err
 	}
 	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Engine: n.fabric, Presence: n.fabric}); err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	nodes "github.com/rewardloop/rewardloop/internal/node"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"

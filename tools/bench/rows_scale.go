@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rewardloop/rewardloop/fabric"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -69,9 +69,9 @@ func overMachines() Suite {
 // ticketTrial carries tickets from a gateway to workers that claim nothing.
 type ticketTrial struct {
 	lasting time.Duration
-	fabric  *fabric.Fabric
-	members []*fabric.Member
-	sources []*fabric.Source
+	queue  *queue.Fabric
+	members []*queue.Member
+	sources []*queue.Source
 	bare    *bare
 	count   int
 }
@@ -93,11 +93,11 @@ func newTicketTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	if t.bare, err = newBare(ctx, lanes); err != nil {
 		return nil, err
 	}
-	if t.fabric, err = fabric.Open(ctx, fabric.Config{Listen: "127.0.0.1:0", Name: "gw"}); err != nil {
+	if t.fabric, err = queue.Open(ctx, queue.Config{Listen: "127.0.0.1:0", Name: "gw"}); err != nil {
 		return nil, err
 	}
 	for i := range takers {
-		m, err := fabric.Join(ctx, fabric.Config{URLs: []string{"nats://" + t.fabric.Address()}, Name: "p" + strconv.Itoa(i)})
+		m, err := queue.Join(ctx, queue.Config{URLs: []string{"nats://" + t.fabric.Address()}, Name: "p" + strconv.Itoa(i)})
 		if err != nil {
 			return nil, err
 		}

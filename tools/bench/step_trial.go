@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/stub"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/trainer"
-	shipped "github.com/rewardloop/rewardloop/internal/node"
+	shipped "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 

@@ -143,9 +143,9 @@ func (b Binary) Flags(ctx context.Context, command ...string) ([]string, error) 
 func settings() map[string]string {
 	return map[string]string{
 		"serve listen": "++server.listen=%s", "serve token-file": "++server.token_file=%s",
-		"serve nats": "++fabric.nats=[%s]", "serve nats-listen": "++fabric.nats_listen=%s",
-		"serve advertise": "++fabric.advertise=%s", "serve name": "++fabric.name=%s",
-		"worker join": "++fabric.nats=[%s]", "worker name": "++fabric.name=%s", "worker rewards": "++fabric.rewards=[%s]",
+		"serve nats": "++queue.nats=[%s]", "serve nats-listen": "++queue.nats_listen=%s",
+		"serve advertise": "++queue.advertise=%s", "serve name": "++queue.name=%s",
+		"worker join": "++queue.nats=[%s]", "worker name": "++queue.name=%s", "worker rewards": "++queue.rewards=[%s]",
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/tools/deploycheck"
 )
 
-// stubACL stands for what `rewardloop fabric acl` writes, where that does not matter.
+// stubACL stands for what `rewardloop queue acl` writes, where that does not matter.
 const stubACL = "accounts { REWARDLOOP { jetstream: enabled, users: [] } }\n"
 
 // kustomizations are the base and all overlays below a folder.
@@ -55,11 +55,11 @@ func TestEveryKustomizationIsWhatKubernetesAndNATSTake(t *testing.T) {
 	}
 }
 
-// realACL is an acl.conf of `rewardloop fabric acl`.
+// realACL is an acl.conf of `rewardloop queue acl`.
 func realACL(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "access")
-	out, err := command(t, rewardloop(t).Path, "fabric", "acl", "--out", dir).CombinedOutput()
+	out, err := command(t, rewardloop(t).Path, "queue", "acl", "--out", dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(filepath.Join(dir, "acl.conf"))
 	require.NoError(t, err)
@@ -119,12 +119,12 @@ func TestAMistakeIsFound(t *testing.T) {
 		{"a fleet that shrinks between two rollouts", "autoscale-hpa", "components/autoscale-hpa/hpa.yaml", "stabilizationWindowSeconds: 900", "stabilizationWindowSeconds: 60", "must outlast an update"},
 		{"a variable that is declared too late", "tls", "components/tls/gateway.yaml", "            - name: POD_NAME\n              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n", "", "ADVERTISE refers to $(POD_NAME), which is not declared before it"},
 		{"an address where nobody answers", "base", "base/worker.yaml", "nats://nats:4222", "nats://bus:4222", "nobody answers at bus:4222"},
-		{"a file that is not mounted", "tls", "components/tls/kustomization.yaml", "fabric.tls_ca=/etc/rewardloop/tls/ca.crt", "fabric.tls_ca=/etc/rewardloop/tls/ca.pem", "nothing is mounted at /etc/rewardloop/tls/ca.pem"},
+		{"a file that is not mounted", "tls", "components/tls/kustomization.yaml", "queue.tls_ca=/etc/rewardloop/tls/ca.crt", "queue.tls_ca=/etc/rewardloop/tls/ca.pem", "nothing is mounted at /etc/rewardloop/tls/ca.pem"},
 		{"a word that NATS does not know", "base", "base/nats.conf", "max_memory_store:", "max_memory:", "NATS configuration"},
 		{"more memory for NATS than there is", "base", "base/nats.conf", "max_memory_store: 1GB", "max_memory_store: 4GB", "JetStream may have"},
 		{"a peer that is not there", "nats-cluster", "components/nats-cluster/cluster.conf", "nats-2.nats-peers", "nats-3.nats-peers", "nobody answers at nats-3.nats-peers"},
 		{"fewer peers than servers", "nats-cluster", "components/nats-cluster/nats.yaml", "replicas: 3", "replicas: 5", "names 3 servers, the StatefulSet nats has 5"},
-		{"a cluster whose tickets lie on one server", "nats-cluster", "components/nats-cluster/kustomization.yaml", "fabric.replicas=3", "fabric.replicas=1", "no fabric.replicas=3"},
+		{"a cluster whose tickets lie on one server", "nats-cluster", "components/nats-cluster/kustomization.yaml", "queue.replicas=3", "queue.replicas=1", "no queue.replicas=3"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

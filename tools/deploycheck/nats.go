@@ -96,7 +96,7 @@ func (c *Cluster) checkServer(w *workload, o *server.Options) {
 		}
 	}
 	gateway := c.workload("StatefulSet", "gateway")
-	if want := fmt.Sprintf("fabric.replicas=%d", *w.replicas); *w.replicas > 1 && (gateway == nil || !strings.Contains(strings.Join(gateway.template.Spec.Containers[0].Args, " "), want)) {
+	if want := fmt.Sprintf("queue.replicas=%d", *w.replicas); *w.replicas > 1 && (gateway == nil || !strings.Contains(strings.Join(gateway.template.Spec.Containers[0].Args, " "), want)) {
 		c.fault("there are %d NATS servers and no %s: tickets lie on one of them", *w.replicas, want)
 	}
 }

@@ -80,7 +80,7 @@ func gateway(t *testing.T) string {
 // TestTheCommandsInTheREADMEsAreTheBinarys holds the flags in text to those there are.
 func TestTheCommandsInTheREADMEsAreTheBinarys(t *testing.T) {
 	t.Parallel()
-	said := regexp.MustCompile("rewardloop (fabric acl|serve|worker|plan)((?: [^`\\n#]*)?)")
+	said := regexp.MustCompile("rewardloop (queue acl|serve|worker|plan)((?: [^`\\n#]*)?)")
 	flag := regexp.MustCompile(`(?:^| )--([a-z-]+)`)
 	for _, file := range []string{"README.md", "slurm/README.md"} {
 		text, err := os.ReadFile(filepath.Join(deploy, file))

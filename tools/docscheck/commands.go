@@ -99,7 +99,7 @@ func (c *checker) rewardloop(name string, line int, args []string) {
 			if !flags[flag] {
 				c.wrong(name, line, "rewardloop %s has no flag --%s: see rewardloop %s --help", verb, flag, verb)
 			}
-		case i == 0 && (verb == "config" || verb == "models" || verb == "fabric"):
+		case i == 0 && (verb == "config" || verb == "models" || verb == "queue"):
 			if !subcommands()[verb+" "+arg] {
 				c.wrong(name, line, "rewardloop %s has no %q: see rewardloop %s --help", verb, arg, verb)
 			}
@@ -119,7 +119,7 @@ var modelName = regexp.MustCompile(`^[a-z][a-z0-9]*(?:[.-][a-z0-9]+)+$`)
 // subcommands are those of the binary's commands that have some.
 func subcommands() map[string]bool {
 	return map[string]bool{
-		"config check": true, "config print": true, "config schema": true, "fabric acl": true,
+		"config check": true, "config print": true, "config schema": true, "queue acl": true,
 		"models list": true, "models pull": true, "models verify": true,
 	}
 }

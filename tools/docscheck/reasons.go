@@ -74,7 +74,7 @@ func excuses() []excuse {
 		{"docs/adopt.md", "--rm-type", "slime's"},
 		{"docs/verl.md", "reward.rewardloop", "read by the plug-ins in python/rewardloop/verl, not by the server"},
 		{"docs/adr/0004-assembly.md", "internal/lifecycle", "a decision speaks of the tree of its time"},
-		{"docs/adr/0009-scale-out.md", "fabric.shared_memory", "a decision speaks of the keys of its time"},
+		{"docs/adr/0009-scale-out.md", "queue.shared_memory", "a decision speaks of the keys of its time"},
 		{"docs/results/README.md", "workers/cost-ratio", "a figure's name, no path"},
 		{"rewards/ocr/README.md", "rewards/ocr.py", "a file of another project"},
 		{"rewards/ocr/tesseract/README.md", "rewardloop slot", "how the binary starts its children: nobody types it, and --help does not list it"},

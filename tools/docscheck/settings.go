@@ -56,7 +56,7 @@ func (c *checker) settings(ctx context.Context) error {
 
 // sections are the parts of a whole configuration.
 func sections() []string {
-	return []string{"reward", "rewards", "engines", "loop", "pool", "outbound", "server", "fabric"}
+	return []string{"reward", "rewards", "engines", "loop", "pool", "outbound", "server", "queue"}
 }
 
 // yaml checks a block of YAML. What is less than a configuration is put where it would
@@ -186,8 +186,8 @@ func (c *checker) overrides(ctx context.Context, dir, name string, cmd command) 
 // settingOf are the settings that flags stand for.
 func settingOf() map[string]string {
 	return map[string]string{
-		"serve listen": "server.listen", "serve token-file": "server.token_file", "serve advertise": "fabric.advertise",
-		"serve nats": "fabric.nats", "serve nats-listen": "fabric.nats_listen", "worker join": "fabric.nats",
+		"serve listen": "server.listen", "serve token-file": "server.token_file", "serve advertise": "queue.advertise",
+		"serve nats": "queue.nats", "serve nats-listen": "queue.nats_listen", "worker join": "queue.nats",
 	}
 }
 

@@ -230,7 +230,7 @@ func TestTheMachinesOfTheScaleOutPageMeet(t *testing.T) {
 		w.block(t, b.text, func(command string) string {
 			switch {
 			case strings.Contains(command, "nats://n1:"):
-				return "three NATS servers; fabric's tests have a cluster"
+				return "three NATS servers; queue's tests have a cluster"
 			case strings.HasPrefix(command, "rewardloop serve"):
 				gateways++
 			case strings.HasPrefix(command, "rewardloop worker"):
@@ -243,12 +243,12 @@ func TestTheMachinesOfTheScaleOutPageMeet(t *testing.T) {
 }
 
 // The configurations of NATS that the page shows are read by NATS, with the file that
-// rewardloop fabric acl writes.
+// rewardloop queue acl writes.
 func TestTheNATSConfigurationsOfTheDocumentsAreRead(t *testing.T) {
 	t.Parallel()
 	w := walk(t)
 	var whole strings.Builder
-	w.script(t, "rewardloop fabric acl --out .")
+	w.script(t, "rewardloop queue acl --out .")
 	for _, b := range blocks(t, filepath.Join("docs", "scale-out.md")) {
 		if b.language == "conf" {
 			whole.WriteString(b.text) // The page's second one is added to its first.

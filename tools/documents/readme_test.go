@@ -87,7 +87,7 @@ func TestReadmeShowsAPythonRewardThatScores(t *testing.T) {
 // to others, by what they begin with, and to whom.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"make demo":                        "internal/demo's tests play it",
+		"make demo":                        "examples/demo's tests play it",
 		"go run ./examples/trainer_modes":  "its own tests run it",
 		"bin/rewardloop trace --server":    "asks for a step of a run of the reader's; cmd/rewardloop's tests have one",
 		"bin/rewardloop models pull ppocr": "what is here is not fetched again, and a test fetches nothing",

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -26,7 +26,7 @@ type backend interface {
 	// take waits for a slot. Its errors wrap slot's sentinels or ctx's error.
 	take(ctx context.Context) (seat, error)
 	stop(ctx context.Context) error
-	stats() slot.Stats
+	stats() subprocess.Stats
 }
 
 // seat is a slot that has nothing else to do.
@@ -182,7 +182,7 @@ func (r *Reader) ConcurrencyReason() string {
 }
 
 // Stats says how the slots are.
-func (r *Reader) Stats() slot.Stats { return r.backend.stats() }
+func (r *Reader) Stats() subprocess.Stats { return r.backend.stats() }
 
 // Close lets running frames end for up to 5 s and ends the slots. Nothing can
 // be read afterwards.
@@ -203,7 +203,7 @@ func unstarted(ctx context.Context, err error) error {
 	switch failed := classify(ctx, err); {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return failed
-	case errors.Is(err, slot.ErrHandler):
+	case errors.Is(err, subprocess.ErrHandler):
 		return rewards.Permanent(rewards.BlameWorker, failed)
 	default:
 		return rewards.Blamed(rewards.BlameWorker, failed)
@@ -214,19 +214,19 @@ func unstarted(ctx context.Context, err error) error {
 func classify(ctx context.Context, err error) error {
 	failed := func(class rewards.Class) error { return fmt.Errorf("%w: tesseract: %w", class, err) }
 	switch {
-	case errors.Is(err, slot.ErrTimeout):
-		return rewards.Ended(ctx, !errors.Is(err, slot.ErrWaiting), rewards.BlameReward, failed(rewards.Timeout))
-	case errors.Is(err, slot.ErrCrashed) && errors.Is(err, slot.ErrHost):
+	case errors.Is(err, subprocess.ErrTimeout):
+		return rewards.Ended(ctx, !errors.Is(err, subprocess.ErrWaiting), rewards.BlameReward, failed(rewards.Timeout))
+	case errors.Is(err, subprocess.ErrCrashed) && errors.Is(err, subprocess.ErrHost):
 		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Crashed))
-	case errors.Is(err, slot.ErrCrashed): // two of them, each of which had read the canary
+	case errors.Is(err, subprocess.ErrCrashed): // two of them, each of which had read the canary
 		return rewards.Blamed(rewards.BlameSample, failed(rewards.Crashed))
-	case errors.Is(err, slot.ErrTooLarge):
+	case errors.Is(err, subprocess.ErrTooLarge):
 		return failed(rewards.BadInput)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return fmt.Errorf("tesseract: %w", err)
-	case errors.Is(err, slot.ErrUnavailable) && errors.Is(err, slot.ErrHandler): // such as a language that is not installed
+	case errors.Is(err, subprocess.ErrUnavailable) && errors.Is(err, subprocess.ErrHandler): // such as a language that is not installed
 		return rewards.Permanent(rewards.BlameWorker, failed(rewards.Unavailable))
-	case errors.Is(err, slot.ErrUnavailable):
+	case errors.Is(err, subprocess.ErrUnavailable):
 		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Unavailable))
 	}
 	return failed(rewards.Internal)

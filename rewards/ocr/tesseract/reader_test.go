@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
@@ -27,7 +27,7 @@ import (
 
 // TestMain makes the test binary its own child process.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], tesseract.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
@@ -21,7 +21,7 @@ import (
 
 // TestMain lets the test's own children be what they are asked to be.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], ort.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], ort.Kinds()...); child {
 		os.Exit(code)
 	}
 	os.Exit(m.Run())

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
@@ -29,7 +29,7 @@ const (
 )
 
 func main() {
-	if code, child := slot.Main(os.Args[1:], ort.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], ort.Kinds()...); child {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
