@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -41,9 +41,9 @@ func own(t *testing.T, r *wire.Rewards) {
 }
 
 // idle scores by hash, after so many milliseconds as the sample's row modulo 7.
-func idle() rewards.Term {
-	term := hashTerm()
-	term.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+func idle() rewards.Component {
+	component := hashComponent()
+	component.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(time.Duration(*s.Index%7) * time.Millisecond):
 		case <-ctx.Done():
@@ -51,7 +51,7 @@ func idle() rewards.Term {
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	return term
+	return component
 }
 
 // submit sends samples of a step, in this order.
@@ -169,16 +169,16 @@ func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 }
 
 // hung hangs on rows of which the remainder by 10 is 3.
-func hung() rewards.Term {
-	term := hashTerm()
-	term.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+func hung() rewards.Component {
+	component := hashComponent()
+	component.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		if *s.Index%10 == 3 {
 			<-ctx.Done()
 			return rewards.Score{}, ctx.Err()
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	return term
+	return component
 }
 
 func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
@@ -186,7 +186,7 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hung()}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{hung()}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})

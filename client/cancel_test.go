@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -28,7 +28,7 @@ func requireCancelled(t *testing.T, f *client.Future) {
 func TestASampleThatIsTakenBackIsCancelledAndItsScorerIsTold(t *testing.T) {
 	t.Parallel()
 	begun, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	hang := hashTerm()
+	hang := hashComponent()
 	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		if s.ID == "y" {
 			return rewards.Score{Value: 1}, nil
@@ -38,7 +38,7 @@ func TestASampleThatIsTakenBackIsCancelledAndItsScorerIsTold(t *testing.T) {
 		ended <- struct{}{}
 		return rewards.Score{}, ctx.Err()
 	})
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hang}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{hang}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -49,7 +49,7 @@ func requireScored(t *testing.T, f *client.Future) {
 func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 	t.Parallel()
 	const samples, restarts = 600, 4
-	slow := hashTerm()
+	slow := hashComponent()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(3 * time.Millisecond):
@@ -161,7 +161,7 @@ func TestARefusalForDrainingIsNoResultAlthoughTheServerDidNotSayThatItDrains(t *
 		"result": (*fakeConn).refused,
 		"numbered result": func(c *fakeConn, id string) {
 			c.say(&wire.Result{
-				Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.Draining}},
+				Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining}},
 			})
 		},
 		"error": func(c *fakeConn, id string) { c.say(&wire.Error{Code: rewards.Draining, Message: "stopping", ID: id}) },

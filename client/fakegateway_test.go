@@ -185,7 +185,7 @@ func (c *fakeConn) scored(id string) {
 // refused answers a sample as a draining gateway does.
 func (c *fakeConn) refused(id string) {
 	c.say(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
 	})
 }
 
@@ -234,6 +234,6 @@ func within[T any](t *testing.T, ch <-chan T) T {
 // overCredit refuses a sample as a gateway does that has no room for it.
 func (c *fakeConn) overCredit(id string) {
 	c.say(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "no room"}},
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.OverCredit, Message: "no room"}},
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -122,7 +122,7 @@ const (
 func garbageNode(t *testing.T) *node {
 	t.Helper()
 	return newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, hashTerm()),
+		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, hashComponent()),
 		Loop: loop.Config{MessageBytes: 100_000, CreditBytes: 200_000, CreditSamples: 64},
 	})
 }
@@ -282,7 +282,7 @@ func TestARefusedHelloIsExplainedBeforeTheConnectionCloses(t *testing.T) {
 func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
-	wait := hashTerm()
+	wait := hashComponent()
 	wait.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-block:
@@ -290,7 +290,7 @@ func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t 
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{wait}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{wait}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
 		Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -61,7 +61,7 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatIsBeingStopped(t *test
 		require.Eventually(t, func() bool { return dialled.Load() > int64(next) }, failover, time.Millisecond)
 	}
 	p.aim(unheard(t)) // nobody listens while the next one starts
-	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	p.aim(strings.TrimPrefix(next.url, "ws://"))
 	c := within(t, connected)
 	require.NotNil(t, c)
@@ -71,13 +71,13 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatIsBeingStopped(t *test
 
 func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatRefusesTheHelloAsDraining(t *testing.T) {
 	t.Parallel()
-	now := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	now := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	require.NoError(t, now.Manager.Drain(t.Context()))
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)
 	_, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r", DialTimeout: 300 * time.Millisecond})
 	require.ErrorIs(t, err, rewards.Draining)
 	require.ErrorContains(t, err, "no other server came within 300ms")
-	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	switched := time.AfterFunc(200*time.Millisecond, func() { p.aim(strings.TrimPrefix(next.url, "ws://")) })
 	defer switched.Stop()
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})

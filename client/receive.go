@@ -219,7 +219,7 @@ func (l *link) complaint(m *wire.Error) {
 	if m.ID != "" {
 		l.result(&wire.Result{
 			Type: "result", ID: m.ID, Outcome: rewards.Rejected,
-			Errors: []rewards.TermError{{Class: m.Code, Message: m.Message}},
+			Errors: []rewards.ComponentError{{Class: m.Code, Message: m.Message}},
 		})
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -59,7 +59,7 @@ func scored(id string, v float64, steps ...float64) *wire.Result {
 }
 
 func failed(id string, substitute *float64) *wire.Result {
-	r := &wire.Result{Type: "result", ID: id, Outcome: rewards.Failed, Errors: []rewards.TermError{{Class: rewards.Timeout, Message: "too slow"}}}
+	r := &wire.Result{Type: "result", ID: id, Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "too slow"}}}
 	if substitute != nil {
 		r.Substitute = &wire.Substitute{Policy: "group_mean", Value: substitute}
 	}
@@ -104,13 +104,13 @@ func TestStepScoresStandWhereRLFactoryPutsThem(t *testing.T) {
 }
 
 // TestStepScoresComeWithTheScoreAndNeverWithoutOne sends a group whose second member
-// loses a term for good: without its weight the mean has none to divide by.
+// loses a component for good: without its weight the mean has none to divide by.
 func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 	t.Parallel()
 	answer := func(f func(id string) (rewards.Score, error)) rewards.Scorer {
 		return rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) { return f(s.ID) })
 	}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Timeout: 2 * time.Second, Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Timeout: 2 * time.Second, Components: []rewards.Component{
 		{Key: "steps", Weight: 1, Scorer: answer(func(string) (rewards.Score, error) {
 			return rewards.Score{Value: 0.5, Steps: []float64{0.25, -1, 1e-9}}, nil
 		})},

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/liveness"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/liveness"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -106,7 +106,7 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 	}
 	const samples = 3000
 	sc := &stormScorer{tries: map[string]int{}, kept: map[string][]byte{}}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Components: []rewards.Component{
 		{Key: "hash", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(sc.score)},
 	}})
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	slow := hashTerm()
+	slow := hashComponent()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -224,13 +224,13 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 // A gateway that stops is no reason to lose a sample: the client finds the next one.
 func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
 	t.Parallel()
-	hang := hashTerm()
+	hang := hashComponent()
 	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		<-ctx.Done()
 		return rewards.Score{}, ctx.Err()
 	})
 	first := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hang)})
-	second := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	second := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func (r *refuser) Binary(b io.Reader) error {
 		return err
 	}
 	id := h.Sample.ID
-	res := &wire.Result{Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "too much"}}}
+	res := &wire.Result{Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.OverCredit, Message: "too much"}}}
 	if r.seen[id] {
 		score := 1.0
 		r.seq++

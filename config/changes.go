@@ -74,12 +74,12 @@ func union[V any](a, b map[string]V) []string {
 func (p *Profile) compare(next *Profile) (applied, restart []string) {
 	was, is := p.fixed(), next.fixed()
 	if !reflect.DeepEqual(was, is) {
-		for i := range max(len(was.Terms), len(is.Terms)) {
+		for i := range max(len(was.Components), len(is.Components)) {
 			switch {
-			case i >= len(was.Terms):
-				restart = append(restart, next.key(is.Terms[i]))
-			case i >= len(is.Terms) || !reflect.DeepEqual(was.Terms[i], is.Terms[i]):
-				restart = append(restart, p.key(was.Terms[i]))
+			case i >= len(was.Components):
+				restart = append(restart, next.key(is.Components[i]))
+			case i >= len(is.Components) || !reflect.DeepEqual(was.Components[i], is.Components[i]):
+				restart = append(restart, p.key(was.Components[i]))
 			}
 		}
 		if len(restart) == 0 {
@@ -90,8 +90,8 @@ func (p *Profile) compare(next *Profile) (applied, restart []string) {
 	if p.Concurrency != next.Concurrency {
 		applied = append(applied, p.section()+".concurrency")
 	}
-	for i, t := range p.Terms {
-		n := next.Terms[i]
+	for i, t := range p.Components {
+		n := next.Components[i]
 		for _, x := range []struct {
 			key   string
 			other bool
@@ -108,9 +108,9 @@ func (p *Profile) compare(next *Profile) (applied, restart []string) {
 func (p *Profile) fixed() *Profile {
 	f := *p
 	f.Concurrency, f.Place = 0, Place{}
-	f.Terms, f.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
-	for i := range f.Terms {
-		t := &f.Terms[i]
+	f.Components, f.Verify = slices.Clone(p.Components), slices.Clone(p.Verify)
+	for i := range f.Components {
+		t := &f.Components[i]
 		t.Weight, t.Timeout, t.Retries, t.Probe = 0, 0, 0, nil
 		t.Place, t.pathAt, t.optionsKey, t.optionsAt = Place{}, Place{}, "", nil
 	}

@@ -182,7 +182,7 @@ func TestAnHTTPFailureOfTheWorkedSumFailsTheSampleAndIsNotItsScore(t *testing.T)
 		assert.Nil(t, res.Extra[gallery+"combined"])
 		assert.InDelta(t, 1, res.Extra[gallery+"format"], 0, "what did succeed is still reported")
 		require.NotEmpty(t, res.Errors)
-		assert.Equal(t, "rubric", res.Errors[0].Term)
+		assert.Equal(t, "rubric", res.Errors[0].Component)
 		assert.Equal(t, rewards.Unavailable, res.Errors[0].Class)
 	})
 

@@ -53,14 +53,14 @@ type Config struct {
 	notes []Note
 }
 
-// Profile is one reward: its terms and how they become one number.
+// Profile is one reward: its components and how they become one number.
 type Profile struct {
 	Name string
-	// Single is true for a custom_reward_function: one term, reported as acc or
+	// Single is true for a custom_reward_function: one component, reported as acc or
 	// under the scorer's own names.
 	Single bool
-	// Terms are in the order of the file.
-	Terms           []TermConfig
+	// Components are in the order of the file.
+	Components      []ComponentConfig
 	Aggregation     rewards.Aggregation
 	OnSampleFailure rewards.SamplePolicy
 	// Engine names the engine of the profile's reward_model; "": it has none.
@@ -75,7 +75,7 @@ type Profile struct {
 	shownSandbox json.RawMessage
 	// GroupByPrompt makes groups of samples that have no uid by their prompts.
 	GroupByPrompt bool
-	// RouteBy names the field whose value chooses among terms by their When.
+	// RouteBy names the field whose value chooses among components by their When.
 	RouteBy string
 	// Verify are the tools that look at a sample before it is scored.
 	Verify []VerifyConfig
@@ -110,8 +110,8 @@ type Overlong struct {
 	Log           bool
 }
 
-// TermConfig is one entry of reward_functions, or the custom_reward_function.
-type TermConfig struct {
+// ComponentConfig is one entry of reward_functions, or the custom_reward_function.
+type ComponentConfig struct {
 	Key string
 	// Path is what the file says, "builtin://ocr"; of a Python file it is absolute.
 	// Scorer names the scorer in the registry: "ocr", and "python" for Python.
@@ -146,7 +146,7 @@ type TermConfig struct {
 	Probe         []string
 	Weight        float64
 	Required      bool // of a single function true
-	OnFailure     rewards.TermPolicy
+	OnFailure     rewards.ComponentPolicy
 	PostProcess   string
 
 	Place Place
@@ -160,7 +160,7 @@ type TermConfig struct {
 }
 
 // ShownPath is the path as people may read it.
-func (t TermConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
+func (t ComponentConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
 
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.

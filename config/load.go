@@ -68,7 +68,7 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	return c, r.faults.sorted()
 }
 
-// top reads the sections of the file. The settings come first, because terms
+// top reads the sections of the file. The settings come first, because components
 // take defaults from them.
 func (r *reader) top(c *Config, v value) {
 	o := r.mapping(v)

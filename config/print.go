@@ -84,18 +84,18 @@ func (p *printer) profile(depth int, r *Profile) {
 	p.comment(depth, concurrencyDoc)
 	p.line(depth, "concurrency: %s", showConcurrency(r.Concurrency))
 	if r.Single {
-		for _, t := range r.Terms {
+		for _, t := range r.Components {
 			p.line(depth, "custom_reward_function:")
 			p.line(depth+1, "path: %s", quote(t.ShownPath()))
 			p.python(depth+1, t)
-			p.term(depth+1, t)
+			p.component(depth+1, t)
 			if t.shown != nil {
 				p.line(depth+1, "reward_kwargs: %s", printable(t.shown))
 			}
 		}
 	} else {
 		p.line(depth, "reward_functions:")
-		for _, t := range r.Terms {
+		for _, t := range r.Components {
 			p.line(depth+1, "%s:", quote(t.Key))
 			if t.PostProcess != "" {
 				p.line(depth+2, "post_process: %s", quote(t.PostProcess))
@@ -108,7 +108,7 @@ func (p *printer) profile(depth int, r *Profile) {
 			if !t.Required {
 				p.onFailure(depth+2, t.OnFailure)
 			}
-			p.term(depth+2, t)
+			p.component(depth+2, t)
 			p.options(depth+2, t.shown)
 		}
 		p.comment(depth, "weighted_sum, weighted_mean, min, max or product.")
@@ -118,7 +118,7 @@ func (p *printer) profile(depth int, r *Profile) {
 	p.line(depth, "on_sample_failure: %s", policy(r.OnSampleFailure.Policy, r.OnSampleFailure.Value))
 }
 
-// shared is what a profile says for all its terms.
+// shared is what a profile says for all its components.
 func (p *printer) shared(depth int, c *Config, r *Profile) {
 	p.rewardModel(depth, c.Engines[r.Engine], r.Cards)
 	if o := r.Overlong; o != nil {
@@ -225,7 +225,7 @@ func (p *printer) engine(depth int, e *Engine) {
 	p.keys(depth, e.described().Keys)
 }
 
-func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
+func (p *printer) onFailure(depth int, f rewards.ComponentPolicy) {
 	if f.Policy == "" {
 		p.comment(depth, "on_failure: group_mean for a sample that has a prompt group, else fail.")
 		return
@@ -233,7 +233,7 @@ func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
 	p.line(depth, "on_failure: %s", policy(f.Policy, f.Value))
 }
 
-func (p *printer) python(depth int, t TermConfig) {
+func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Scorer != PythonScorer {
 		return
 	}
@@ -254,7 +254,7 @@ func (p *printer) python(depth int, t TermConfig) {
 	}
 }
 
-func (p *printer) term(depth int, t TermConfig) {
+func (p *printer) component(depth int, t ComponentConfig) {
 	p.line(depth, "timeout: %s", keys.FormatDuration(t.Timeout))
 	p.line(depth, "retries: %d", t.Retries)
 	p.line(depth, "concurrency: %s", showConcurrency(t.Concurrency))

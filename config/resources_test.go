@@ -180,7 +180,7 @@ engines:
 
 	again := parse(t, printed(t, c))
 	assert.InDelta(t, 0.25, again.Engines["e"].Fraction, 0)
-	assert.InDelta(t, 0.5, again.Profiles["default"].Terms[0].Fraction, 0)
+	assert.InDelta(t, 0.5, again.Profiles["default"].Components[0].Fraction, 0)
 	assert.False(t, parse(t, "", scored).AsksForCards(reg))
 }
 
@@ -198,7 +198,7 @@ func TestTheFractionIsTheConfigurationsAndNoOptionOfTheScorer(t *testing.T) {
 	require.ErrorContains(t, err, `fraction: the scorer "plain" runs no model here that could share a card; leave it out`)
 
 	c = parse(t, `reward: {reward_functions: {a: {path: pkg://mine, fraction: 7}}}`)
-	assert.JSONEq(t, `{"fraction": 7}`, string(c.Profiles["default"].Terms[0].Options), "of a function in Python it is its own")
+	assert.JSONEq(t, `{"fraction": 7}`, string(c.Profiles["default"].Components[0].Options), "of a function in Python it is its own")
 
 	for _, wrong := range []string{"0", "-0.5", "1.5", "half"} {
 		_, err := config.Load("", []string{"+reward.reward_functions.a.path=builtin://model", "+reward.reward_functions.a.fraction=" + wrong}, nil)

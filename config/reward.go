@@ -62,9 +62,9 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		p.Single = true
 		r.faultAt(singlePath, "and %s are both given; keep one (for several rewards write _multi_reward_placeholder as name here, or leave it out)", severalPath)
 	case single != nil:
-		p.Single, p.Terms = len(single) == 1, single
+		p.Single, p.Components = len(single) == 1, single
 	default:
-		p.Terms = several
+		p.Components = several
 	}
 	manager := r.managerSection(o, several != nil, severalPath)
 	r.rewardModel(c, p, o)
@@ -92,7 +92,7 @@ func (r *reader) checkWeights(p *Profile, path string) {
 		return
 	}
 	var sum float64
-	for _, t := range p.Terms {
+	for _, t := range p.Components {
 		sum += t.Weight
 	}
 	if sum <= 0 {
@@ -100,10 +100,10 @@ func (r *reader) checkWeights(p *Profile, path string) {
 	}
 }
 
-// customFunction reads custom_reward_function: one term, or nil for none and for
+// customFunction reads custom_reward_function: one component, or nil for none and for
 // verl-omni's placeholder, or two for a class that works on finished groups as well. The
 // path is where it was read.
-func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, at string) {
+func (r *reader) customFunction(c *Config, parent *object) (components []ComponentConfig, at string) {
 	v, ok := parent.take("custom_reward_function")
 	if !ok || v.null() {
 		return nil, v.path
@@ -112,7 +112,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	pathValue, hasPath := o.take("path")
 	nameValue, hasName := o.take("name")
 	ignored := hasName && nameValue.node.Value == placeholder
-	t := TermConfig{Weight: 1, Required: true, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
+	t := ComponentConfig{Weight: 1, Required: true, Scale: 1, Timeout: c.Loop.ComponentTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	if v, ok := o.take("steps"); ok && !v.null() {
 		t.Steps, _ = r.boolean(v)
@@ -145,12 +145,12 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
 		return splitAgent(t), v.path
 	}
-	return []TermConfig{t}, v.path
+	return []ComponentConfig{t}, v.path
 }
 
-// functions reads reward_functions: its terms in the order of the file, nil
+// functions reads reward_functions: its components in the order of the file, nil
 // where there are none.
-func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at string) {
+func (r *reader) functions(c *Config, parent *object) (components []ComponentConfig, at string) {
 	v, ok := parent.take("reward_functions")
 	if !ok {
 		return nil, v.path
@@ -159,14 +159,14 @@ func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at st
 		if e.name == "" || strings.ContainsAny(e.name, "/ \t\n") {
 			r.fault(e.value, "%q cannot name a reward: want a word without slashes or spaces", shorten(e.name))
 		}
-		terms = append(terms, r.function(c, e))
+		components = append(components, r.function(c, e))
 	}
-	return terms, v.path
+	return components, v.path
 }
 
-func (r *reader) function(c *Config, e entry) TermConfig {
+func (r *reader) function(c *Config, e entry) ComponentConfig {
 	o := r.mapping(e.value)
-	t := TermConfig{Key: e.name, Weight: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
+	t := ComponentConfig{Key: e.name, Weight: 1, Scale: 1, Timeout: c.Loop.ComponentTimeout, Place: r.place(e.node)}
 	if _, made := r.origin[e.node]; !made {
 		t.Place = r.place(e.key)
 	}
@@ -180,7 +180,7 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 	r.decodeKeys(o, &typed)
 	if v, ok := o.take("on_failure"); ok && !v.null() {
 		if s, ok := r.scalar(v, "group_mean, fail, zero or value:<number>"); ok {
-			policy, err := rewards.ParseTermPolicy(s)
+			policy, err := rewards.ParseComponentPolicy(s)
 			if err != nil {
 				r.fault(v, "%v", err)
 			}
@@ -219,9 +219,9 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 	return t
 }
 
-// common reads what every term may say. Longest is how
+// common reads what every component may say. Longest is how
 // long a worker may keep a sample.
-func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
+func (r *reader) common(o *object, t *ComponentConfig, longest time.Duration) {
 	var typed keys.Set
 	functionKeys(&typed, t)
 	r.decodeKeys(o, &typed)
@@ -241,7 +241,7 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 
 // scorer reads path and name. With builtin:// the path says all, and a name can
 // only be what a recipe of verl-omni left behind; in Python it is the function.
-func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
+func (r *reader) scorer(t *ComponentConfig, pathValue, nameValue value) {
 	p, ok := r.text(pathValue)
 	if !ok {
 		return
@@ -293,7 +293,7 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 }
 
 // options are the keys of a component that its scorer reads itself, which stand below key.
-func (r *reader) options(t *TermConfig, key string, entries []entry) {
+func (r *reader) options(t *ComponentConfig, key string, entries []entry) {
 	t.optionsKey, t.optionsAt = key, make(map[string]Place, len(entries))
 	for _, e := range entries {
 		t.optionsAt[e.name] = r.keyPlace(e)

@@ -28,7 +28,7 @@ func rewardSection() *keys.Section {
 	one := s.Section("custom_reward_function", "The only function of a reward.")
 	pathKeys(&one.Set)
 	var rest keys.Set
-	functionKeys(&rest, new(TermConfig))
+	functionKeys(&rest, new(ComponentConfig))
 	rest.Other("reward_kwargs", "", "options", "What the function is called with, or the options of the scorer.")
 	rest.Bool(new(bool), "steps", stepsDoc)
 	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "The concurrency of a Python function in the words of the recipe async_reward_agent.")
@@ -77,8 +77,8 @@ const stepsDoc = "The scorer gives step scores (process rewards)."
 
 // functionKeys adds what every function of a reward may say besides its path and the options of
 // its scorer.
-func functionKeys(k *keys.Set, t *TermConfig) {
-	k.Duration(&t.Timeout, "timeout", rewards.DefaultTermTimeout, "One sample, retries included. Left out: loop.term_timeout. At most loop.claim_timeout.").Min(time.Millisecond)
+func functionKeys(k *keys.Set, t *ComponentConfig) {
+	k.Duration(&t.Timeout, "timeout", rewards.DefaultComponentTimeout, "One sample, retries included. Left out: loop.component_timeout. At most loop.claim_timeout.").Min(time.Millisecond)
 	k.Int(&t.Retries, "retries", 0, "How many more times the function is called whose failure is its own or that of a service it asks.").Max(20)
 	k.Other("concurrency", auto, concurrencyForm(), "Calls of the scorer that this process executes at a time; of a Python function, calls of one of its processes. auto: as many as what executes them can.")
 	k.Other("invalid_values", "", "numbers", "Scores that mean failure, such as [-999, -1].")
@@ -94,7 +94,7 @@ func functionKeys(k *keys.Set, t *TermConfig) {
 }
 
 // entryKeys adds what an entry of reward_functions may say besides that.
-func entryKeys(k *keys.Set, t *TermConfig) {
+func entryKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("weight", "1", numberForm, "What the value counts in the aggregation.")
 	k.Bool(&t.Required, "required", "The failure of this function is the failure of the sample.")
 	k.Other("on_failure", "", "group_mean, fail, zero or value:<number>", "What stands in for a failed value that is not required. Left out: group_mean for a sample that has a prompt group, else fail. verl-omni adds 0: zero.")
@@ -106,9 +106,9 @@ func entryKeys(k *keys.Set, t *TermConfig) {
 func entrySection() *keys.Section {
 	s := &keys.Section{Name: "reward.reward_functions.<key>", Doc: "One of several functions. What stands beside these keys are the options of its scorer (`rewardloop scorers`), or what a Python function is called with."}
 	pathKeys(&s.Set)
-	functionKeys(&s.Set, new(TermConfig))
+	functionKeys(&s.Set, new(ComponentConfig))
 	s.Other("steps", "false", "true or false", stepsDoc)
-	entryKeys(&s.Set, new(TermConfig))
+	entryKeys(&s.Set, new(ComponentConfig))
 	return s
 }
 

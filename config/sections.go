@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
-	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 	"github.com/rewardloop/rewardloop/rewards/python"
@@ -39,8 +39,8 @@ func (c *Config) sections() []*keys.Section {
 type Loop struct {
 	loop.Config
 
-	Deterministic             bool
-	TermTimeout, DrainTimeout time.Duration
+	Deterministic                  bool
+	ComponentTimeout, DrainTimeout time.Duration
 }
 
 // Keys implements keys.Described.
@@ -48,9 +48,9 @@ func (l *Loop) Keys(k *keys.Set) {
 	l.Config.Keys(k)
 	k.Bool(&l.Deterministic, "deterministic", "Results do not depend on which worker scores a sample, or beside which others: onnx runs batches of one, "+
 		"nothing is asked for twice, and questions to a judge without a seed have one of the sample's id. Slower.")
-	k.Duration(&l.TermTimeout, "term_timeout", rewards.DefaultTermTimeout, "One scorer on one sample, retries included, where its entry has no timeout.").Min(time.Millisecond)
+	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "One scorer on one sample, retries included, where its entry has no timeout.").Min(time.Millisecond)
 	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "How long a process that was told to stop finishes what it has.")
-	k.AtMost("term_timeout", "claim_timeout")
+	k.AtMost("component_timeout", "claim_timeout")
 	// The lesser of these counts, so that a program may set them otherwise; in a file it is a slip.
 	k.AtMost("credit_bytes", "max_bytes")
 	k.AtMost("sample_timeout", "max_sample_timeout")

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,7 +25,7 @@ type late struct {
 func onLateStep(t *testing.T, cfg loop.Config, test func(t *testing.T, s *late)) {
 	t.Helper()
 	cfg.Dispatch.BackupAfter = 2.5
-	onStage(t, rig.Options{Profiles: profiles(t, term(hanging)), Loop: cfg}, func(t *testing.T, on *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hanging)), Loop: cfg}, func(t *testing.T, on *stage) {
 		t.Helper()
 		s := &late{stage: on, peer: on.connect(t, wire.Hello{Run: "run", Client: "c"}), a: on.stub(t, "a")}
 		s.Manager.Declare(s.peer.session, wire.Step{Step: 1, Expected: 10, Total: true})

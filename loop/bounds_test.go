@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -27,7 +27,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 	onStage(t, rig.Options{
 		Workers: 1, Worker: rig.Settings{Slots: 2},
 		Loop:     loop.Config{MaxBytes: bound, CreditBytes: bound, MessageBytes: 8 << 10, CreditSamples: 64},
-		Profiles: profiles(t, term(hashing(300*time.Millisecond))),
+		Profiles: profiles(t, component(hashing(300*time.Millisecond))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		peers, spent, sent, most := make([]*peer, clients), make([]int64, clients), 0, int64(0)
@@ -83,7 +83,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 //
 // It runs alone: it looks at the memory of the process.
 func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:paralleltest // see above
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -105,7 +105,7 @@ func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:p
 
 func TestASampleLargerThanAMessageMayBeIsRefusedWhereverItComesFrom(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		_, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: rig.Sample("big", 3000)})
 		require.ErrorIs(t, err, loop.ErrRefused)
@@ -117,7 +117,7 @@ func TestASampleLargerThanAMessageMayBeIsRefusedWhereverItComesFrom(t *testing.T
 
 func TestAnIDIsOneSamplesOnlyWhileItIsInFlight(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		first := s.submit(t, "_run", rig.Sample("x", 3))
 		_, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: rig.Sample("x", 3)})
@@ -130,7 +130,7 @@ func TestAnIDIsOneSamplesOnlyWhileItIsInFlight(t *testing.T) {
 
 func TestNoClientCanNameTheGatewaysOwnEntries(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -232,7 +232,7 @@ func TestDeclaredIDsStayWithinTheBytesOfSteps(t *testing.T) {
 // A client that cancels whatever it begins leaves a lane behind for each step.
 func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -255,7 +255,7 @@ func TestClosedGroupsAreRememberedForThePageOnlySoMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, term(hashing(0)))}
+	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, component(hashing(0)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -283,7 +283,7 @@ func TestDetailsCountAgainstWhatIsRemembered(t *testing.T) {
 		lines := []any{strings.Repeat("x", 40_000), map[string]any{"deep": []any{1.0, nil}}}
 		return rewards.Score{Value: 1, Details: map[string]any{"lines": lines}}, nil
 	}
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(score)), Loop: loop.Config{KeepBytes: 100_000}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(score)), Loop: loop.Config{KeepBytes: 100_000}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -299,7 +299,7 @@ func TestDetailsCountAgainstWhatIsRemembered(t *testing.T) {
 
 func TestAnAnswerThatNobodyConfirmsKeepsNoneOfThoseThatWereConfirmed(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p, q := s.connect(t, wire.Hello{Run: "run", Client: "p"}), s.connect(t, wire.Hello{Run: "run", Client: "q"})
 		defer p.drop()

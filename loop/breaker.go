@@ -387,11 +387,11 @@ func (c *core) compare(now time.Time, profile string) {
 
 // failureOf is the failure that decided about a result, of a group's that of its first
 // member; empty: it has none.
-func failureOf(res *wire.Result) rewards.TermError {
+func failureOf(res *wire.Result) rewards.ComponentError {
 	if errs := firstErrors(res); res.Outcome != rewards.Scored && len(errs) > 0 {
 		return errs[0]
 	}
-	return rewards.TermError{}
+	return rewards.ComponentError{}
 }
 
 // another reports whether a sample that a worker failed may be tried by another: the workers

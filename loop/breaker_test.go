@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
 // site is workers of which some fail, each in its own way.
@@ -68,15 +68,15 @@ func (s *site) profilesOf(t *testing.T, service time.Duration) func(worker strin
 	t.Helper()
 	return func(worker string) map[string]*rewards.Manager {
 		return map[string]*rewards.Manager{
-			"":      minutes(t, term(s.scorer(worker, service))),
-			"sound": minutes(t, term(hashing(10*time.Millisecond))),
+			"":      minutes(t, component(s.scorer(worker, service))),
+			"sound": minutes(t, component(hashing(10*time.Millisecond))),
 		}
 	}
 }
 
-func minutes(t *testing.T, terms ...rewards.Term) *rewards.Manager {
+func minutes(t *testing.T, components ...rewards.Component) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: time.Minute})
 	require.NoError(t, err)
 	return m
 }
@@ -154,13 +154,13 @@ func TestARewardThatAlwaysFailsPausesNothing(t *testing.T) {
 	t.Parallel()
 	raises := func(string) map[string]*rewards.Manager {
 		return map[string]*rewards.Manager{
-			"": minutes(t, term(func(context.Context, *rewards.Sample) (rewards.Score, error) {
+			"": minutes(t, component(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 				// In no time at all one worker may answer 32 before another answers any: it
 				// would pause until it can be compared, and its sample be tried again.
 				<-time.After(10 * time.Millisecond)
 				return rewards.Score{}, fmt.Errorf("%w: ValueError: boom", rewards.Internal)
 			})),
-			"sound": minutes(t, term(hashing(10*time.Millisecond))),
+			"sound": minutes(t, component(hashing(10*time.Millisecond))),
 		}
 	}
 	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: raises(""), ProfilesOf: raises}, func(t *testing.T, s *stage) {

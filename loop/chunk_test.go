@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -28,7 +28,7 @@ func (w *stub) says(t *testing.T, ticket wire.Ticket, res wire.Result) {
 
 func TestAChunkHasEveryNumericColumnAndTheStepScoresOfItsRows(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		w := s.stub(t, "w")
 		defer w.release()
@@ -117,7 +117,7 @@ func TestAStepThatWasEndedWithoutASampleIsDoneAtOnce(t *testing.T) {
 // others are half there; the trainer learns which.
 func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -144,7 +144,7 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 // members are told instead.
 func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -175,7 +175,7 @@ func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-2": time.Hour}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -194,7 +194,7 @@ func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 // A step that ended in time stays complete, whatever is said of it later.
 func TestAStepThatEndedInTimeIsNotShortAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -241,7 +241,7 @@ func TestNobodyDeclaresAStepThatIsOver(t *testing.T) {
 // Rows are dropped while samples are in flight: the deadline of the step still ends them.
 func TestAStepWhoseRowsWereDroppedEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hanging))}
+	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hanging))}
 	o.Loop.StepBytes = 1000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -301,7 +301,7 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 2000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -332,7 +332,7 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 // reads in chunks.
 func TestAPlainReadHandsNothingOut(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()

@@ -14,9 +14,9 @@ import (
 
 // Claim gives a worker the payload of a ticket: its start notice. The frame is the
 // worker's to release when every goroutine of the attempt has returned. wire.ErrGone
-// means that the sample needs no scoring any more. Kept is what its terms have said before it
+// means that the sample needs no scoring any more. Kept is what its components have said before it
 // was returned, which need not run again.
-func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error) {
+func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error) {
 	h, err := m.claim(t, worker)
 	return h.frame, h.kept, err
 }
@@ -24,7 +24,7 @@ func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wir
 // handed is what a worker gets: a frame, and what is finished of the sample; or a group.
 type handed struct {
 	frame *wire.Frame
-	kept  []rewards.TermResult
+	kept  []rewards.ComponentResult
 	group *wire.Group
 }
 
@@ -111,7 +111,7 @@ func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (b
 // lose ends a sample whose workers kept vanishing.
 func (c *core) lose(now time.Time, e *entry) effects {
 	var fx effects
-	errs := []rewards.TermError{{
+	errs := []rewards.ComponentError{{
 		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times, %d of them without an answer", e.claims, e.claims-e.answers), Attempts: e.claims,
 		Blame: rewards.BlameWorker,
 	}}

@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -142,7 +142,7 @@ func durably(t *testing.T, test func(t *testing.T, l *lives)) {
 // slowly scores each sample in a second, one at a time, and counts.
 func slowly(t *testing.T, runs *atomic.Int64) rig.Options {
 	t.Helper()
-	return rig.Options{Workers: 1, Worker: rig.Settings{Slots: 1}, Profiles: profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	return rig.Options{Workers: 1, Worker: rig.Settings{Slots: 1}, Profiles: profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		score, err := hashing(time.Second)(ctx, s)
 		if err == nil {
 			runs.Add(1)
@@ -339,7 +339,7 @@ func TestAGroupFormsAgainWithTheMembersThatWereAnswered(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
-		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: twoTerms(t, "m3")}
+		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: twoComponents(t, "m3")}
 		first := l.begin(o)
 		h := wire.Hello{Run: "run"}
 		p := first.connect(t, h)
@@ -426,7 +426,7 @@ func TestAnOpenGroupOfAnsweredMembersEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
-		o := rig.Options{Workers: 1, Profiles: twoTerms(t), Loop: loop.Config{SampleTimeout: time.Minute}}
+		o := rig.Options{Workers: 1, Profiles: twoComponents(t), Loop: loop.Config{SampleTimeout: time.Minute}}
 		first := l.begin(o)
 		p := first.connect(t, wire.Hello{Run: "run"})
 		p.send(t, member(1))
@@ -579,7 +579,7 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		e := memqueue.New(1, lease)
 		defer e.Close()
 		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: time.Second}, Profiles: profiles(t, term(hashing(time.Second))),
+			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
 			Engine: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
 		})}
 		test(t, s, d, sp)
@@ -676,7 +676,7 @@ func killedHistory(t *testing.T, seed uint64) {
 	l := &lives{t: t, dir: t.TempDir(), late: true}
 	scored := map[string]int{} // guarded by mu
 	var mu sync.Mutex
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 1 + rng.IntN(3)}, Profiles: profiles(t, term(
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 1 + rng.IntN(3)}, Profiles: profiles(t, component(
 		func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			score, err := hashing(time.Duration(100+idNumber(s.ID)%900)*time.Millisecond)(ctx, s)
 			if err == nil {

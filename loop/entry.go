@@ -46,14 +46,14 @@ type entry struct {
 	attempts []*attempt // attempts that workers have claimed and not answered
 	spare    spare      // the backup request
 	avoid    []string   // workers that failed it
-	errors   []rewards.TermError
+	errors   []rewards.ComponentError
 	claimed  time.Time // of the first claim
 	charged  time.Duration
 	alarm    alarm // the deadline, or an earlier look
 
 	result *wire.Result // while held
 
-	// While gathered: what the sample's own terms said, since when, and whose credit
+	// While gathered: what the sample's own components said, since when, and whose credit
 	// its frame does not count against.
 	partial  *wire.Result
 	gathered time.Time
@@ -75,11 +75,11 @@ type entry struct {
 // giveBack is what is known of a sample that a worker has returned because a dependency is
 // down.
 type giveBack struct {
-	kept     []rewards.TermResult // what components have said
-	waits    string               // the dependency; "": a worker has it again
-	whole    bool                 // all of the profile wait for it there
-	returned []string             // workers that returned it since it rested last
-	outage   rewards.TermError    // the failure that it would be
+	kept     []rewards.ComponentResult // what components have said
+	waits    string                    // the dependency; "": a worker has it again
+	whole    bool                      // all of the profile wait for it there
+	returned []string                  // workers that returned it since it rested last
+	outage   rewards.ComponentError    // the failure that it would be
 }
 
 // gave is what is known since a worker returned the sample, if one has.

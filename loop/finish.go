@@ -94,7 +94,7 @@ func (c *core) answered(e *entry, res *wire.Result) (attempt, bool) {
 func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	outcome := string(res.Outcome)
 	if res.Partial != nil {
-		outcome = string(gathered) // its own terms are scored; the group's answer counts
+		outcome = string(gathered) // its own components are scored; the group's answer counts
 	}
 	if res.Waits != "" {
 		outcome = returnedOutcome

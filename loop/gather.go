@@ -13,7 +13,7 @@ import (
 )
 
 // This file is about samples whose reward needs their whole prompt group. Such a
-// sample is first scored alone, like any other, by the terms that look at one sample.
+// sample is first scored alone, like any other, by the components that look at one sample.
 // Then it is gathered: its frame stays, its place is free. When the last member has
 // come that far, the group gets an entry of its own, which goes through queue, ticket,
 // claim and retries as a sample does; whoever claims it has all members' frames. Its
@@ -33,13 +33,13 @@ func (nobody) expects(int64) {}
 
 func (nobody) parks(_ bool, _ wire.CreditTotals) {}
 
-// gather keeps a sample whose own terms have been scored for its group.
+// gather keeps a sample whose own components have been scored for its group.
 func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	g := e.group
 	refused := func(class rewards.Class, format string, args ...any) {
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.Failed, Worker: res.Worker, TimingMS: res.TimingMS,
-			Errors: []rewards.TermError{{Class: class, Message: fmt.Sprintf(format, args...)}},
+			Errors: []rewards.ComponentError{{Class: class, Message: fmt.Sprintf(format, args...)}},
 		}, fx)
 	}
 	switch {
@@ -134,7 +134,7 @@ func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live, e
 }
 
 // firstErrors are the errors of a result, of a group's those of its first member.
-func firstErrors(res *wire.Result) []rewards.TermError {
+func firstErrors(res *wire.Result) []rewards.ComponentError {
 	if len(res.Members) > 0 {
 		return res.Members[0].Errors
 	}
@@ -142,7 +142,7 @@ func firstErrors(res *wire.Result) []rewards.TermError {
 }
 
 // failGroup ends every waiting member in the same way.
-func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.TermError, fx *effects) {
+func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.ComponentError, fx *effects) {
 	res := &wire.Result{}
 	for _, e := range inOrder(maps.Values(unit.unit.waiting)) {
 		res.Members = append(res.Members, &wire.Result{ID: e.key.id, Outcome: outcome, Errors: slices.Clone(errs)})
@@ -163,7 +163,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 	for _, e := range waiting {
 		m := answers[e.key.id]
 		if m == nil {
-			m = &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+			m = &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 				Class: rewards.Internal, Message: fmt.Sprintf("worker %s left the sample out of its group's answer", res.Worker),
 			}}}
 		}
@@ -179,7 +179,7 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	own.Worker = res.Worker
 	own.TimingMS = map[string]float64{"gathered": millis(now.Sub(e.gathered))}
 	maps.Copy(own.TimingMS, e.partial.TimingMS)
-	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own terms, too
+	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own components, too
 	for k, v := range res.TimingMS {    // claim and score, once alone and once with the group
 		own.TimingMS[k] += v
 	}
@@ -265,7 +265,7 @@ func (c *core) evict(now time.Time, r *run, fx *effects) {
 	}
 	oldest.begun = true
 	for _, e := range inOrder(maps.Values(oldest.waiting)) {
-		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
 				"send one group after the other, or raise it", c.cfg.MaxBytes, open),
 		}}}, fx)

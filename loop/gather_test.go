@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -65,12 +65,12 @@ func (c *comparison) calls() [][]string {
 	return slices.Clone(c.seen)
 }
 
-// compared is a profile with a term of a sample's own, whose value is the number at the
+// compared is a profile with a component of a sample's own, whose value is the number at the
 // end of its id and which lasts as many seconds, and a comparison of weight 10. "bad"
-// in a response fails the own term.
-func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *rewards.Term)) map[string]*rewards.Manager {
+// in a response fails the own component.
+func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *rewards.Component)) map[string]*rewards.Manager {
 	t.Helper()
-	own := rewards.Term{Key: "own", Weight: 1, Required: true, Timeout: time.Minute, Scorer: rewards.ScorerFunc(
+	own := rewards.Component{Key: "own", Weight: 1, Required: true, Timeout: time.Minute, Scorer: rewards.ScorerFunc(
 		func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			n := float64(s.ID[len(s.ID)-1] - '0')
 			if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
@@ -81,7 +81,7 @@ func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *re
 			}
 			return rewards.Score{Value: n}, nil
 		})}
-	group := rewards.Term{Key: "place", Weight: 10, Required: true, Timeout: 20 * time.Second, Group: c}
+	group := rewards.Component{Key: "place", Weight: 10, Required: true, Timeout: 20 * time.Second, Group: c}
 	for _, f := range change {
 		f(&own, &group)
 	}
@@ -105,7 +105,7 @@ func fourOf(uid string) []*rewards.Sample {
 }
 
 // onCompared is a stage with four slots and the comparison.
-func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Term)) {
+func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Component)) {
 	t.Helper()
 	onStage(t, rig.Options{
 		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
@@ -138,7 +138,7 @@ func TestAGroupIsScoredOnceTheMomentItsLastMemberIs(t *testing.T) {
 					require.NotNil(t, res.Group, "every result has the group's statistics")
 					assert.Equal(t, 4, res.Group.Scored)
 					assert.InDelta(t, 16.5, *res.Group.Mean, 1e-12)
-					assert.InDelta(t, 5000, res.TimingMS["term/place"], 1)
+					assert.InDelta(t, 5000, res.TimingMS["component/place"], 1)
 				}
 				require.Equal(t, [][]string{{"u-0", "u-1", "u-2", "u-3"}}, c.calls(), "by index, whatever came first")
 				// On four slots all members start at once; the slowest takes 3 s.
@@ -231,11 +231,11 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 	})
 }
 
-func TestATermThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
+func TestAComponentThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
 	t.Parallel()
 	c := &comparison{}
-	whole := func(_, group *rewards.Term) {
-		group.MinMembers, group.Required, group.OnFailure = rewards.WholeGroup, false, rewards.TermPolicy{Policy: rewards.PolicyValue, Value: -1}
+	whole := func(_, group *rewards.Component) {
+		group.MinMembers, group.Required, group.OnFailure = rewards.WholeGroup, false, rewards.ComponentPolicy{Policy: rewards.PolicyValue, Value: -1}
 	}
 	onCompared(t, c, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -246,7 +246,7 @@ func TestATermThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
 		for i, f := range futures {
 			res := result(t, f)
 			require.Equal(t, rewards.Scored, res.Outcome)
-			assert.InDelta(t, []float64{0, 2, 3}[i]-10, *res.RewardScore, 1e-12, "the policy of the term stands in")
+			assert.InDelta(t, []float64{0, 2, 3}[i]-10, *res.RewardScore, 1e-12, "the policy of the component stands in")
 			assert.Equal(t, true, res.ExtraInfo["reward/place/imputed"])
 		}
 		require.Empty(t, c.calls())
@@ -347,7 +347,7 @@ func TestAPanicOrAWrongAnswerOfAGroupScorerHurtsItsGroupAlone(t *testing.T) {
 				}
 				require.Equal(t, rewards.Failed, res.Outcome)
 				require.NotEmpty(t, res.Errors)
-				require.Equal(t, "place", res.Errors[0].Term)
+				require.Equal(t, "place", res.Errors[0].Component)
 			})
 		})
 	}

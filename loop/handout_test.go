@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -60,10 +60,10 @@ func indices(r *wire.Rewards) []int64 {
 
 func workersWith(slots int) rig.Settings { return rig.Settings{Slots: slots} }
 
-// patient gives terms the time that these tests need.
-func patient(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
+// patient gives components the time that these tests need.
+func patient(t *testing.T, components ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: time.Hour})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: time.Hour})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": m}
 }
@@ -71,7 +71,7 @@ func patient(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
 func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-1": 30 * time.Second, "s1-6": 10 * time.Second}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -109,7 +109,7 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-2": 30 * time.Second}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -130,7 +130,7 @@ func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 func TestWhoAsksTooEarlyLearnsWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-1": time.Minute}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -170,7 +170,7 @@ func broken(t *testing.T, policy string, test func(t *testing.T, s *stage, p *pe
 		}
 		return hashing(time.Second)(ctx, s)
 	}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(scorer))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(scorer))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -251,7 +251,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 	for i := range 4 {
 		slow[rowOf(1, i).ID] = 10 * time.Minute
 	}
-	onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -276,7 +276,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 
 func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.StepBytes, o.Loop.StepAge = 20_000, 10*time.Minute
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -306,7 +306,7 @@ func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 
 func TestAQuestionIsAnsweredOverTheWebsocket(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -345,7 +345,7 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 	for i := range 64 {
 		slow[rowOf(3, i).ID] = time.Second + time.Duration(draw.Int64N(int64(10*time.Second)))
 	}
-	onStage(t, rig.Options{Workers: 4, Worker: workersWith(2), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 4, Worker: workersWith(2), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -389,7 +389,7 @@ func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := rig.Options{
-				Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second))),
+				Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second))),
 				StepArrived: func() { time.Sleep(c.takes) }, // on the way to the report
 			}
 			onStage(t, o, func(t *testing.T, s *stage) {
@@ -439,7 +439,7 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 					slow[rowOf(step, i).ID] = time.Duration(draw.Int64N(int64(20 * time.Second)))
 				}
 			}
-			onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -483,7 +483,7 @@ func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()

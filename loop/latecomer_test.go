@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
 // A sample whose bytes were booked just before the gateway stopped must not be

@@ -26,7 +26,7 @@ func TestTheGatewayDoesSomethingWithEveryMessageOfAClient(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(b, &schema))
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()

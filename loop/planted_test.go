@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -49,7 +49,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{seed: 3, tries: map[string]int{}}
-				manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: termTimeout})
+				manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: componentTimeout})
 				require.NoError(t, err)
 				var broken atomic.Bool
 				engine := memqueue.New(3, 3*time.Second)

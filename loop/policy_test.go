@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
 	"github.com/rewardloop/rewardloop/testkit/rig"
-	"github.com/rewardloop/rewardloop/loop/dispatch"
 )
 
 // One free slot of many, drawn at random, is as good as an ideal queue: the last sample

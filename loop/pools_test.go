@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,7 +25,7 @@ func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body f
 	score := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: 1}, pause(ctx, took)
 	}
-	ocr, pick := profile(t, term(score)), profile(t, term(score))
+	ocr, pick := profile(t, component(score)), profile(t, component(score))
 	of := func(worker string) map[string]*rewards.Manager {
 		switch worker[0] {
 		case 'o':
@@ -184,7 +184,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 		}
 		served := map[string]*rewards.Manager{}
 		for _, reward := range worker[1:] {
-			served[string(reward)] = profile(t, term(hashing(took)))
+			served[string(reward)] = profile(t, component(hashing(took)))
 		}
 		return served
 	}

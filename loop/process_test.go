@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -20,8 +20,8 @@ import (
 // one of weight 1 and value 2, which fails for that number failing.
 func processAndOutcome(t *testing.T, without, failing byte) map[string]*rewards.Manager {
 	t.Helper()
-	optional := func(key string, weight float64, fails byte, score func(n float64) rewards.Score) rewards.Term {
-		return rewards.Term{Key: key, Weight: weight, Scorer: rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+	optional := func(key string, weight float64, fails byte, score func(n float64) rewards.Score) rewards.Component {
+		return rewards.Component{Key: key, Weight: weight, Scorer: rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			n := s.ID[len(s.ID)-1]
 			if n == fails {
 				return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/outage"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/outage"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -84,7 +84,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 			log := &paper{}
 			onStage(t, rig.Options{
 				Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},
-				Profiles: map[string]*rewards.Manager{"good": minutes(t, term(hashing(0))), "bad": minutes(t, rewards.Term{Key: "x", Weight: 1, Required: true, Scorer: c.scorer})},
+				Profiles: map[string]*rewards.Manager{"good": minutes(t, component(hashing(0))), "bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: c.scorer})},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				time.Sleep(4 * time.Second) // a gateway that begins has three
@@ -135,7 +135,7 @@ func TestConnectionsThatWaitForCreditAreSaid(t *testing.T) {
 	}
 	onStage(t, rig.Options{
 		Workers: 1, Loop: loop.Config{MaxBytes: 16 << 10, MessageBytes: 4 << 10, CreditBytes: 64 << 10},
-		Profiles: map[string]*rewards.Manager{"slow": minutes(t, term(hang))},
+		Profiles: map[string]*rewards.Manager{"slow": minutes(t, component(hang))},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run", Reward: "slow"})
@@ -159,7 +159,7 @@ func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 	log := &paper{}
 	onStage(t, rig.Options{
 		Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Term{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
 			func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				if well.Load() {
 					return hashing(0)(ctx, s)
@@ -201,7 +201,7 @@ func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 // and where none does the profile is stopped.
 func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"read": minutes(t, term(hashing(0)))}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"read": minutes(t, component(hashing(0)))}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		time.Sleep(4 * time.Second)
 		queue := s.Workers[0].Info().Profiles[0].Queue

@@ -23,12 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -244,8 +244,8 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 // scores whole groups.
 func toldProfiles(t *testing.T, w *world) map[string]*rewards.Manager {
 	t.Helper()
-	made := func(terms ...rewards.Term) *rewards.Manager {
-		m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: termTimeout, OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyGroupMean}})
+	made := func(components ...rewards.Component) *rewards.Manager {
+		m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: componentTimeout, OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyGroupMean}})
 		require.NoError(t, err)
 		return m
 	}
@@ -277,9 +277,9 @@ func toldProfiles(t *testing.T, w *world) map[string]*rewards.Manager {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	return map[string]*rewards.Manager{
-		"":      made(rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: planned}),
-		"mixed": made(rewards.Term{Key: "sound", Weight: 1, Required: true, Scorer: sound}, rewards.Term{Key: "hash", Weight: 1, Scorer: planned}),
-		"whole": made(rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: planned}, rewards.Term{Key: "rank", Weight: 1, Required: true, Group: whole}),
+		"":      made(rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: planned}),
+		"mixed": made(rewards.Component{Key: "sound", Weight: 1, Required: true, Scorer: sound}, rewards.Component{Key: "hash", Weight: 1, Scorer: planned}),
+		"whole": made(rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: planned}, rewards.Component{Key: "rank", Weight: 1, Required: true, Group: whole}),
 	}
 }
 
@@ -485,7 +485,7 @@ func (h *told) finish() {
 	if h.dark && j.worker[len(j.worker)-1]%3 == 0 && j.group == nil {
 		res = &wire.Result{
 			ID: j.ticket.ID, Attempt: j.ticket.Key(), Worker: j.worker, Outcome: rewards.Failed,
-			Errors: []rewards.TermError{{Class: rewards.Internal, Message: "as always", Blame: rewards.Blames()[h.rng.IntN(len(rewards.Blames()))]}},
+			Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "as always", Blame: rewards.Blames()[h.rng.IntN(len(rewards.Blames()))]}},
 		}
 	}
 	if h.rng.IntN(25) == 0 {
@@ -509,7 +509,7 @@ func (h *told) score(j *toldJob) *wire.Result {
 				res.RewardScore = &r.Score
 			}
 		}
-		for _, c := range r.Terms {
+		for _, c := range r.Components {
 			if c.Status == rewards.StatusOK {
 				if res.Values == nil {
 					res.Values = map[string]float64{}
@@ -531,7 +531,7 @@ func (h *told) score(j *toldJob) *wire.Result {
 	}
 	members := make([]rewards.GroupMember, len(j.group.Members))
 	for i, x := range j.group.Members {
-		members[i] = rewards.GroupMember{Sample: sample(x.Frame), Terms: x.Partial}
+		members[i] = rewards.GroupMember{Sample: sample(x.Frame), Components: x.Partial}
 	}
 	run := m.RunGroup(h.t.Context(), members, j.group.Size, j.group.LastMeanStd)
 	<-run.Done()

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -24,7 +24,7 @@ func counted(t *testing.T, o rig.Options, test func(t *testing.T, s *stage, runs
 	if o.Worker.Slots == 0 {
 		o.Worker.Slots = 4
 	}
-	o.Profiles = profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	o.Profiles = profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		runs.Add(1)
 		return hashing(time.Second)(ctx, s)
 	}))
@@ -345,7 +345,7 @@ func TestThereIsOneLiveConnectionPerRunClientAndLane(t *testing.T) {
 // trainer may fetch them.
 func TestSamplesOfAClientThatDoesNotComeBackAreCancelledAfterTheGrace(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	o := rig.Options{Profiles: profiles(t, component(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -373,7 +373,7 @@ func TestSamplesOfAClientThatDoesNotComeBackAreCancelledAfterTheGrace(t *testing
 
 func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	o := rig.Options{Profiles: profiles(t, component(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})

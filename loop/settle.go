@@ -61,7 +61,7 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 // releaseHeld finishes a held entry at its own deadline with what its group has by now.
 func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
 	g := e.group
-	finishPending(e.result, g.termMeans())
+	finishPending(e.result, g.componentMeans())
 	g.settle(e.key.id, memberOf(e.result))
 	e.result.Substitute = substituteFor(e, e.result, g.meanNow())
 	c.finalise(now, e, fx)
@@ -109,14 +109,14 @@ func (c *core) complete(e *entry, res *wire.Result) {
 
 // distinct are errors in their order, each once with the sum of its attempts: a sample that
 // several workers failed in the same way has one error.
-func distinct(lists ...[]rewards.TermError) (out []rewards.TermError) {
+func distinct(lists ...[]rewards.ComponentError) (out []rewards.ComponentError) {
 	for _, list := range lists {
 		for _, e := range list {
 			if e.Blame == "" {
 				e.Blame, _ = rewards.BlameOf(e.Class)
 			}
-			same := func(o rewards.TermError) bool {
-				return o.Term == e.Term && o.Class == e.Class && o.Message == e.Message
+			same := func(o rewards.ComponentError) bool {
+				return o.Component == e.Component && o.Class == e.Class && o.Message == e.Message
 			}
 			if i := slices.IndexFunc(out, same); i >= 0 {
 				out[i].Attempts += e.Attempts

@@ -17,12 +17,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -154,10 +154,10 @@ func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 		<-ctx.Done()
 		return rewards.Score{}, ctx.Err()
 	case "overrun": // ignores its context and reads its pixels all the same
-		time.Sleep(termTimeout + 700*time.Millisecond)
+		time.Sleep(componentTimeout + 700*time.Millisecond)
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	case "late":
-		time.Sleep(termTimeout + 50*time.Millisecond)
+		time.Sleep(componentTimeout + 50*time.Millisecond)
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	}
 	if err := wait(p.takes); err != nil {
@@ -179,8 +179,8 @@ func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 }
 
 const (
-	termTimeout   = 2 * time.Second
-	sampleTimeout = 40 * time.Second
+	componentTimeout = 2 * time.Second
+	sampleTimeout    = 40 * time.Second
 )
 
 // history runs one seeded history and checks its invariants.
@@ -188,8 +188,8 @@ func history(t *testing.T, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &world{seed: seed, tries: map[string]int{}}
-	term := rewards.Term{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
-	manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	component := rewards.Component{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
+	manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
 	engine := memqueue.New(seed, 3*time.Second)
 	r := rig.New(t, rig.Options{
@@ -201,7 +201,7 @@ func history(t *testing.T, seed uint64) {
 		Workers: 2 + rng.IntN(4), Engine: engine,
 		Source:     func(id string) workers.Source { return engine.NewSource(id) },
 		Profiles:   map[string]*rewards.Manager{"": manager},
-		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, term, manager, worker) },
+		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, component, manager, worker) },
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, engine) })
@@ -319,13 +319,13 @@ func (w *world) well(name string, n int) (samples []*rewards.Sample, alone time.
 }
 
 // profiles makes the workers of odd number three times as slow, in half of the histories.
-func (w *world) profiles(t *testing.T, term rewards.Term, manager *rewards.Manager, worker string) map[string]*rewards.Manager {
+func (w *world) profiles(t *testing.T, component rewards.Component, manager *rewards.Manager, worker string) map[string]*rewards.Manager {
 	t.Helper()
 	if w.seed%2 == 0 || (worker[len(worker)-1]-'0')%2 == 0 {
 		return map[string]*rewards.Manager{"": manager}
 	}
-	term.Scorer = &slower{w}
-	slow, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	component.Scorer = &slower{w}
+	slow, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": slow}
 }

@@ -17,11 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -156,7 +156,7 @@ func (tr trial) play(t *testing.T) outcome {
 			n, err := strconv.Atoi(strings.TrimPrefix(worker, "w"))
 			require.NoError(t, err)
 			factor := tr.factor(n)
-			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Terms: []rewards.Term{term(
+			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{component(
 				func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 					mu.Lock()
 					d := times[s.Step][*s.Index] * factor * tr.noise(server)

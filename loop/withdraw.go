@@ -32,7 +32,7 @@ func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effect
 	for _, id := range ids {
 		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != held {
 			c.settle(now, e, &wire.Result{
-				Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+				Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: reason}},
 			}, &fx)
 		}
 	}
@@ -49,7 +49,7 @@ func (c *core) deserted(now time.Time, r *run, fx *effects) {
 		if e.run != r || e.unit != nil || e.state == held || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
 			continue
 		}
-		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{
+		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{
 			Class:   rewards.Cancelled,
 			Message: fmt.Sprintf("no client of run %q was connected for loop.resume_grace = %v", r.name, c.cfg.ResumeGrace),
 		}}}, fx)
@@ -70,7 +70,7 @@ func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
 	}
 	e.group = nil // nobody waits any more
 	c.settle(now, e, &wire.Result{
-		Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+		Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: reason}},
 	}, fx)
 }
 

@@ -25,13 +25,13 @@ type Capacity struct {
 	Samples int
 	Written bool
 	// Components are what each sample takes a place of.
-	Components []rewards.Component
+	Components []rewards.ComponentConcurrency
 }
 
 // Least is the component with the fewest places, of several such the first: as many samples
 // begin at a time.
-func (c Capacity) Least() rewards.Component {
-	return slices.MinFunc(c.Components, func(a, b rewards.Component) int { return cmp.Compare(a.Concurrency, b.Concurrency) })
+func (c Capacity) Least() rewards.ComponentConcurrency {
+	return slices.MinFunc(c.Components, func(a, b rewards.ComponentConcurrency) int { return cmp.Compare(a.Concurrency, b.Concurrency) })
 }
 
 // Reasons names every component with its concurrency and the reason, "ocr 2 (2 sessions on
@@ -53,7 +53,7 @@ func (p *parts) Capacities() []Capacity {
 			continue
 		}
 		m := p.managers[name]
-		out = append(out, Capacity{name, m.Capacity(), p.cfg.Profiles[name].Concurrency > 0, m.Components()})
+		out = append(out, Capacity{name, m.Capacity(), p.cfg.Profiles[name].Concurrency > 0, m.Concurrencies()})
 	}
 	return out
 }
@@ -90,9 +90,9 @@ func digest(p *config.Profile) string {
 	}
 	own := *p
 	own.Concurrency, own.Place, own.Cards = 0, config.Place{}, config.ResourcePool{}
-	own.Terms, own.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
-	for i := range own.Terms {
-		t := &own.Terms[i]
+	own.Components, own.Verify = slices.Clone(p.Components), slices.Clone(p.Verify)
+	for i := range own.Components {
+		t := &own.Components[i]
 		t.Concurrency, t.AgentConcurrency, t.MemoryBytes, t.Env, t.Timeout, t.Retries, t.Place = 0, 0, 0, nil, 0, 0, config.Place{}
 		t.Probe, t.Fraction = nil, 0
 		if t.Function != "" {

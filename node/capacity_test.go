@@ -36,7 +36,7 @@ func capacities(t *testing.T, text string) map[string]node.Capacity {
 }
 
 // component is the only one of a reward.
-func component(t *testing.T, all map[string]node.Capacity, reward string) rewards.Component {
+func component(t *testing.T, all map[string]node.Capacity, reward string) rewards.ComponentConcurrency {
 	t.Helper()
 	require.Len(t, all[reward].Components, 1, reward)
 	require.Equal(t, max(all[reward].Components[0].Concurrency, 1), all[reward].Samples, reward)

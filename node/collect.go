@@ -63,8 +63,8 @@ func pythonBytes(cfg *config.Config) (total int64) {
 		processes = int64(runtime.NumCPU())
 	}
 	for _, p := range cfg.Profiles {
-		for i := range p.Terms {
-			total += p.Terms[i].MemoryBytes * processes
+		for i := range p.Components {
+			total += p.Components[i].MemoryBytes * processes
 		}
 	}
 	return total

@@ -38,7 +38,7 @@ func TestTheHeapMayTakeWhatTheBudgetsStateAndTheContainerLeaves(t *testing.T) {
 	cfg.Loop.MaxBytes, cfg.Loop.StepBytes, cfg.Loop.KeepBytes, cfg.Pool.Decode.BudgetBytes = 400*mib, 100*mib, 25*mib, 300*mib
 	assert.Equal(t, 1000*mib, node.StatedBytes(&cfg))
 	cfg.Pool.Python.Processes = 3
-	cfg.Profiles = map[string]*config.Profile{"a": {Terms: []config.TermConfig{{MemoryBytes: 100 * mib}, {}}}}
+	cfg.Profiles = map[string]*config.Profile{"a": {Components: []config.ComponentConfig{{MemoryBytes: 100 * mib}, {}}}}
 	for container, want := range map[int64]int64{
 		0:          1064 * mib, // none
 		8000 * mib: 1064 * mib,

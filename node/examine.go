@@ -61,7 +61,7 @@ func describe(x loop.Examined) string {
 		}
 	}
 	for _, e := range r.Errors {
-		line("failed", fmt.Sprintf("%s %s: %s", e.Term, e.Class, e.Message))
+		line("failed", fmt.Sprintf("%s %s: %s", e.Component, e.Class, e.Message))
 	}
 	return b.String()
 }

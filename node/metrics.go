@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/metric"
-	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"

@@ -56,7 +56,7 @@ func oneOfEach(i int) []rewards.Sample {
 }
 
 // One step of text, pictures and videos meets different rewards under one key set, while
-// a term fails for some of them.
+// a component fails for some of them.
 func TestAMixedBatchHasOneKeySet(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Load("", []string{

@@ -192,7 +192,7 @@ func (r route) of(t wire.Ticket) workers.Gateway {
 }
 
 // Claim implements workers.Gateway.
-func (r route) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
+func (r route) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
 	return r.of(t).Claim(ctx, t, worker)
 }
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/queue/acl"
 	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/queue/acl"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/queue/acl"
 	"github.com/rewardloop/rewardloop/queue/payload"
-	"github.com/rewardloop/rewardloop/internal/subprocess"
-	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
@@ -57,12 +57,12 @@ type Node struct {
 	Loop *loop.Manager
 
 	noServer bool
-	queue   *queue.Fabric
-	spool    *spool.Spool   // nil: nothing survives the process
-	key      *payload.Key     // signs tickets for workers of other processes; nil: none can join
-	claims   *payload.Server  // gives them what they claim; likewise
-	others   *payload.Client  // what the workers of this process claim of other gateways; likewise
-	server   *server.Server // nil with NoServer
+	queue    *queue.Fabric
+	spool    *spool.Spool    // nil: nothing survives the process
+	key      *payload.Key    // signs tickets for workers of other processes; nil: none can join
+	claims   *payload.Server // gives them what they claim; likewise
+	others   *payload.Client // what the workers of this process claim of other gateways; likewise
+	server   *server.Server  // nil with NoServer
 	// printing keeps examined samples apart.
 	printing sync.Mutex
 	examined io.Writer
@@ -207,8 +207,8 @@ func (n *Node) profiles() []server.Profile {
 	for _, name := range sortedKeys(n.running.Profiles) {
 		p := n.running.Profiles[name]
 		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
-		for _, t := range p.Terms {
-			d.Terms = append(d.Terms, server.Term{Key: t.Key, Scorer: t.ShownPath(), Weight: t.Weight, Required: t.Required})
+		for _, t := range p.Components {
+			d.Components = append(d.Components, server.Component{Key: t.Key, Scorer: t.ShownPath(), Weight: t.Weight, Required: t.Required})
 		}
 		for _, f := range n.managers[name].Columns() {
 			d.Extra = append(d.Extra, wire.ExtraKey{Name: f.Name, Kind: f.Kind})

@@ -98,15 +98,15 @@ func scoreAGroup(t *testing.T, device string, tolerance float64) {
 		text++
 	}
 
-	term := "+reward.reward_functions."
+	component := "+reward.reward_functions."
 	cfg, err := config.Load("", []string{
 		"++server.listen=127.0.0.1:0",
-		term + "pair.path=builtin://clipscore", term + "pair.model=" + tiny(t, "tiny-clip"), term + "pair.device=" + device,
-		term + "own.path=onnx://" + tiny(t, "tiny-graph"), term + "own.device=" + device,
-		term + "shown.path=builtin://vlm", term + "shown.model=" + tiny(t, "tiny-idefics3"), term + "shown.device=" + device,
-		term + "half.path=builtin://vlm", term + "half.model=" + tiny(t, "tiny-idefics3"), term + "half.device=" + device, term + "half.dtype=fp16",
-		term + "says.path=builtin://judge", term + "says.engine=here", term + `says.regex="([0-9])"`, term + "says.max_tokens=16",
-		term + "says.template=" + question, term + "shown.template=" + question, term + "half.template=" + question,
+		component + "pair.path=builtin://clipscore", component + "pair.model=" + tiny(t, "tiny-clip"), component + "pair.device=" + device,
+		component + "own.path=onnx://" + tiny(t, "tiny-graph"), component + "own.device=" + device,
+		component + "shown.path=builtin://vlm", component + "shown.model=" + tiny(t, "tiny-idefics3"), component + "shown.device=" + device,
+		component + "half.path=builtin://vlm", component + "half.model=" + tiny(t, "tiny-idefics3"), component + "half.device=" + device, component + "half.dtype=fp16",
+		component + "says.path=builtin://judge", component + "says.engine=here", component + `says.regex="([0-9])"`, component + "says.max_tokens=16",
+		component + "says.template=" + question, component + "shown.template=" + question, component + "half.template=" + question,
 		"+engines.here.onnx=" + tiny(t, "tiny-idefics3"), "+engines.here.device=" + device,
 	}, nil)
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -41,7 +41,7 @@ type parts struct {
 	lookout  lookout
 	presence loop.Presence // nil: there is no gateway in this process
 	load     func() (*config.Config, error)
-	calls    bool          // functions of users are called with known samples at start
+	calls    bool         // functions of users are called with known samples at start
 	fleet    *queue.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.

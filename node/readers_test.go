@@ -13,8 +13,8 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"

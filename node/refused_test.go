@@ -21,10 +21,10 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/queue/acl"
 	"github.com/rewardloop/rewardloop/queue/payload"
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/wire"
 )
 

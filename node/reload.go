@@ -94,8 +94,8 @@ func (p *parts) serve(cfg *config.Config, names []string) (map[string]workers.Pr
 		}
 		m, err := p.managers[name].With(func(c *rewards.ManagerConfig) {
 			c.Concurrency = of.Concurrency
-			for i, t := range of.Terms {
-				c.Terms[i].Weight, c.Terms[i].Timeout, c.Terms[i].Retries = t.Weight, cmp.Or(t.Timeout, c.Timeout), t.Retries
+			for i, t := range of.Components {
+				c.Components[i].Weight, c.Components[i].Timeout, c.Components[i].Retries = t.Weight, cmp.Or(t.Timeout, c.Timeout), t.Retries
 			}
 		})
 		if err != nil {

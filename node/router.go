@@ -31,7 +31,7 @@ func (p *parts) openRouter() error {
 // asksRouter reports whether a function in Python has a reward model beside it.
 func asksRouter(c *config.Config) bool {
 	for _, p := range c.Profiles {
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			if p.Engine != "" && t.Scorer == config.PythonScorer {
 				return true
 			}

@@ -38,7 +38,7 @@ func newSelfTest(s *Scorers) (*selfTest, error) {
 		return nil, fmt.Errorf("self-test: %w", err)
 	}
 	m, err := rewards.NewManager(rewards.ManagerConfig{
-		Terms: []rewards.Term{{Key: "jpeg", Weight: 1, Required: true, Scorer: scorer}}, Single: true, Timeout: 10 * time.Second,
+		Components: []rewards.Component{{Key: "jpeg", Weight: 1, Required: true, Scorer: scorer}}, Single: true, Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("self-test: %w", err)

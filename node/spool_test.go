@@ -9,8 +9,8 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 

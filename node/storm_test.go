@@ -29,7 +29,6 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/testkit/liveness"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
@@ -37,6 +36,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+	"github.com/rewardloop/rewardloop/testkit/liveness"
 	"github.com/rewardloop/rewardloop/wire"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/queue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -18,7 +18,7 @@ import (
 // door tells who claims what, and gives nobody anything.
 type door chan string
 
-func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
+func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
 	d <- worker
 	return nil, nil, wire.ErrGone
 }
@@ -53,7 +53,7 @@ func passed(t *testing.T, f *queue.Fabric, source func(worker string) workers.So
 	t.Helper()
 	const pool, tickets = 16, 40
 	claims := make(door, tickets)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "none", Weight: 1, Scorer: rewards.ScorerFunc(nil)}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "none", Weight: 1, Scorer: rewards.ScorerFunc(nil)}}})
 	require.NoError(t, err)
 	managers := map[string]*rewards.Manager{"": m}
 	var avoid []string

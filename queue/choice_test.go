@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/queue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -44,7 +44,7 @@ func TestIdleWorkersAreChosenAtRandom(t *testing.T) {
 func chosenAtRandom(t *testing.T, f *queue.Fabric, source func(worker string) workers.Source) {
 	t.Helper()
 	const pool, samples, rate = 8, 1000, 100
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
 		Key: "one", Weight: 1, Required: true,
 		Scorer: rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil }),
 	}}})

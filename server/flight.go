@@ -210,7 +210,7 @@ func missing(p compat.Plan, err error) *wire.Result {
 }
 
 func result(p compat.Plan, outcome rewards.Outcome, class rewards.Class, message string) *wire.Result {
-	res := &wire.Result{Outcome: outcome, Errors: []rewards.TermError{{Class: class, Message: message}}}
+	res := &wire.Result{Outcome: outcome, Errors: []rewards.ComponentError{{Class: class, Message: message}}}
 	if p.Sample != nil {
 		res.ID = p.Sample.ID
 	}

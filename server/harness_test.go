@@ -21,12 +21,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -74,12 +74,12 @@ func newSite(t *testing.T, o siteOptions) *site {
 	o.loop.OnSampleFailure = o.policies
 	for name, sc := range scorers {
 		m, err := rewards.NewManager(rewards.ManagerConfig{
-			Terms: []rewards.Term{{Key: "main", Weight: 1, Required: true, Scorer: s.note(name, sc)}}, Single: true, OnSampleFailure: o.policies[name],
+			Components: []rewards.Component{{Key: "main", Weight: 1, Required: true, Scorer: s.note(name, sc)}}, Single: true, OnSampleFailure: o.policies[name],
 		})
 		require.NoError(t, err)
 		managers[name] = m
 		o.loop.Profiles = append(o.loop.Profiles, name)
-		p := server.Profile{Name: name, Terms: []server.Term{{Key: "main", Weight: 1, Required: true}}}
+		p := server.Profile{Name: name, Components: []server.Component{{Key: "main", Weight: 1, Required: true}}}
 		if name == "geneval" {
 			p.Extra = []wire.ExtraKey{{Name: "strict_reward", Kind: rewards.Number}}
 		}

@@ -82,7 +82,7 @@ func (b *jsonBatch) answer(results []*wire.Result) (compat.Reply, *compat.Fault)
 		if err != nil {
 			text, _ = wire.EncodeControl(&wire.Result{ // of constants and a checked id; it cannot fail
 				ID: own.ID, Outcome: rewards.Failed, Attempts: own.Attempts,
-				Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be written: " + strictjson.Clip(err.Error())}},
+				Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be written: " + strictjson.Clip(err.Error())}},
 			})
 		}
 		texts[i] = text

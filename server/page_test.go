@@ -112,8 +112,8 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) {
 		o.Loop, o.Presence = p, workers
 		o.Profiles = []server.Profile{
-			{Name: "", Terms: []server.Term{{Key: "ocr", Weight: 1, Required: true}, {Key: "aesthetic", Weight: 0.25}}},
-			{Name: hostile, Terms: []server.Term{{Key: hostile, Weight: 1}}},
+			{Name: "", Components: []server.Component{{Key: "ocr", Weight: 1, Required: true}, {Key: "aesthetic", Weight: 0.25}}},
+			{Name: hostile, Components: []server.Component{{Key: hostile, Weight: 1}}},
 		}
 	}})
 	r := s.get("/", "Accept", "text/html,application/xhtml+xml")

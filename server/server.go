@@ -77,13 +77,13 @@ var _ Loop = (*loop.Manager)(nil)
 type Profile struct {
 	// Name is how requests ask for it; "" is the default one.
 	Name        string          `json:"name"`
-	Terms       []Term          `json:"terms"`
+	Components  []Component     `json:"components"`
 	Aggregation string          `json:"aggregation,omitempty"`
 	Extra       []wire.ExtraKey `json:"extra,omitempty"`
 }
 
-// Term is one scorer's part in a reward.
-type Term struct {
+// Component is one scorer's part in a reward.
+type Component struct {
 	Key      string  `json:"key"`
 	Scorer   string  `json:"scorer,omitempty"`
 	Weight   float64 `json:"weight"`

@@ -123,12 +123,12 @@ type ClaimPayload struct {
 	Group *Group
 }
 
-// ClaimFrame is one frame of a payload: what it must turn out to be, and what terms of the
+// ClaimFrame is one frame of a payload: what it must turn out to be, and what components of the
 // sample have said before: in a group its own, else those that were finished when it was
 // returned because another waits for a dependency.
 type ClaimFrame struct {
 	Sum     Checksum
-	Partial []rewards.TermResult
+	Partial []rewards.ComponentResult
 }
 
 // ClaimGot says that the payloads of claims have arrived as announced.

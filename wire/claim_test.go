@@ -24,7 +24,7 @@ func claimed() *wire.Result {
 	details := map[string]any{
 		"lines": []any{map[string]any{"box": []any{1.0, int64(2), 2.5}, "text": "STOP"}, nil, []any{}}, "empty": map[string]any{}, "huge": json.Number("123456789012345678901234567890"),
 	}
-	partial := []rewards.TermResult{
+	partial := []rewards.ComponentResult{
 		{Key: "ocr", Status: rewards.StatusOK, Value: score, Score: rewards.Score{Value: score, Steps: []float64{0, 1e-9}, Extra: extra, Details: details}, Attempts: 3, Took: 1234567},
 		{Key: "vqa", Status: rewards.StatusFailed, Class: rewards.Timeout, Message: "took \"too\" long", Attempts: 1, Took: time.Minute},
 		{Key: "skip", Status: rewards.StatusSkipped, Reason: "no target", Score: rewards.Score{Steps: []float64{}, Extra: map[string]any{}}},
@@ -32,9 +32,9 @@ func claimed() *wire.Result {
 	}
 	return &wire.Result{
 		ID: "s-1", Outcome: rewards.Scored, RewardScore: &score, StepScores: []float64{0.5, value}, ExtraInfo: extra, Details: details,
-		Errors:   []rewards.TermError{{Term: "vqa", Class: rewards.Timeout, Message: "took too long", Attempts: 1}},
+		Errors:   []rewards.ComponentError{{Component: "vqa", Class: rewards.Timeout, Message: "took too long", Attempts: 1}},
 		TimingMS: map[string]float64{"claim": 0.25, "score": 17}, Worker: "host-1", Attempt: key, Partial: partial,
-		Members: []*wire.Result{{ID: "s-2", Outcome: rewards.Failed, Attempt: key, ExtraInfo: map[string]any{}, Partial: []rewards.TermResult{}}},
+		Members: []*wire.Result{{ID: "s-2", Outcome: rewards.Failed, Attempt: key, ExtraInfo: map[string]any{}, Partial: []rewards.ComponentResult{}}},
 		Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Have: []rewards.WeightedValue{{Key: "ocr", Weight: 1, Value: score}}, Want: []rewards.WeightedValue{{Key: "vqa", Weight: 2}}, Steps: []float64{0.25, -1e-9}, Column: "acc"},
 		Values:  map[string]float64{"ocr": score},
 	}
@@ -45,7 +45,7 @@ func returned() *wire.Result {
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "s-1", Attempt: 1}
 	return &wire.Result{
 		ID: "s-1", Outcome: rewards.OutcomeCancelled, Worker: "host-1", Attempt: key, Partial: claimed().Partial, Waits: "judge", Always: true,
-		Errors: []rewards.TermError{{Term: "vqa", Class: rewards.Unavailable, Message: "connection refused", Blame: rewards.BlameDependency, Attempts: 1}},
+		Errors: []rewards.ComponentError{{Component: "vqa", Class: rewards.Unavailable, Message: "connection refused", Blame: rewards.BlameDependency, Attempts: 1}},
 	}
 }
 

@@ -46,7 +46,7 @@ func EncodeClaimResult(n uint64, token string, res *Result) ([]byte, error) {
 	}
 	m.Result = &Result{
 		ID: res.ID, Outcome: rewards.Failed, Worker: res.Worker, Attempt: res.Attempt,
-		Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
+		Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
 	}
 	return encodeFitting(&m)
 }
@@ -73,12 +73,12 @@ func undetailed(res *Result, note string) *Result {
 	return &out
 }
 
-// WithoutDetails returns a copy of what terms have said, less their details.
-func WithoutDetails(terms []rewards.TermResult) []rewards.TermResult {
-	if terms == nil {
+// WithoutDetails returns a copy of what components have said, less their details.
+func WithoutDetails(components []rewards.ComponentResult) []rewards.ComponentResult {
+	if components == nil {
 		return nil
 	}
-	out := append([]rewards.TermResult{}, terms...)
+	out := append([]rewards.ComponentResult{}, components...)
 	for i := range out {
 		out[i].Score.Details = nil
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -63,7 +63,7 @@ func (f *ferry) Announce(info wire.WorkerInfo) {
 	f.info = info
 }
 
-func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.ComponentResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.claims++

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -101,7 +101,7 @@ func (s *script) Extend(context.Context) error { return nil }
 func (s *script) Done()                        { s.note("done") }
 func (s *script) Return(time.Duration)         { s.note("returned") }
 
-func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.ComponentResult, error) {
 	return s.frame, nil, nil
 }
 

@@ -137,7 +137,7 @@ func (w *Worker) release(j *job, end func()) {
 // said before, or those of a group.
 type payload struct {
 	frame *wire.Frame
-	kept  []rewards.TermResult
+	kept  []rewards.ComponentResult
 	group *wire.Group
 }
 
@@ -166,7 +166,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	if !slices.Contains(j.bay.names, j.ticket.Reward) {
 		closed := make(chan struct{})
 		close(closed)
-		return w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+		return w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 			Class: rewards.UnknownReward, Message: fmt.Sprintf("worker %s serves no reward named %q", w.cfg.ID, j.ticket.Reward),
 			Blame: rewards.BlameWorker, Permanent: true,
 		}}}), closed
@@ -182,9 +182,9 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	if res.Waits != "" {
 		return res, run.Done()
 	}
-	for _, t := range run.Result.Terms {
-		res.TimingMS["term/"+t.Key] = millis(t.Took)
-		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
+	for _, t := range run.Result.Components {
+		res.TimingMS["component/"+t.Key] = millis(t.Took)
+		w.metrics.component.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
 	}
 	note(res, stages)
 	return res, run.Done()
@@ -236,15 +236,15 @@ func (w *Worker) sample(j *job, frame *wire.Frame, stages *timing.Stages) *rewar
 func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *timing.Stages) (*wire.Result, <-chan struct{}) {
 	members := make([]rewards.GroupMember, len(g.Members))
 	for i, m := range g.Members {
-		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}
+		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Components: m.Partial}
 	}
 	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return())
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])
 		m.ID = members[i].Sample.ID
-		for _, t := range run.Results[i].Terms {
-			m.TimingMS["term/"+t.Key] = millis(t.Took)
+		for _, t := range run.Results[i].Components {
+			m.TimingMS["component/"+t.Key] = millis(t.Took)
 		}
 		res.Members = append(res.Members, m)
 		switch m.Outcome {
@@ -273,7 +273,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	res := &wire.Result{
 		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
-		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Config: j.of.Config, Attempt: j.ticket.Key(), Pending: r.Pending,
+		TimingMS: make(map[string]float64, 4+len(r.Components)), Worker: w.cfg.ID, Config: j.of.Config, Attempt: j.ticket.Key(), Pending: r.Pending,
 		Partial: r.Partial, Waits: r.Waits,
 	}
 	if r.Outcome == rewards.Scored && r.Pending == nil {
@@ -282,10 +282,10 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	if r.Outcome == rewards.Scored {
 		res.StepScores = r.Steps
 	}
-	for _, t := range r.Terms {
+	for _, t := range r.Components {
 		if t.Status == rewards.StatusOK {
 			if res.Values == nil {
-				res.Values = make(map[string]float64, len(r.Terms))
+				res.Values = make(map[string]float64, len(r.Components))
 			}
 			res.Values[t.Key] = t.Value
 		}

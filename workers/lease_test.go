@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
 	"github.com/rewardloop/rewardloop/testkit/rig"
-	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -59,7 +59,7 @@ func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *test
 		c := &counting{Source: engine.NewSource("w0"), asked: map[string]bool{}}
 		all := map[string]*rewards.Manager{}
 		for name, took := range serves {
-			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Terms: []rewards.Term{{
+			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{{
 				Key: "one", Weight: 1, Required: true,
 				Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 					return rewards.Score{Value: 1}, pause(ctx, took)

@@ -9,7 +9,7 @@ import (
 // Metrics are shared by the workers of a process.
 type Metrics struct {
 	samples   *prometheus.CounterVec
-	term      *prometheus.HistogramVec
+	component *prometheus.HistogramVec
 	abandoned prometheus.Counter
 }
 
@@ -18,8 +18,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	set := metric.For(reg, "worker")
 	return &Metrics{
 		samples: set.Counters("attempts_total", "Attempts at samples that workers of this process ended, by outcome.", metric.By("outcome")),
-		term: set.Histograms("term_seconds", "Time in seconds that a component of a reward took, retries included, by reward, component and status.",
-			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("reward"), metric.By("term"), metric.By("status")),
+		component: set.Histograms("component_seconds", "Time in seconds that a component of a reward took, retries included, by reward, component and status.",
+			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("reward"), metric.By("component"), metric.By("status")),
 		abandoned: set.Counter("abandoned_total", "Scorers that overran their deadline and went on running."),
 	}
 }

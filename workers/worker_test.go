@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/memqueue"
-	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -39,15 +39,15 @@ func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) 
 	})
 }
 
-func profiles(t *testing.T, f rewards.ScorerFunc, more ...rewards.Term) map[string]*rewards.Manager {
+func profiles(t *testing.T, f rewards.ScorerFunc, more ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
 	return profilesFor(t, 2*time.Second, f, more...)
 }
 
-func profilesFor(t *testing.T, timeout time.Duration, f rewards.ScorerFunc, more ...rewards.Term) map[string]*rewards.Manager {
+func profilesFor(t *testing.T, timeout time.Duration, f rewards.ScorerFunc, more ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	terms := append([]rewards.Term{{Key: "hash", Weight: 1, Required: true, Scorer: f}}, more...)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: timeout})
+	components := append([]rewards.Component{{Key: "hash", Weight: 1, Required: true, Scorer: f}}, more...)
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: timeout})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": m}
 }
@@ -157,11 +157,11 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 	})
 }
 
-// A required term fails and the others' context ends: they need a moment to return,
+// A required component fails and the others' context ends: they need a moment to return,
 // which is not overrunning.
 func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 	t.Parallel()
-	slow := rewards.Term{Key: "slow", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+	slow := rewards.Component{Key: "slow", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		<-ctx.Done()
 		time.Sleep(20 * time.Millisecond) // a connection is being closed
 		return rewards.Score{}, ctx.Err()

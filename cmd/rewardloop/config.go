@@ -113,7 +113,7 @@ func checkedOf(e *env, cfg *config.Config, err error) checked {
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
 		row := profileRow{name, []string{}}
-		for _, t := range cfg.Profiles[name].Terms {
+		for _, t := range cfg.Profiles[name].Components {
 			row.Components = append(row.Components, t.Key)
 		}
 		out.Profiles = append(out.Profiles, row)
@@ -160,7 +160,7 @@ func configSchemaCommand(e *env) *cobra.Command {
 func contents(cfg *config.Config) string {
 	n := 0
 	for _, p := range cfg.Profiles {
-		n += len(p.Terms)
+		n += len(p.Components)
 	}
 	return rewards.Count(n, "reward") + " in " + rewards.Count(len(cfg.Profiles), "profile")
 }

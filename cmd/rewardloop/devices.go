@@ -11,8 +11,8 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/redact"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/rewards"
 )

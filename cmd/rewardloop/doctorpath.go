@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 )
@@ -125,7 +125,7 @@ func (x *exam) rewards(ctx context.Context) []check {
 		ms := time.Since(begun).Milliseconds()
 		out = append(out, check{
 			Name: "reward " + name, Required: true, State: stateOK, MS: float64(ms),
-			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Terms(), ", "), ms),
+			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Components(), ", "), ms),
 		})
 		out = append(out, functions(name, m.TryKnown(ctx))...)
 		if err := m.Close(); err != nil {

@@ -63,7 +63,7 @@ func (x *exam) python(ctx context.Context) check {
 
 func (x *exam) usesPython() bool {
 	for _, p := range x.cfg.Profiles {
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			if t.Scorer == config.PythonScorer {
 				return true
 			}

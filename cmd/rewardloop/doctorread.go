@@ -17,8 +17,8 @@ import (
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"

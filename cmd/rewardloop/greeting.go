@@ -22,7 +22,7 @@ func greeting(cfg *config.Config, addr string) string {
 	line("stream", "ws"+strings.TrimPrefix(page, "http")+"v1/stream")
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
 		var parts []string
-		for _, t := range cfg.Profiles[name].Terms {
+		for _, t := range cfg.Profiles[name].Components {
 			if t.Key == t.Scorer {
 				parts = append(parts, t.Key)
 			} else {
@@ -70,7 +70,7 @@ func pageOf(cfg *config.Config, addr string) string {
 func askedReaders(cfg *config.Config) []ocr.ReaderOptions {
 	var out []ocr.ReaderOptions
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
-		for _, t := range cfg.Profiles[name].Terms {
+		for _, t := range cfg.Profiles[name].Components {
 			if t.Scorer != "ocr" {
 				continue
 			}

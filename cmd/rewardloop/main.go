@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 // Exit codes, the same for every command.

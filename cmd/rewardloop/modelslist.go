@@ -94,7 +94,7 @@ func (c *modelsCall) describe(m listed) error {
 	if m.Licence.Holder != "" {
 		holder = " " + m.Licence.Holder
 	}
-	fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
+	fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, holder, components(m.Licence), m.Summary)
 	if m.Export != "" {
 		fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
 	}
@@ -139,8 +139,8 @@ func presence(here bool) string {
 	return "absent"
 }
 
-// terms warns of a licence that has to be agreed to.
-func terms(l models.Licence) string {
+// components warns of a licence that has to be agreed to.
+func components(l models.Licence) string {
 	if l.NonCommercial {
 		return " (to be agreed to: pull --accept-licence)"
 	}

@@ -144,7 +144,7 @@ func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
 func printLicence(w io.Writer, m models.Model) {
 	switch {
 	case m.Licence.URL != "":
-		fmt.Fprintf(w, "  licence %s, %s, %s%s\n", m.Licence.SPDX, m.Licence.Holder, m.Licence.URL, terms(m.Licence))
+		fmt.Fprintf(w, "  licence %s, %s, %s%s\n", m.Licence.SPDX, m.Licence.Holder, m.Licence.URL, components(m.Licence))
 	case m.Homepage != "":
 		fmt.Fprintf(w, "  its licence is not known here: read %s before you use it\n", m.Homepage)
 	default:

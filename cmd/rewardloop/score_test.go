@@ -272,7 +272,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// imputing is a configuration whose term "picky" fails for one reward, the first
+// imputing is a configuration whose component "picky" fails for one reward, the first
 // picture's, and then takes the mean of its group.
 func imputing(t *testing.T, dir string, fails float64, more string) string {
 	t.Helper()

@@ -183,7 +183,7 @@ func (p *progress) done(it *item, r *outputLine) {
 
 // complain names a sample that was not scored. The caller holds mu.
 func (p *progress) complain(it *item, r *outputLine) {
-	why := rewards.TermError{Class: "none", Message: "no reason was given"}
+	why := rewards.ComponentError{Class: "none", Message: "no reason was given"}
 	if len(r.Errors) > 0 {
 		why = r.Errors[0]
 	}

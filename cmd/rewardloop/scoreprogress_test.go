@@ -25,7 +25,7 @@ func TestProgressTellsCountRateTimeLeftFailuresAndWhoIsWaitedFor(t *testing.T) {
 			p.read(it)
 			r := &outputLine{Outcome: rewards.Scored, RewardScore: &one}
 			if i == 3 {
-				r = &outputLine{Outcome: rewards.Failed, Errors: []rewards.TermError{{Class: rewards.BadInput, Message: "no picture"}}}
+				r = &outputLine{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Class: rewards.BadInput, Message: "no picture"}}}
 			}
 			p.done(it, r)
 		}

@@ -326,22 +326,22 @@ func ended(f *loop.Future) bool {
 // rewards of several steps have. A group's statistics are left out: which members carry
 // them depends on who was scored last.
 type outputLine struct {
-	ID          string              `json:"id"`
-	Outcome     rewards.Outcome     `json:"outcome"`
-	RewardScore *float64            `json:"reward_score"`
-	ExtraInfo   map[string]any      `json:"reward_extra_info"`
-	Details     map[string]any      `json:"details"`
-	Errors      []rewards.TermError `json:"errors"`
-	Substitute  *wire.Substitute    `json:"substitute,omitempty"`
-	StepScores  []float64           `json:"step_scores,omitempty"`
-	TimingMS    map[string]float64  `json:"timing_ms"`
+	ID          string                   `json:"id"`
+	Outcome     rewards.Outcome          `json:"outcome"`
+	RewardScore *float64                 `json:"reward_score"`
+	ExtraInfo   map[string]any           `json:"reward_extra_info"`
+	Details     map[string]any           `json:"details"`
+	Errors      []rewards.ComponentError `json:"errors"`
+	Substitute  *wire.Substitute         `json:"substitute,omitempty"`
+	StepScores  []float64                `json:"step_scores,omitempty"`
+	TimingMS    map[string]float64       `json:"timing_ms"`
 }
 
 // answer makes the output line of an item whose result is there.
 func (s *scoring) answer(it *item) *outputLine {
 	r := &outputLine{ID: it.id, Outcome: rewards.Rejected}
 	if it.future == nil {
-		r.Errors = []rewards.TermError{{
+		r.Errors = []rewards.ComponentError{{
 			Class: rewards.ClassOf(it.err), Message: fmt.Sprintf("line %d: %v", it.number, it.err),
 		}}
 	} else {
@@ -350,7 +350,7 @@ func (s *scoring) answer(it *item) *outputLine {
 		r.Errors, r.Substitute, r.TimingMS = res.Errors, res.Substitute, res.TimingMS
 		r.StepScores = res.StepScores
 		if s.cutOff(it, res) {
-			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.TermError{{
+			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.ComponentError{{
 				Class: rewards.Cancelled, Message: "the run was told to end before this result was final",
 			}}}
 		}
@@ -362,7 +362,7 @@ func (s *scoring) answer(it *item) *outputLine {
 		r.Details = map[string]any{}
 	}
 	if r.Errors == nil {
-		r.Errors = []rewards.TermError{}
+		r.Errors = []rewards.ComponentError{}
 	}
 	if r.TimingMS == nil {
 		r.TimingMS = map[string]float64{}
@@ -388,7 +388,7 @@ func encode(r *outputLine) []byte {
 	if err := enc.Encode(r); err != nil {
 		*r = outputLine{
 			ID: r.ID, Outcome: rewards.Failed, ExtraInfo: map[string]any{}, Details: map[string]any{}, TimingMS: map[string]float64{},
-			Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be written: " + err.Error()}},
+			Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be written: " + err.Error()}},
 		}
 		b.Reset()
 		_ = enc.Encode(r) //nolint:errchkjson // of strings; it cannot fail

@@ -95,7 +95,7 @@ func TestAServerThatIsToldToStopFinishesWhatIsInFlightAndTakesNothingNew(t *test
 	}
 	res, err := f.Wait(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, rewards.Scored, res.Outcome, res.Errors) // by the term that did not fail
+	require.Equal(t, rewards.Scored, res.Outcome, res.Errors) // by the component that did not fail
 	require.Equal(t, exitOK, p.code(t), p.stderr)
 	require.Contains(t, p.stderr.String(), "every sample was answered")
 }

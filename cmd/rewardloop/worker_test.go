@@ -17,10 +17,10 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	const reward = "reward.custom_reward_function.path=builtin://length"
 	for says, args := range map[string][]string{
-		"where are the gateways":              {reward},
-		"want addresses such as nats://":      {reward, "--join", "http://x"},
-		`there is no reward "b"`:              {reward, "--join", "nats://x:1", "--rewards", "b"},
-		"no reward is named":                  {"--join", "nats://x:1"},
+		"where are the gateways":             {reward},
+		"want addresses such as nats://":     {reward, "--join", "http://x"},
+		`there is no reward "b"`:             {reward, "--join", "nats://x:1", "--rewards", "b"},
+		"no reward is named":                 {"--join", "nats://x:1"},
 		"queue.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++queue.nkey_file=a", "++queue.creds_file=b"},
 		"tls_cert and queue.tls_key go toge": {reward, "--join", "nats://x:1", "++queue.tls_cert=a"},
 	} {

@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 // TestMain makes the test binary its own child process, as the program is.

@@ -52,17 +52,17 @@ type Sample struct {
 // Score is a line of out/demo/scores.jsonl, in the form of the command score with
 // the place of the sample beside it.
 type Score struct {
-	ID          string              `json:"id"`
-	Index       int                 `json:"index"`
-	UID         string              `json:"uid"`
-	Outcome     rewards.Outcome     `json:"outcome"`
-	RewardScore *float64            `json:"reward_score"`
-	ExtraInfo   map[string]any      `json:"reward_extra_info"`
-	Details     map[string]any      `json:"details"`
-	Errors      []rewards.TermError `json:"errors"`
-	TimingMS    map[string]float64  `json:"timing_ms"`
-	Worker      string              `json:"worker"`
-	Attempts    int                 `json:"attempts"`
+	ID          string                   `json:"id"`
+	Index       int                      `json:"index"`
+	UID         string                   `json:"uid"`
+	Outcome     rewards.Outcome          `json:"outcome"`
+	RewardScore *float64                 `json:"reward_score"`
+	ExtraInfo   map[string]any           `json:"reward_extra_info"`
+	Details     map[string]any           `json:"details"`
+	Errors      []rewards.ComponentError `json:"errors"`
+	TimingMS    map[string]float64       `json:"timing_ms"`
+	Worker      string                   `json:"worker"`
+	Attempts    int                      `json:"attempts"`
 }
 
 func newRecord(about About, pictures []Picture, plan Plan, streaming, batch *played) *Demo {

@@ -214,7 +214,7 @@ func TestAFailedSampleIsNoZeroAndLeavesTheStepUnfinished(t *testing.T) {
 	d := made(t)
 	d.Record.Samples[3].Streaming, d.Record.Samples[3].Batch = nil, nil
 	d.Scores[3].RewardScore, d.Scores[3].Outcome = nil, rewards.Failed
-	d.Scores[3].Errors = []rewards.TermError{{Class: rewards.Timeout, Message: "30 s"}}
+	d.Scores[3].Errors = []rewards.ComponentError{{Class: rewards.Timeout, Message: "30 s"}}
 	for _, tr := range []*sim.Trace{&d.Record.Streaming, &d.Record.Batch} {
 		tr.Spans[3].Started, tr.Spans[3].Scored = nil, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 

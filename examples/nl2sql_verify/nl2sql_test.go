@@ -57,11 +57,11 @@ func readme(t *testing.T) (page, commands string) {
 }
 
 type result struct {
-	ID      string              `json:"id"`
-	Outcome rewards.Outcome     `json:"outcome"`
-	Score   *float64            `json:"reward_score"`
-	Extra   map[string]any      `json:"reward_extra_info"`
-	Errors  []rewards.TermError `json:"errors"`
+	ID      string                   `json:"id"`
+	Outcome rewards.Outcome          `json:"outcome"`
+	Score   *float64                 `json:"reward_score"`
+	Extra   map[string]any           `json:"reward_extra_info"`
+	Errors  []rewards.ComponentError `json:"errors"`
 }
 
 func TestQueriesAreRunAndScoredAsTheReadmeSays(t *testing.T) {

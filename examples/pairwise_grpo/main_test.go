@@ -62,7 +62,7 @@ func TestTheJudgePutsEachGroupInOrderAsTheReadmeShows(t *testing.T) {
 	assert.EqualValues(t, 24, judge.asked.Load(), "two groups of six pairs, in both orders")
 }
 
-func TestWithoutAJudgeTheGroupIsRankedByAnotherTerm(t *testing.T) {
+func TestWithoutAJudgeTheGroupIsRankedByAnotherComponent(t *testing.T) {
 	t.Parallel()
 	url, judge := serve(t)
 	var out bytes.Buffer

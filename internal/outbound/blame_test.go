@@ -37,16 +37,16 @@ func (asks) Queues() {}
 
 // failure runs a component of one call and returns what its sample fails with; class ""
 // stands for no failure.
-func failure(ctx context.Context, t *testing.T, g *outbound.Group, timeout time.Duration, check func(*outbound.Answer) error) rewards.TermError {
+func failure(ctx context.Context, t *testing.T, g *outbound.Group, timeout time.Duration, check func(*outbound.Answer) error) rewards.ComponentError {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
 		Key: "k", Weight: 1, Timeout: timeout, Required: true, Scorer: asks{g, outbound.Call{Body: []byte("q"), Check: check}},
 	}}})
 	require.NoError(t, err)
 	r := m.Run(ctx, &rewards.Sample{ID: "s"})
 	<-r.Done()
 	if len(r.Result.Errors) == 0 {
-		return rewards.TermError{}
+		return rewards.ComponentError{}
 	}
 	return r.Result.Errors[0]
 }

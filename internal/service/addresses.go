@@ -98,7 +98,7 @@ func (a *Addresses) Validate(f *Faults) {
 		f.Check("headers", CheckHeader(name, a.Headers[name]))
 	}
 	f.Add(a.Attempts < 0 || a.Attempts > maxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, maxAttempts)
-	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxTermTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxTermTimeout)
+	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxComponentTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxComponentTimeout)
 	f.Add(a.IdleTimeout < 0 || time.Duration(a.IdleTimeout) > time.Hour, "idle_timeout", "is %v, want up to 1h", time.Duration(a.IdleTimeout))
 	f.Add(a.Concurrency < 0 || a.Concurrency > 1<<16, "concurrency", "is %d, want 1 to %d", a.Concurrency, 1<<16)
 	f.Add(!Finite(a.RPM) || a.RPM < 0, "rpm", "is %v, want a positive number", a.RPM)

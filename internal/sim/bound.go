@@ -25,7 +25,7 @@ var ErrLoad = errors.New("sim: load cannot be scheduled")
 // gₖ + Σ_{j≥k} rⱼ/W. Neither step assumes anything of the policy: it may know the
 // future, interrupt and move samples. ∎
 //
-// For one server the second term is the finish of a first-in first-out queue,
+// For one server the second component is the finish of a first-in first-out queue,
 // so there the bound is met.
 func LowerBound(g, r []float64, servers int) (float64, error) {
 	if err := checkLoad(g, r, servers); err != nil {

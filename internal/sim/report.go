@@ -65,7 +65,7 @@ type Report struct {
 	// Overhead is (fᵢ − gᵢ) − rᵢ, everything that is not the scorer.
 	Overhead *Quantiles `json:"overhead_s,omitempty"`
 	// Stages holds what spans recorded of parts of those (see Span.Stages), by
-	// name: claim, decode, batch_wait, term/<key>.
+	// name: claim, decode, batch_wait, component/<key>.
 	Stages map[string]Quantiles `json:"stages_s,omitempty"`
 
 	// Retries is how many attempts followed one that had failed, Backups how many

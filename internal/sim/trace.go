@@ -73,7 +73,7 @@ type Span struct {
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Stages holds seconds by name, parts of the way that the times above do not
 	// tell apart: claim (from the offer of the sample to its payload at the worker,
-	// the transport), decode, batch_wait, and term/<key> for every reward term. A
+	// the transport), decode, batch_wait, and component/<key> for every reward component. A
 	// name with a slash lies within the scorer's work; none is an absent stage.
 	Stages map[string]float64 `json:"stages_s,omitempty"`
 }

@@ -18,7 +18,7 @@ const (
 	Infer = "infer"
 )
 
-// Stages sums the times of one sample, by stage. Stages of terms that run at once add up,
+// Stages sums the times of one sample, by stage. Stages of components that run at once add up,
 // so that their sum may exceed the time that has passed. It is safe for concurrent use.
 type Stages struct {
 	mu   sync.Mutex

@@ -159,7 +159,7 @@ func (h *handler) reject(err error) error {
 	h.gateway.Refused(class, true)
 	h.session.Send(&wire.Result{
 		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
-		Errors: []rewards.TermError{{Class: class, Message: Reason(err)}},
+		Errors: []rewards.ComponentError{{Class: class, Message: Reason(err)}},
 	})
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
-	"github.com/rewardloop/rewardloop/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // fakeLibrary is the runtime with two files beside it that stand for the CUDA provider.

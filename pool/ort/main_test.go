@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/rewardloop/rewardloop/internal/subprocess"
-	"github.com/rewardloop/rewardloop/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // TestMain makes the test binary its own child process, which may have a fake card.

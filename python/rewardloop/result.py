@@ -29,13 +29,13 @@ class Outcome(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class TermError:
+class ComponentError:
     """One failure on the way; a sample that was scored may have some, too.
 
     Args:
         cls: The code of docs/wire.md, such as bad_input, timeout or over_credit.
         message: What was wrong.
-        term: The reward function it belongs to; "": the sample as a whole.
+        component: The reward function it belongs to; "": the sample as a whole.
         attempts: How often that function was tried.
         blame: Whose failure it is: sample, reward, dependency (a service that the reward asks), worker or nobody (time
             that passed in a queue); "": a refusal made on this side.
@@ -44,13 +44,13 @@ class TermError:
 
     cls: str
     message: str
-    term: str = ""
+    component: str = ""
     attempts: int = 0
     blame: str = ""
     permanent: bool = False
 
     def __str__(self) -> str:
-        return f"{self.term + ': ' if self.term else ''}{self.cls}: {self.message}"
+        return f"{self.component + ': ' if self.component else ''}{self.cls}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Result:
         details: Whatever else the scorers said; not for the trainer's batch.
         errors: Every failure on the way; also a sample that was scored may have some.
         substitute: What stands in for the score, where the profile or the connection asked for it; None: nothing.
-        timing_ms: Milliseconds by stage: queue, claim, score, total, term/<key>; decode, batch_wait and infer where
+        timing_ms: Milliseconds by stage: queue, claim, score, total, component/<key>; decode, batch_wait and infer where
             there were any.
         worker: Who scored it; "": nobody did.
         attempts: How often the sample was given to a worker.
@@ -121,7 +121,7 @@ class Result:
     reward_score: float | None
     reward_extra_info: Mapping[str, Scalar] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
-    errors: tuple[TermError, ...] = ()
+    errors: tuple[ComponentError, ...] = ()
     substitute: Substitute | None = None
     timing_ms: Mapping[str, float] = field(default_factory=dict)
     worker: str = ""
@@ -183,7 +183,7 @@ class SampleFailedError(RewardloopError):
 
 def refused(sample_id: str, outcome: Outcome, cls: str, message: str) -> Result:
     """A result that is made here and not by the server."""
-    return Result(sample_id, outcome, None, {"rewardloop/valid": False}, errors=(TermError(cls, message),))
+    return Result(sample_id, outcome, None, {"rewardloop/valid": False}, errors=(ComponentError(cls, message),))
 
 
 def from_wire(m: Mapping[str, Any]) -> Result:
@@ -199,10 +199,10 @@ def from_wire(m: Mapping[str, Any]) -> Result:
         reward_extra_info=_mapping(m, "reward_extra_info"),
         details=_mapping(m, "details"),
         errors=tuple(
-            TermError(
+            ComponentError(
                 str(e["class"]),
                 str(e["message"]),
-                str(e.get("term", "")),
+                str(e.get("component", "")),
                 int(e.get("attempts", 0)),
                 str(e.get("blame", "")),
                 bool(e.get("permanent", False)),

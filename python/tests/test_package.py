@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import rewardloop
-from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Substitute, TermError, engine, messages, result, steps
+from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Substitute, ComponentError, engine, messages, result, steps
 from rewardloop.frame import encode
 
 from .harness import REPOSITORY, noise
@@ -65,7 +65,7 @@ class ImportTest(unittest.TestCase):
 
 class DocumentationTest(unittest.TestCase):
     def test_every_field_that_users_see_is_documented(self) -> None:
-        for kind in (rewardloop.Config, Sample, Result, TermError, Substitute, GroupStats, Rewards, Missing):
+        for kind in (rewardloop.Config, Sample, Result, ComponentError, Substitute, GroupStats, Rewards, Missing):
             documented = re.findall(r"^ {8}(\w+): \S", kind.__doc__ or "", re.MULTILINE)
             self.assertEqual(documented, [f.name for f in dataclasses.fields(kind)], kind.__name__)
 
@@ -123,7 +123,7 @@ class RowTest(unittest.TestCase):
             "s1",
             rewardloop.Outcome.FAILED,
             None,
-            errors=(TermError("timeout", "too slow", "ocr"),),
+            errors=(ComponentError("timeout", "too slow", "ocr"),),
             substitute=Substitute("zero", 0.0),
         )
         row = r.as_row()
@@ -201,7 +201,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(list(m.unread()), [])
         for kind, fields in (
             (Result, MESSAGES["gateway", "result"]["fields"]),
-            (TermError, SCHEMA["objects"]["failure"]["fields"]),
+            (ComponentError, SCHEMA["objects"]["failure"]["fields"]),
             (Substitute, SCHEMA["objects"]["substitute"]["fields"]),
             (GroupStats, SCHEMA["objects"]["group_stats"]["fields"]),
         ):

@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, Substitute, TermError
+from rewardloop import InputError, Outcome, Result, Substitute, ComponentError
 from rewardloop.verl import AsyncRewardAgent, Settings, compute_score, rows
 from rewardloop.verl.outcome import Columns, ExtraInfo, Failures, RewardFailedError, reward_of
 from rewardloop.verl.session import session
@@ -138,7 +138,7 @@ class SettingsAreChecked(unittest.TestCase):
 
 
 def failed(substitute: Substitute | None = None) -> Result:
-    return Result("s", Outcome.FAILED, None, {}, errors=(TermError("bad_input", "no target"),), substitute=substitute)
+    return Result("s", Outcome.FAILED, None, {}, errors=(ComponentError("bad_input", "no target"),), substitute=substitute)
 
 
 class FailedSamples(unittest.TestCase):

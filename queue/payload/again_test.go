@@ -153,12 +153,12 @@ func TestTooManyConnectionsAreRefused(t *testing.T) {
 	f.Release()
 }
 
-func TestWhatTermsHaveSaidThatCannotBeSentIsLeftOutOrRefused(t *testing.T) {
+func TestWhatComponentsHaveSaidThatCannotBeSentIsLeftOutOrRefused(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t), newWorker(t)
 	member := func(id, message string, details map[string]any) wire.GroupMember {
 		r.store.add(t, id, 10)
-		return wire.GroupMember{Frame: r.store.frames[id], Partial: []rewards.TermResult{{
+		return wire.GroupMember{Frame: r.store.frames[id], Partial: []rewards.ComponentResult{{
 			Key: "ocr", Status: rewards.StatusFailed, Class: rewards.Timeout, Message: message, Score: rewards.Score{Details: details},
 		}}}
 	}

@@ -37,7 +37,7 @@ func TestAPayloadOfAnySizeArrivesAsItWasAndItsResultIsTaken(t *testing.T) {
 	}
 }
 
-func TestAGroupArrivesWithAllThatItsTermsHaveSaid(t *testing.T) {
+func TestAGroupArrivesWithAllThatItsComponentsHaveSaid(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t), newWorker(t)
 	mean := 0.125
@@ -47,7 +47,7 @@ func TestAGroupArrivesWithAllThatItsTermsHaveSaid(t *testing.T) {
 	for i, size := range []int{100, 3 * 512 * 512, 700_000, 5} {
 		member := r.store.add(t, name("member", i), size)
 		ticket.Bytes += member.Bytes
-		g.Members = append(g.Members, wire.GroupMember{Frame: r.store.frames[member.ID], Partial: []rewards.TermResult{
+		g.Members = append(g.Members, wire.GroupMember{Frame: r.store.frames[member.ID], Partial: []rewards.ComponentResult{
 			{Key: "ocr", Status: rewards.StatusOK, Value: 0.1 + float64(i), Took: 17 * time.Millisecond, Attempts: 2, Score: rewards.Score{
 				Value: 0.3, Steps: []float64{1, -0.5}, Extra: map[string]any{"n": int64(1<<60 + 1), "x": 5.0, "ok": true, "none": nil},
 				Details: map[string]any{"boxes": []any{1.5, int64(2)}},
@@ -72,7 +72,7 @@ func TestASampleThatWasReturnedArrivesWithWhatIsFinishedOfIt(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t), newWorker(t)
 	ticket := r.ticket("sample-1", 3*512*512)
-	want := []rewards.TermResult{
+	want := []rewards.ComponentResult{
 		{Key: "ocr", Status: rewards.StatusOK, Value: 0.5, Took: time.Second, Attempts: 1, Score: rewards.Score{Value: 0.5, Extra: map[string]any{"text": "STOP", "n": int64(4)}}},
 		{Key: "judge", Status: rewards.StatusWaiting},
 	}

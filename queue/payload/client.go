@@ -120,7 +120,7 @@ func (c *Client) Close() {
 
 // Claim implements workers.Gateway. Its errors wrap wire.ErrGone, wire.ErrUnreachable,
 // wire.ErrCorrupt, ErrRefused, ErrStalled, ErrClosed or the cause of ctx.
-func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error) {
+func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error) {
 	frames, p, err := c.claim(ctx, t, worker)
 	if err != nil {
 		return nil, nil, err

@@ -33,7 +33,7 @@ type store struct {
 
 	mu       sync.Mutex
 	frames   map[string]*wire.Frame // one reference of its own each
-	partials map[string][]rewards.TermResult
+	partials map[string][]rewards.ComponentResult
 	groups   map[string]*wire.Group // Members: frames of the store
 	claims   map[string]int
 	results  []*wire.Result
@@ -45,7 +45,7 @@ type store struct {
 func newStore() *store {
 	return &store{
 		buffers: wire.Buffers{Poison: true}, frames: map[string]*wire.Frame{}, groups: map[string]*wire.Group{}, claims: map[string]int{},
-		partials: map[string][]rewards.TermResult{},
+		partials: map[string][]rewards.ComponentResult{},
 	}
 }
 
@@ -71,7 +71,7 @@ func (s *store) add(tb testing.TB, id string, size int) wire.Ticket {
 	return wire.Ticket{ID: id, Run: "run", Epoch: 3, Gateway: gatewayName, Attempt: 1, Bytes: f.Size(), Deadline: time.Now().Add(time.Minute)}
 }
 
-func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame, []rewards.TermResult, error) {
+func (s *store) Claim(ctx context.Context, t wire.Ticket, _ string) (*wire.Frame, []rewards.ComponentResult, error) {
 	if s.hold != nil {
 		select {
 		case <-s.hold:

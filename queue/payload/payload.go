@@ -12,7 +12,7 @@ type payload struct {
 	group  *wire.Group // of a group's claim, without its members
 }
 
-func payloadOf(f *wire.Frame, kept []rewards.TermResult) *payload {
+func payloadOf(f *wire.Frame, kept []rewards.ComponentResult) *payload {
 	return &payload{frames: []wire.ClaimFrame{{Sum: f.Sum(), Partial: kept}}, refs: []*wire.Frame{f}}
 }
 

@@ -202,7 +202,7 @@ func (p *peer) grant(m *wire.ClaimAsk, h *held) {
 		}
 	} else {
 		var f *wire.Frame
-		var kept []rewards.TermResult
+		var kept []rewards.ComponentResult
 		if f, kept, err = p.srv.opt.Gateway.Claim(p.ctx, t, m.Worker); err == nil {
 			got = payloadOf(f, kept)
 		}

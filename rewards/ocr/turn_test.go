@@ -96,7 +96,7 @@ func planes(d *media.Decoder, frames int) *rewards.Sample {
 
 func managed(t *testing.T, r ocr.TextReader, timeout time.Duration) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
 		Key: "ocr", Weight: 1, Required: true, Timeout: timeout, Scorer: newScorer(t, `{}`, r),
 	}}})
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func (c Config) WithDefaults() Config {
 	if c.MemoryBytes == 0 {
 		c.MemoryBytes = defaultMemory()
 	}
-	c.CallTimeout = cmp.Or(c.CallTimeout, rewards.DefaultTermTimeout)
+	c.CallTimeout = cmp.Or(c.CallTimeout, rewards.DefaultComponentTimeout)
 	c.CancelGrace = cmp.Or(c.CancelGrace, 2*time.Second)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)

@@ -226,7 +226,7 @@ func TestTheManagerFailsASampleByItsClass(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{}, "truth")
 	m, err := rewards.NewManager(rewards.ManagerConfig{
-		Single: true, Terms: []rewards.Term{{Key: "acc", Weight: 1, Required: true, Scorer: s, Timeout: 20 * time.Second, Retries: 1}},
+		Single: true, Components: []rewards.Component{{Key: "acc", Weight: 1, Required: true, Scorer: s, Timeout: 20 * time.Second, Retries: 1}},
 	})
 	require.NoError(t, err)
 	r := m.Run(t.Context(), asks("os_exit")).Result

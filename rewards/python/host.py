@@ -279,8 +279,8 @@ def no_method(name):
 
 def uncalled(name):
     return (
-        f"{name}.post_process_scores works on finished groups, and no term calls it: add one to "
-        "reward_functions with post_process: and the key of this term, whose weight may then be 0; "
+        f"{name}.post_process_scores works on finished groups, and no component calls it: add one to "
+        "reward_functions with post_process: and the key of this component, whose weight may then be 0; "
         "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
     )
 

@@ -174,7 +174,7 @@ func TestWhatCannotBeUsedIsRefusedAtTheStartByName(t *testing.T) {
 		"no such function":   {python.Options{Path: "testdata/rewards.py", Name: "absent"}, "has no 'absent'"},
 		"no function":        {python.Options{Path: "testdata/rewards.py", Name: "not_callable"}, "want a function or a class"},
 		"argument":           {python.Options{Path: "testdata/rewards.py", Name: "needs_tokenizer"}, "needs reward_model_tokenizer, which nobody gives"},
-		"post_process_score": {python.Options{Path: "testdata/rewards.py", Name: "Grouped"}, "Grouped.post_process_scores works on finished groups, and no term calls it"},
+		"post_process_score": {python.Options{Path: "testdata/rewards.py", Name: "Grouped"}, "Grouped.post_process_scores works on finished groups, and no component calls it"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

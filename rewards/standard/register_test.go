@@ -204,15 +204,15 @@ func TestAllScorersTogetherMakeAProfileAndEachMakesOneAlone(t *testing.T) {
 		spec, _ := reg.Spec(name)
 		sc, err := made(spec, needed[name])
 		require.NoError(t, err)
-		term := rewards.Term{Key: name, Weight: 1}
-		term.Scorer, _ = sc.(rewards.Scorer)
-		term.Group, _ = sc.(rewards.GroupScorer)
-		all.Terms = append(all.Terms, term)
+		component := rewards.Component{Key: name, Weight: 1}
+		component.Scorer, _ = sc.(rewards.Scorer)
+		component.Group, _ = sc.(rewards.GroupScorer)
+		all.Components = append(all.Components, component)
 		assert.Implements(t, (*rewards.ExtraFielder)(nil), sc, "%s must declare its extra fields, if only that it has none", name)
 		if _, ok := sc.(rewards.Dependent); ok {
 			continue // alone it has nothing to look at
 		}
-		_, err = rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Single: true})
+		_, err = rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Single: true})
 		require.NoError(t, err, name)
 	}
 	m, err := rewards.NewManager(all)

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/vlm"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // TestExportsInOtherFormsWorkOrAreRefusedByName puts each of testdata/models/exotic in

@@ -39,7 +39,7 @@ func fuzzProtocol(f *testing.F, path string, seeds ...string) {
 			half := 0.5
 			results[i] = &wire.Result{Outcome: rewards.Scored, RewardScore: &half, ExtraInfo: map[string]any{"acc": half, "strict_reward": half, "answer": "yes"}}
 			if fail || pl.Refused != nil {
-				results[i] = &wire.Result{Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.BadInput, Message: "no picture"}}}
+				results[i] = &wire.Result{Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.BadInput, Message: "no picture"}}}
 			}
 			if !isJSON(pl.Sample.GroundTruth) || !isJSON(pl.Sample.ExtraInfo) {
 				t.Fatalf("sample %d: %q %q", i, pl.Sample.GroundTruth, pl.Sample.ExtraInfo)

@@ -38,8 +38,8 @@ func FailureOf(r *wire.Result) (class rewards.Class, message string) {
 		if class := string(e.Class) + ": "; !strings.HasPrefix(text, class) {
 			text = class + text
 		}
-		if e.Term != "" {
-			text = e.Term + ": " + text
+		if e.Component != "" {
+			text = e.Component + ": " + text
 		}
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)

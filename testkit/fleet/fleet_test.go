@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/testkit/fleet"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -128,7 +128,7 @@ func TestBrokersFormAClusterAndOneComesBackAfterKill9(t *testing.T) {
 	brokers[0].Start()
 	brokers[1].Stop()
 	brokers[1].Cont()
-	brokers[2].Term()
+	brokers[2].Component()
 	require.NotEqual(t, -1, brokers[2].Wait(), "it ended by itself")
 	require.Contains(t, brokers[2].Log(), "Server Exiting")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/testkit/netlab"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/netlab"
 	"github.com/rewardloop/rewardloop/wire"
 )
 

@@ -106,8 +106,8 @@ func (p *Process) Stop() { p.f.t.Helper(); p.Signal(syscall.SIGSTOP) }
 // Cont ends Stop.
 func (p *Process) Cont() { p.f.t.Helper(); p.Signal(syscall.SIGCONT) }
 
-// Term asks it to drain and end.
-func (p *Process) Term() { p.f.t.Helper(); p.Signal(syscall.SIGTERM) }
+// Component asks it to drain and end.
+func (p *Process) Component() { p.f.t.Helper(); p.Signal(syscall.SIGTERM) }
 
 // Signal sends a signal to a process that runs.
 func (p *Process) Signal(s syscall.Signal) {
@@ -140,7 +140,7 @@ func (p *Process) Wait() int {
 // Restart drains it, requires the exit code 0, and starts it again.
 func (p *Process) Restart() {
 	p.f.t.Helper()
-	p.Term()
+	p.Component()
 	require.Zero(p.f.t, p.Wait(), "%s did not drain:\n%s", p.Name, p.log)
 	p.Start()
 }

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/testkit/queuetest"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/queuetest"
 	"github.com/rewardloop/rewardloop/workers"
 )
 

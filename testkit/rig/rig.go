@@ -216,7 +216,7 @@ func (g *reach) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*
 	return g.m.ClaimGroup(ctx, t, worker)
 }
 
-func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
+func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
 	if g.w.dead.Load() {
 		return nil, nil, errDead
 	}

@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 // TestMain lets this test binary be the child processes of the nodes that tests start. All

@@ -217,14 +217,14 @@ func TestScorersResizeWithImagingUnlessToldOtherwise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			engine, shown := shows(t, c.answer)
-			const side, term = 32, "+reward.reward_functions.it."
+			const side, component = 32, "+reward.reward_functions.it."
 			overrides := []string{
 				"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
 				"+reward.reward_model.rollout.base_urls=[" + engine + "/v1]",
-				term + "path=builtin://" + c.scorer, term + "required=true", term + "resize=32",
+				component + "path=builtin://" + c.scorer, component + "required=true", component + "resize=32",
 			}
 			for _, option := range c.more {
-				overrides = append(overrides, term+option)
+				overrides = append(overrides, component+option)
 			}
 			_, addr := serving(t, overrides...)
 			first, large := speckled(97, 61, 1)

@@ -183,11 +183,11 @@ func get(t *testing.T, url string) string {
 // of something on this machine.
 func everything(t *testing.T) (pages []string, missing map[string]string) {
 	t.Helper()
-	const term = "+reward.reward_functions."
+	const component = "+reward.reward_functions."
 	shared := []string{
 		"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
 		"+reward.reward_model.rollout.base_urls=[" + unreliable(t) + "/v1]", "+reward.reward_model.rollout.requests_per_minute=6000",
-		term + "judge.path=builtin://judge", term + "judge.required=true", term + "judge.template=Is {response} right?",
+		component + "judge.path=builtin://judge", component + "judge.required=true", component + "judge.template=Is {response} right?",
 	}
 	missing = map[string]string{}
 	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
@@ -196,7 +196,7 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 	} else {
 		folder, err := filepath.Abs(filepath.Join("testdata", "models", "tiny-clip"))
 		require.NoError(t, err)
-		shared = append(shared, term+"pair.path=builtin://clipscore", term+"pair.model="+folder, term+"pair.required=true")
+		shared = append(shared, component+"pair.path=builtin://clipscore", component+"pair.model="+folder, component+"pair.required=true")
 	}
 
 	dir := t.TempDir()
@@ -205,7 +205,7 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 	} else {
 		function := filepath.Join(dir, "one.py")
 		require.NoError(t, os.WriteFile(function, []byte("def compute_score(solution_str):\n    return 1.0\n"), 0o600))
-		shared = append(shared, term+"mine.path="+function, term+"mine.required=true")
+		shared = append(shared, component+"mine.path="+function, component+"mine.required=true")
 	}
 	gateway, addr := serving(t, append(slices.Clone(shared), "reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0", "++queue.name=gw",
 		"++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "spool"), "++queue.nats_dir="+filepath.Join(dir, "nats"))...)

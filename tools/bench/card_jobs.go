@@ -11,8 +11,8 @@ import (
 	"strconv"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/models"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/randmodel"
 	"github.com/rewardloop/rewardloop/tools/bench/report"

@@ -57,7 +57,7 @@ func newCardLoop(ctx context.Context, c *cardModels, job cardJob) (_ *cardLoop, 
 	l.node, err = newNode(ctx, nodeConfig{
 		workers: 1, slots: cardLanes * cardWindow, lanes: cardLanes,
 		profile: rewards.ManagerConfig{
-			Terms:       []rewards.Term{{Key: job.name, Weight: 1, Required: true, Scorer: l.scorer, Concurrency: cardLanes * cardWindow}},
+			Components:  []rewards.Component{{Key: job.name, Weight: 1, Required: true, Scorer: l.scorer, Concurrency: cardLanes * cardWindow}},
 			Concurrency: cardLanes * cardWindow,
 		},
 	})

@@ -243,7 +243,7 @@ func newIdleTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	for i := range size.profiles {
 		name := "profile-" + strconv.Itoa(i)
 		text += "  " + name + ": " + entry
-		if managers[name], err = rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "size", Weight: 1, Required: true, Scorer: never}}}); err != nil {
+		if managers[name], err = rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "size", Weight: 1, Required: true, Scorer: never}}}); err != nil {
 			return nil, err
 		}
 	}
@@ -325,7 +325,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 			return rewards.Score{}, ctx.Err()
 		}
 	})
-	manager, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Terms: []rewards.Term{{Key: "wait", Weight: 1, Required: true, Scorer: waits}}})
+	manager, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{{Key: "wait", Weight: 1, Required: true, Scorer: waits}}})
 	if err != nil {
 		return nil, err
 	}
@@ -402,7 +402,7 @@ func (t *leaseTrial) Close() error {
 }
 
 // Claim implements workers.Gateway.
-func (t *leaseTrial) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+func (t *leaseTrial) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.ComponentResult, error) {
 	f, err := wire.Decode(t.text, wire.Limits{})
 	return f, nil, err
 }

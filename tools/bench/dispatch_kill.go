@@ -45,7 +45,7 @@ func (m *mortal) Announce(info wire.WorkerInfo) {
 }
 
 // Claim implements workers.Gateway.
-func (m *mortal) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.TermResult, error) {
+func (m *mortal) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
 	if m.dead.Load() {
 		return nil, nil, errKilled
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 	"github.com/rewardloop/rewardloop/wire"
@@ -117,7 +117,7 @@ func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, que
 			scorer := rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: 1}, sleep(ctx, times.next(int(*s.Index), speeds[worker]))
 			})
-			return rewards.ManagerConfig{Terms: []rewards.Term{{Key: "sleep", Weight: 1, Required: true, Scorer: scorer}}}
+			return rewards.ManagerConfig{Components: []rewards.Component{{Key: "sleep", Weight: 1, Required: true, Scorer: scorer}}}
 		},
 	}
 	if c.kill > 0 {

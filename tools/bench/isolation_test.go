@@ -69,7 +69,7 @@ func TestAGapIsTheLongestTimeWithoutAResultFromTheFirstMomentToTheLast(t *testin
 	c.close(at(5))
 	assert.Zero(t, c.perSecond(), "it was never open")
 	c.open(at(0))
-	failed.Errors = []rewards.TermError{{Message: "it " + guardMessage}}
+	failed.Errors = []rewards.ComponentError{{Message: "it " + guardMessage}}
 	c.result(at(1), failed, guardMessage)
 	c.result(at(1), &wire.Result{Outcome: rewards.OutcomeCancelled}, guardMessage)
 	assert.Equal(t, 2, c.failed)

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )

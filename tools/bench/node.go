@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -25,7 +25,7 @@ import (
 // them together, and clients that are connected to it.
 type node struct {
 	loop    *loop.Manager
-	queue  *queue.Fabric
+	queue   *queue.Fabric
 	sources []*queue.Source
 	workers []*workers.Worker
 	srv     *http.Server
@@ -49,7 +49,7 @@ type nodeConfig struct {
 	// profileOf gives each worker a profile of its own; nil: profile for all.
 	profileOf func(worker string) rewards.ManagerConfig
 	loop      loop.Config
-	queue    queue.Config
+	queue     queue.Config
 	// mortal says that workers can be killed.
 	mortal bool
 	// processes is how many processes the workers are divided over, as far as the engine and

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/media"
+	nodes "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/cputime"
 	"github.com/rewardloop/rewardloop/tools/bench/report"

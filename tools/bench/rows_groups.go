@@ -81,7 +81,7 @@ func newGroupTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	})
 	t.node, err = newNode(ctx, nodeConfig{
 		workers: 8, slots: 2 * t.groups * groupMembers / 8, lanes: 4,
-		profile: rewards.ManagerConfig{Terms: []rewards.Term{
+		profile: rewards.ManagerConfig{Components: []rewards.Component{
 			{Key: "own", Weight: 1, Required: true, Scorer: own}, {Key: "group", Weight: 1, Required: true, Group: group},
 		}},
 	})

@@ -69,7 +69,7 @@ func overMachines() Suite {
 // ticketTrial carries tickets from a gateway to workers that claim nothing.
 type ticketTrial struct {
 	lasting time.Duration
-	queue  *queue.Fabric
+	queue   *queue.Fabric
 	members []*queue.Member
 	sources []*queue.Source
 	bare    *bare

@@ -154,7 +154,7 @@ func noopNode(lanes int) nodeConfig {
 	noop := rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil })
 	return nodeConfig{
 		workers: 8, slots: max(1, (4*runtime.NumCPU()+7)/8), lanes: lanes,
-		profile: rewards.ManagerConfig{Terms: []rewards.Term{{Key: "noop", Weight: 1, Required: true, Scorer: noop}}},
+		profile: rewards.ManagerConfig{Components: []rewards.Component{{Key: "noop", Weight: 1, Required: true, Scorer: noop}}},
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/stub"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/trainer"
-	shipped "github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/internal/sim"
+	shipped "github.com/rewardloop/rewardloop/node"
 )
 
 // recipe is the experiment's step at full scale.

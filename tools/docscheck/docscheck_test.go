@@ -170,7 +170,7 @@ func TestEachFaultIsFoundOnItsLine(t *testing.T) {
 		"python":                   {block("python", "x = 1\nx = = 1"), "docs/page.md:5: Python cannot read this block"},
 		"yaml":                     {block("yaml", "a: [1"), "docs/page.md:4: this is not YAML"},
 		"a configuration":          {block("yaml", "reward:\n  weigth: 1"), "docs/page.md:5: rewardloop config check: unknown field weigth"},
-		"a part of one":            {block("yaml", "term:\n  path: x\n  weigth: 1"), "docs/page.md:6: rewardloop config check: unknown field weigth"},
+		"a part of one":            {block("yaml", "component:\n  path: x\n  weigth: 1"), "docs/page.md:6: rewardloop config check: unknown field weigth"},
 		"an override of a trainer": {block("hydra", "reward a"), "is no override"},
 		"an override":              {block("sh", "x\nrewardloop serve -c cfg.yaml loop.slots=2"), "docs/page.md:5: rewardloop config check: override \"loop.slots=2\""},
 		"an unknown command":       {block("sh", "ls\nfrobnicate --now"), `docs/page.md:5: the command "frobnicate" is none`},

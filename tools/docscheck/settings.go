@@ -91,7 +91,7 @@ func (c *checker) yaml(ctx context.Context, dir, name string, line int, text str
 	case known("kind"):
 		before, indent, more = "reward:\n  verify:\n    tool:\n", "      ", []string{anyReward}
 	case known("path"):
-		before, indent = "reward:\n  reward_functions:\n    term:\n", "      "
+		before, indent = "reward:\n  reward_functions:\n    component:\n", "      "
 	default:
 		before, indent = "reward:\n  reward_functions:\n", "    "
 	}

@@ -44,9 +44,9 @@ func TestReadmeConfigurationBuildsItsRewards(t *testing.T) {
 	require.NoError(t, err)
 	var reg rewards.Registry
 	standard.Register(&reg, standard.Deps{})
-	for _, term := range cfg.Profiles[config.DefaultProfile].Terms {
-		_, known := reg.Spec(term.Scorer)
-		require.True(t, known, term.Path)
+	for _, component := range cfg.Profiles[config.DefaultProfile].Components {
+		_, known := reg.Spec(component.Scorer)
+		require.True(t, known, component.Path)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 	"github.com/rewardloop/rewardloop/tools/bench/randmodel"
 )
 
