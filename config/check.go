@@ -89,7 +89,7 @@ func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.
 	var looks sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		if only := c.Fabric.Rewards; len(only) > 0 && !slices.Contains(only, name) {
+		if only := c.Queue.Rewards; len(only) > 0 && !slices.Contains(only, name) {
 			continue
 		}
 		p := c.Profiles[name]

@@ -32,8 +32,8 @@ type Config struct {
 	Pool Pool
 	// Server is the HTTP edge.
 	Server server.Config
-	// Fabric joins processes on several machines.
-	Fabric Fabric
+	// Queue joins processes on several machines.
+	Queue Queue
 	// Engines are the servers that judges ask, by name: those of the section engines,
 	// and those of the profiles' reward_model.
 	Engines map[string]*Engine

@@ -16,7 +16,7 @@ func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
 	}
 	c, err := load()
 	require.NoError(t, err)
-	require.False(t, c.Fabric.Durable)
+	require.False(t, c.Queue.Durable)
 	_, err = load("++queue.durable=true", "++queue.spool_bytes=1MiB")
 	require.ErrorContains(t, err, "needs queue.spool_dir")
 	require.ErrorContains(t, err, "loop.message_bytes: 128MiB")
@@ -28,9 +28,9 @@ func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
 	require.ErrorContains(t, err, "group")
 	c, err = load("++queue.durable=true", "++queue.spool_dir=spool", "++queue.spool_fsync=group")
 	require.NoError(t, err)
-	require.Equal(t, spool.FsyncGroup, c.Fabric.Spool.Fsync)
+	require.Equal(t, spool.FsyncGroup, c.Queue.Spool.Fsync)
 	c, err = load("++queue.durable=true", "++queue.spool_dir=spool")
 	require.NoError(t, err)
-	require.Equal(t, "spool", c.Fabric.Spool.Dir)
-	require.EqualValues(t, 16<<30, c.Fabric.Spool.MaxBytes)
+	require.Equal(t, "spool", c.Queue.Spool.Dir)
+	require.EqualValues(t, 16<<30, c.Queue.Spool.MaxBytes)
 }

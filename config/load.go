@@ -100,7 +100,7 @@ func (r *reader) top(c *Config, v value) {
 		r.faultAt(at, "no reward is named: write reward.reward_functions.<key>.path (or reward.custom_reward_function.path), such as builtin://ocr")
 	}
 	r.onePool(c)
-	if c.NumWorkers == 0 && !c.Fabric.Networked() {
+	if c.NumWorkers == 0 && !c.Queue.Networked() {
 		r.faultAt("reward.num_workers", "without workers here queue.nats or queue.nats_listen must say how others join")
 	}
 	r.checkSections(sections)

@@ -30,8 +30,8 @@ func (c *Config) sections() []*keys.Section {
 	all.Section("pool", "What scores samples.", &c.Pool)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
 	all.Section("server", "The HTTP edge and the websocket.", &c.Server)
-	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Fabric)
-	f.Check(c.checkFabric)
+	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)
+	f.Check(c.checkQueue)
 	return all.Sections
 }
 
@@ -83,9 +83,9 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Section("decode", "Pictures and videos on their way to pixels.", &p.Decode)
 }
 
-// Fabric holds the settings of the section queue: where the engine is, who this process is
+// Queue holds the settings of the section queue: where the engine is, who this process is
 // there, and what a durable gateway keeps.
-type Fabric struct {
+type Queue struct {
 	queue.Config
 
 	Spool spool.Config
@@ -101,7 +101,7 @@ type Fabric struct {
 }
 
 // Keys implements keys.Described.
-func (f *Fabric) Keys(k *keys.Set) {
+func (f *Queue) Keys(k *keys.Set) {
 	f.Config.Keys(k)
 	k.Text(&f.ACLFile, "acl_file", "", "Who may connect to the NATS of this gateway, as `rewardloop queue acl` writes it.")
 	k.Text(&f.NKeyFile, "nkey_file", "", "This process's key for NATS: gateway.nk or worker.nk.")
@@ -119,7 +119,7 @@ func (f *Fabric) Keys(k *keys.Set) {
 }
 
 // checkAccess checks how this process and others show who they are.
-func (f *Fabric) checkAccess(r keys.Report) {
+func (f *Queue) checkAccess(r keys.Report) {
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		r.Fault("tls_cert", "%s and %s go together", r.Path("tls_cert"), r.Path("tls_key"))
 	}
@@ -151,7 +151,7 @@ func (f *Fabric) checkAccess(r keys.Report) {
 }
 
 // checkSpool checks what a durable gateway keeps, and where.
-func (f *Fabric) checkSpool(r keys.Report) {
+func (f *Queue) checkSpool(r keys.Report) {
 	if f.Durable && f.Spool.Dir == "" {
 		r.Fault("durable", "needs %s, a folder for the samples that are to survive the process", r.Path("spool_dir"))
 	}
@@ -163,9 +163,9 @@ func (f *Fabric) checkSpool(r keys.Report) {
 	}
 }
 
-// checkFabric checks what the section means beside others.
-func (c *Config) checkFabric(r keys.Report) {
-	f := c.Fabric
+// checkQueue checks what the section means beside others.
+func (c *Config) checkQueue(r keys.Report) {
+	f := c.Queue
 	if f.Durable && f.Spool.MaxBytes-f.Spool.MaxBytes/8 < c.Loop.MessageBytes {
 		r.Fault("spool_bytes", "seven eighths of it are less than one sample may have (loop.message_bytes: %s)", keys.FormatSize(c.Loop.MessageBytes))
 	}

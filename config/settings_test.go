@@ -44,7 +44,7 @@ func TestEveryFieldOfASectionHasAKey(t *testing.T) {
 	for _, k := range listed(c) {
 		has[k.Field] = true
 	}
-	for _, in := range []any{&c.Loop, &c.Pool, &c.Fabric} {
+	for _, in := range []any{&c.Loop, &c.Pool, &c.Queue} {
 		of := reflect.ValueOf(in).Elem()
 		for f, v := range of.Fields() {
 			if f.Type.Kind() != reflect.Struct {

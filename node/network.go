@@ -28,7 +28,7 @@ import (
 )
 
 // processName is what this process is called among all.
-func processName(f config.Fabric) string {
+func processName(f config.Queue) string {
 	if f.Name != "" {
 		return f.Name
 	}
@@ -52,9 +52,9 @@ func lifeName(name string) string {
 	return name + "-" + hex.EncodeToString(b[:])
 }
 
-// fabricConfig is where the engine is and who this process is there.
-func fabricConfig(c *config.Config, role acl.Role) (queue.Config, error) {
-	f := c.Fabric
+// queueConfig is where the engine is and who this process is there.
+func queueConfig(c *config.Config, role acl.Role) (queue.Config, error) {
+	f := c.Queue
 	cfg := f.Config
 	if !f.Networked() {
 		cfg.Durable = false
@@ -83,7 +83,7 @@ func fabricConfig(c *config.Config, role acl.Role) (queue.Config, error) {
 
 // ownAccess is for a bus that only this machine reaches and that nobody has made keys for: it
 // takes those who can read the keys of the user that runs it.
-func ownAccess(f config.Fabric, role acl.Role, cfg *queue.Config) error {
+func ownAccess(f config.Queue, role acl.Role, cfg *queue.Config) error {
 	listens := f.Listen != "" && f.ACLFile == ""
 	joins := f.Listen == "" && f.NKeyFile == "" && f.CredsFile == "" && !slices.ContainsFunc(f.URLs, func(u string) bool { return !onThisMachine(u) })
 	if !listens && !joins {
@@ -125,7 +125,7 @@ func onThisMachine(address string) bool {
 
 // natsTLS is for connections to NATS, and for those of the NATS in this process; nil where
 // they are in clear.
-func natsTLS(f config.Fabric) (*tls.Config, error) {
+func natsTLS(f config.Queue) (*tls.Config, error) {
 	secure := slices.ContainsFunc(f.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") })
 	if !secure && (f.Listen == "" || f.TLSCert == "") {
 		return nil, nil
@@ -142,7 +142,7 @@ func natsTLS(f config.Fabric) (*tls.Config, error) {
 }
 
 // peerTLS has the CA by which others are checked and the certificate that they are shown.
-func peerTLS(f config.Fabric) (*tls.Config, error) {
+func peerTLS(f config.Queue) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.TLSCA != "" {
 		pem, err := os.ReadFile(f.TLSCA)
@@ -166,13 +166,13 @@ func peerTLS(f config.Fabric) (*tls.Config, error) {
 
 // claimClient is the way to the gateways of other processes.
 func (p *parts) claimClient(alive func(gateway string) bool) (*payload.Client, error) {
-	t, err := peerTLS(p.cfg.Fabric)
+	t, err := peerTLS(p.cfg.Queue)
 	if err != nil {
 		return nil, err
 	}
 	l := p.cfg.Loop
 	return payload.NewClient(payload.ClientOptions{
-		TLS: t, Secure: p.cfg.Fabric.TLSCA != "", Buffers: p.buffers, Limits: wire.Limits{MessageBytes: l.MessageBytes},
+		TLS: t, Secure: p.cfg.Queue.TLSCA != "", Buffers: p.buffers, Limits: wire.Limits{MessageBytes: l.MessageBytes},
 		Alive: alive, Version: p.version, Log: p.log, Metrics: p.metrics,
 	})
 }
@@ -208,7 +208,7 @@ func (r route) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) erro
 
 // claimURL is where workers reach the edge that listens at addr.
 func claimURL(c *config.Config, addr net.Addr) (url string, reachable bool) {
-	if a := c.Fabric.Advertise; a != "" {
+	if a := c.Queue.Advertise; a != "" {
 		return strings.TrimRight(a, "/") + claimPath, true
 	}
 	scheme := "ws"

@@ -57,7 +57,7 @@ type Node struct {
 	Loop *loop.Manager
 
 	noServer bool
-	queue    *queue.Fabric
+	queue    *queue.Queue
 	spool    *spool.Spool    // nil: nothing survives the process
 	key      *payload.Key    // signs tickets for workers of other processes; nil: none can join
 	claims   *payload.Server // gives them what they claim; likewise
@@ -90,7 +90,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := n.openFabric(ctx); err != nil {
+	if err := n.openQueue(ctx); err != nil {
 		return err
 	}
 	if err := n.openSpool(); err != nil {
@@ -102,14 +102,14 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if err := n.openClaims(); err != nil {
 		return err
 	}
-	if err := n.startWorkers(ctx, n.fabric.NewSource, route{n.Loop.Gateway(), n.Loop, n.others}); err != nil {
+	if err := n.startWorkers(ctx, n.queue.NewSource, route{n.Loop.Gateway(), n.Loop, n.others}); err != nil {
 		return err
 	}
 	if n.noServer && n.local == nil {
 		return nil
 	}
 	o := server.Options{
-		Config: n.serverConfig(), Loop: n.Loop, Presence: n.fabric, Profiles: n.profiles(), Gatherer: n.metrics,
+		Config: n.serverConfig(), Loop: n.Loop, Presence: n.queue, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
 		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(),
 	}
@@ -130,29 +130,29 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// openFabric starts the engine, or connects to it. Where workers of other processes may
+// openQueue starts the engine, or connects to it. Where workers of other processes may
 // join, the gateway has a name that no other has, and a key for its tickets.
-func (n *Node) openFabric(ctx context.Context) error {
-	cfg, err := fabricConfig(n.cfg, acl.Gateway)
+func (n *Node) openQueue(ctx context.Context) error {
+	cfg, err := queueConfig(n.cfg, acl.Gateway)
 	if err != nil {
 		return err
 	}
 	cfg.Log = n.log
-	if n.cfg.Fabric.Networked() {
+	if n.cfg.Queue.Networked() {
 		cfg.Metrics = n.metrics
 	}
-	if n.cfg.Fabric.Networked() {
+	if n.cfg.Queue.Networked() {
 		n.key = payload.NewKey()
 		n.name = lifeName(cfg.Name)
-		cfg.Name, cfg.Sign = n.name, signer(n.key, n.cfg.Fabric.ClaimTTL)
+		cfg.Name, cfg.Sign = n.name, signer(n.key, n.cfg.Queue.ClaimTTL)
 	}
-	if n.fabric, err = queue.Open(ctx, cfg); err != nil || n.key == nil {
+	if n.queue, err = queue.Open(ctx, cfg); err != nil || n.key == nil {
 		return err
 	}
-	if n.others, err = n.claimClient(n.fabric.Alive); err != nil {
+	if n.others, err = n.claimClient(n.queue.Alive); err != nil {
 		return err
 	}
-	return n.joinFleet(ctx, n.fabric.Fleet)
+	return n.joinFleet(ctx, n.queue.Fleet)
 }
 
 // openClaims answers workers of other processes.
@@ -160,7 +160,7 @@ func (n *Node) openClaims() (err error) {
 	if n.key == nil {
 		return nil
 	}
-	n.fabric.OnRestored(n.Loop.Republish)
+	n.queue.OnRestored(n.Loop.Republish)
 	n.claims, err = payload.NewServer(payload.ServerOptions{
 		Gateway: n.Loop, Name: n.name, Key: n.key, Version: n.version,
 		Lost: n.Loop.Lost, Log: n.log, Metrics: n.metrics,
@@ -191,11 +191,11 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.cfg.Loop.Deterministic {
 		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
 	}
-	err := n.newLoop(ctx, loop.Options{Config: cfg, Engine: n.fabric, Presence: n.fabric, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	err := n.newLoop(ctx, loop.Options{Config: cfg, Engine: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
-	n.presence = n.fabric
+	n.presence = n.queue
 	n.Loop.Start(ctx)
 	return nil
 }
@@ -234,7 +234,7 @@ func (n *Node) serverConfig() server.Config {
 // SelfTest sends a known picture through the loop and reports an error unless it
 // comes back with its known score. The node must have been started.
 func (n *Node) SelfTest(ctx context.Context) error {
-	if !n.fabric.Connected() {
+	if !n.queue.Connected() {
 		return errors.New("the engine cannot be reached") // the picture would wait for it
 	}
 	return n.test.run(ctx, n.Loop)
@@ -250,11 +250,11 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 		return addr, nil
 	}
 	at, reachable := claimURL(n.cfg, addr)
-	n.fabric.Advertise(at)
-	joins := []any{"nats", cmp.Or(n.fabric.Address(), strings.Join(n.cfg.Fabric.URLs, ",")), "claims", at, "gateway", n.name}
-	if f := n.cfg.Fabric; f.Listen != "" && f.ACLFile == "" {
-		dir, _ := acl.OwnDir() // openFabric has found it
-		joins = append(joins, "join", "rewardloop worker --join nats://"+n.fabric.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
+	n.queue.Advertise(at)
+	joins := []any{"nats", cmp.Or(n.queue.Address(), strings.Join(n.cfg.Queue.URLs, ",")), "claims", at, "gateway", n.name}
+	if f := n.cfg.Queue; f.Listen != "" && f.ACLFile == "" {
+		dir, _ := acl.OwnDir() // openQueue has found it
+		joins = append(joins, "join", "rewardloop worker --join nats://"+n.queue.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
 	}
 	n.log.InfoContext(ctx, "workers may join", joins...)
 	if !reachable {
@@ -265,7 +265,7 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 
 // NATS is where this process's own NATS takes workers and other gateways, as host:port; ""
 // where it takes nobody.
-func (n *Node) NATS() string { return n.fabric.Address() }
+func (n *Node) NATS() string { return n.queue.Address() }
 
 // Children says how the scorers' child processes are; see Scorers.Children.
 func (n *Node) Children() map[string]subprocess.Stats { return n.scorers.Children() }
@@ -316,7 +316,7 @@ func (n *Node) Stop() {
 	if err := n.closeScorers(); err != nil {
 		n.log.Warn("closing the scorers", "error", err)
 	}
-	if n.fabric != nil {
-		n.fabric.Close()
+	if n.queue != nil {
+		n.queue.Close()
 	}
 }

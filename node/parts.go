@@ -140,7 +140,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 	for i := range p.cfg.NumWorkers {
 		cfg := p.cfg.Workers
 		cfg.ID, cfg.Index, cfg.Of, cfg.Version = "w"+strconv.Itoa(i), i, p.cfg.NumWorkers, p.version
-		cfg.MaxBytes, cfg.Heartbeat = p.workerBytes(), p.cfg.Fabric.Lease/3
+		cfg.MaxBytes, cfg.Heartbeat = p.workerBytes(), p.cfg.Queue.Lease/3
 		if p.name != "" {
 			cfg.ID = p.name + "-" + cfg.ID
 			cfg.Host = hostName()
@@ -178,7 +178,7 @@ func (p *parts) joinFleet(ctx context.Context, open func(context.Context) (*queu
 
 // served are the managers that the workers of this process have.
 func (p *parts) served() map[string]*rewards.Manager {
-	only := p.cfg.Fabric.Rewards
+	only := p.cfg.Queue.Rewards
 	if len(only) == 0 {
 		return p.managers
 	}

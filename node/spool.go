@@ -12,10 +12,10 @@ import (
 // openSpool opens the folder of a durable gateway. Who has no edge takes no samples whose
 // sender could come back.
 func (n *Node) openSpool() (err error) {
-	if !n.cfg.Fabric.Durable || n.noServer {
+	if !n.cfg.Queue.Durable || n.noServer {
 		return nil
 	}
-	cfg := n.cfg.Fabric.Spool
+	cfg := n.cfg.Queue.Spool
 	cfg.Free, cfg.Log = models.FreeSpace, n.log
 	n.spool, err = spool.Open(cfg)
 	if err != nil {
@@ -41,7 +41,7 @@ func (n *Node) newLoop(ctx context.Context, o loop.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	n.log.InfoContext(ctx, "taken in from the spool", "dir", n.cfg.Fabric.Spool.Dir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
+	n.log.InfoContext(ctx, "taken in from the spool", "dir", n.cfg.Queue.Spool.Dir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
 		"runs", got.Runs, "dropped", got.Dropped, "skipped", n.spool.Stats().Skipped, "took", time.Since(begun).Round(time.Millisecond))
 	if got.Bytes > n.cfg.Loop.MaxBytes {
 		n.log.WarnContext(ctx, "samples of the last life exceed loop.max_bytes: clients get no credit before they are scored", "bytes", got.Bytes)

@@ -45,20 +45,20 @@ func NewWorker(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.name, p.calls = processName(o.Config.Fabric), true
+	p.name, p.calls = processName(o.Config.Queue), true
 	return &Worker{parts: p}, nil
 }
 
 // forWorker is what a worker takes of a configuration, in a copy.
 func forWorker(of *config.Config) *config.Config {
 	cfg := *of
-	if only := cfg.Fabric.Rewards; len(only) > 0 {
+	if only := cfg.Queue.Rewards; len(only) > 0 {
 		cfg.Profiles = map[string]*config.Profile{}
 		for _, name := range only {
 			cfg.Profiles[name] = of.Profiles[name]
 		}
 	}
-	cfg.Fabric.Listen = ""
+	cfg.Queue.Listen = ""
 	cfg.NumWorkers = max(cfg.NumWorkers, 1)
 	return &cfg
 }
@@ -74,7 +74,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 			w.Stop()
 		}
 	}()
-	cfg, err := fabricConfig(w.cfg, acl.Worker)
+	cfg, err := queueConfig(w.cfg, acl.Worker)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestATicketPassesIdleWorkersThatAreTooSlowForIt(t *testing.T) {
 	})
 }
 
-func passed(t *testing.T, f *queue.Fabric, source func(worker string) workers.Source) {
+func passed(t *testing.T, f *queue.Queue, source func(worker string) workers.Source) {
 	t.Helper()
 	const pool, tickets = 16, 40
 	claims := make(door, tickets)

@@ -41,7 +41,7 @@ func TestIdleWorkersAreChosenAtRandom(t *testing.T) {
 	})
 }
 
-func chosenAtRandom(t *testing.T, f *queue.Fabric, source func(worker string) workers.Source) {
+func chosenAtRandom(t *testing.T, f *queue.Queue, source func(worker string) workers.Source) {
 	t.Helper()
 	const pool, samples, rate = 8, 1000, 100
 	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{

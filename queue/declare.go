@@ -15,7 +15,7 @@ import (
 
 // settle declares what this process needs. A cluster that has just begun has no leader for
 // some seconds.
-func (f *Fabric) settle(ctx context.Context) error {
+func (f *Queue) settle(ctx context.Context) error {
 	var said error // by the engine, the last time
 	for {
 		err := f.declare(ctx)
@@ -73,7 +73,7 @@ func advised(err error) error {
 }
 
 // declare makes the stream.
-func (f *Fabric) declare(ctx context.Context) error {
+func (f *Queue) declare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	storage := jetstream.MemoryStorage
@@ -103,7 +103,7 @@ const (
 )
 
 // consumer makes what hands out the tickets of a queue.
-func (f *Fabric) consumer(ctx context.Context, queue string) error {
+func (f *Queue) consumer(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
@@ -164,7 +164,7 @@ func (q *queues) lost() []string {
 }
 
 // ensure makes a queue that is not there.
-func (f *Fabric) ensure(ctx context.Context, queue string) error {
+func (f *Queue) ensure(ctx context.Context, queue string) error {
 	now := time.Now()
 	if !f.queues.lacks(queue, now) {
 		return nil

@@ -1,5 +1,5 @@
 // Package queue is the engine: it brings tickets from gateways to free slots over NATS
-// JetStream, in one process or between machines. A gateway's side, Fabric, implements
+// JetStream, in one process or between machines. A gateway's side, Queue, implements
 // loop.Engine and loop.Presence; the side of a process that has workers alone is Member;
 // the Source of each worker implements workers.Source.
 //
@@ -11,7 +11,7 @@
 //
 // The life of a ticket:
 //
-//  1. The loop has chosen a sample. Fabric.Publish writes into its ticket where the payload
+//  1. The loop has chosen a sample. Queue.Publish writes into its ticket where the payload
 //     can be claimed and the token for it (Config.Sign), and puts it into RL_TICKETS, a
 //     work-queue stream kept in memory, below the subject of its queue, which is that of
 //     its profile. It waits for no answer: the gateway publishes again what nobody claims.
@@ -28,7 +28,7 @@
 //     than 16 processes ask, requests live longer, so that all together ask no more often.
 //     At a queue that has had no ticket for 1 s there is one request of each process, for one
 //     ticket, which stays open for 20 to 40 s (pull.go). A gateway that publishes says so to
-//     all who take from the queue (Fabric.rouse), and so does the first ticket to the one who
+//     all who take from the queue (Queue.rouse), and so does the first ticket to the one who
 //     gets it; then all ask as above.
 //  4. The server hands the ticket to one request, the hub to one of its slots at random. From
 //     then on it is leased: the worker says every third of Config.Lease that it is at work, where it
@@ -37,7 +37,7 @@
 //  5. The worker claims the payload, scores it, and has the gateway take the result. Only then
 //     it ends the lease (Done), or gives the ticket to others (Return). A lease that
 //     lapses makes the ticket available again. An attempt that has become needless is
-//     revoked: Fabric.Revoke tells all hubs, which end its lease or swallow its ticket.
+//     revoked: Queue.Revoke tells all hubs, which end its lease or swallow its ticket.
 //
 // Who is there: workers announce themselves each second (presence.go), gateways too
 // (gateways.go). A worker that has been silent for Config.Gone no longer counts as live; a

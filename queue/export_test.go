@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FleetConfig and NewFleet make a fleet of a test's own: others have Fabric.Fleet and Member.Fleet.
+// FleetConfig and NewFleet make a fleet of a test's own: others have Queue.Fleet and Member.Fleet.
 type FleetConfig = fleetConfig
 
 // NewFleet joins the fleet over a connection of the test's.
@@ -20,10 +20,10 @@ func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fl
 }
 
 // Forget deletes the stream behind the engine's back.
-func (f *Fabric) Forget(ctx context.Context) error { return f.js.DeleteStream(ctx, streamName) }
+func (f *Queue) Forget(ctx context.Context) error { return f.js.DeleteStream(ctx, streamName) }
 
 // Lose makes the engine forget every ticket, as a broker that lost its memory would.
-func (f *Fabric) Lose(ctx context.Context) error {
+func (f *Queue) Lose(ctx context.Context) error {
 	if err := f.Forget(ctx); err != nil {
 		return err
 	}

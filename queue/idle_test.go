@@ -30,7 +30,7 @@ type tap struct {
 
 // tapped listens to the requests for tickets of a queue that is there: of one that is not yet,
 // the server would take the tap for it.
-func tapped(t *testing.T, f *queue.Fabric) *tap {
+func tapped(t *testing.T, f *queue.Queue) *tap {
 	t.Helper()
 	s, err := f.NewSource("nobody", []string{anyQueue})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 // every queue that it has heard a worker take from. It also says once a second that this
 // gateway lives. One goroutine owns all of it.
 type keeper struct {
-	f      *Fabric
+	f      *Queue
 	news   chan wire.WorkerInfo // workers that have just appeared, or say other things than before
 	again  chan struct{}        // capacity 1: the connection is back
 	cancel context.CancelFunc
@@ -26,7 +26,7 @@ const announceEvery = time.Second
 // retryAfter is when what could not be made is tried again.
 const retryAfter = 500 * time.Millisecond
 
-func newKeeper(f *Fabric) *keeper {
+func newKeeper(f *Queue) *keeper {
 	return &keeper{f: f, news: make(chan wire.WorkerInfo, 1024), again: make(chan struct{}, 1)}
 }
 

@@ -167,7 +167,7 @@ func (x *exam) all(ctx context.Context) []check {
 	}
 	if x.read {
 		add(func(context.Context) check { return x.files() })
-		if x.cfg.Fabric.Durable {
+		if x.cfg.Queue.Durable {
 			add(func(context.Context) check { return x.spool() })
 		}
 		out = append(out, x.rewards(ctx)...)
@@ -300,7 +300,7 @@ func (x *exam) files() check {
 
 // spool compares queue.spool_bytes with the file system.
 func (x *exam) spool() check {
-	f := x.cfg.Fabric
+	f := x.cfg.Queue
 	c := check{Name: "spool", State: stateOK, Detail: f.Spool.Dir + " has room for queue.spool_bytes"}
 	if why := spool.Short(f.Spool.Dir, f.Spool.MaxBytes, models.FreeSpace); why != "" {
 		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice

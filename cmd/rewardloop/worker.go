@@ -64,7 +64,7 @@ func workerCommand(e *env) *cobra.Command {
 		if err != nil {
 			return wrong(err)
 		}
-		if len(cfg.Fabric.URLs) == 0 {
+		if len(cfg.Queue.URLs) == 0 {
 			return wrong(errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
 		}
 		log, err := logs.logger(e)

@@ -13,6 +13,6 @@
 // makes when they are first needed.
 //
 // The table in permissions.go says what each role may do, subject by subject; everything
-// else here and docs/fabric-security.md follow from it. Whoever holds a worker's key gets
+// else here and docs/queue-security.md follow from it. Whoever holds a worker's key gets
 // no pixels with it: those are claimed at a gateway.
 package acl

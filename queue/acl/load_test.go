@@ -59,7 +59,7 @@ func withUsersOf(t *testing.T, file, other string) string {
 	return strings.Replace(string(text), "users: [\n", "users: [\n"+users, 1)
 }
 
-// As docs/fabric-security.md says, with a server that goes on.
+// As docs/queue-security.md says, with a server that goes on.
 func TestAKeyIsChangedWithoutAPause(t *testing.T) {
 	t.Parallel()
 	old, next := made(t, acl.Config{}), made(t, acl.Config{})

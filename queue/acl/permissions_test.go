@@ -300,7 +300,7 @@ func TestAGatewayCanDoItsPart(t *testing.T) {
 	})
 }
 
-// The limit that docs/fabric-security.md names: NATS does not check where an answer
+// The limit that docs/queue-security.md names: NATS does not check where an answer
 // goes. If this fails, NATS has learned to, and the page may promise more.
 func TestAServerSendsAnswersWhereTheRequestSays(t *testing.T) {
 	t.Parallel()
@@ -351,7 +351,7 @@ func TestARoleThatIsNoneMayDoNothing(t *testing.T) {
 // The page's table is the one of Grants.
 func TestThePageListsWhatEachRoleMayDo(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "fabric-security.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "queue-security.md"))
 	require.NoError(t, err)
 	var listed []string
 	for line := range strings.Lines(string(page)) {

@@ -30,20 +30,20 @@ type process struct {
 // newAbroad has a node's engine listen, and its tickets name where they are claimed.
 func newAbroad(cfg *nodeConfig) *abroad {
 	a := &abroad{key: payload.NewKey(), name: "bench"}
-	cfg.loop.Gateway, cfg.fabric.Name, cfg.fabric.Listen = a.name, a.name, "127.0.0.1:0"
-	cfg.fabric.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
+	cfg.loop.Gateway, cfg.queue.Name, cfg.queue.Listen = a.name, a.name, "127.0.0.1:0"
+	cfg.queue.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
 	return a
 }
 
 // open takes claims, and connects the processes.
 func (a *abroad) open(ctx context.Context, n *node) (err error) {
-	n.fabric.Advertise("ws://" + n.addr + claimPath)
+	n.queue.Advertise("ws://" + n.addr + claimPath)
 	if a.server, err = payload.NewServer(payload.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
 		return err
 	}
 	for i := range n.cfg.processes {
 		var p process
-		if p.member, err = queue.Join(ctx, queue.Config{URLs: []string{"nats://" + n.fabric.Address()}, Name: "p" + strconv.Itoa(i)}); err != nil {
+		if p.member, err = queue.Join(ctx, queue.Config{URLs: []string{"nats://" + n.queue.Address()}, Name: "p" + strconv.Itoa(i)}); err != nil {
 			return err
 		}
 		a.processes = append(a.processes, p)

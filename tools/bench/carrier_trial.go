@@ -289,7 +289,7 @@ func (t *idleTrial) Close() error {
 // leaseTrial is workers that hold all the samples that they can.
 type leaseTrial struct {
 	fleet    *carrierFleet
-	gateway  *queue.Fabric
+	gateway  *queue.Queue
 	text     []byte             // a sample's frame
 	hold     context.Context    //nolint:containedctx // what samples wait for
 	end      context.CancelFunc // of all samples

@@ -115,7 +115,7 @@ func (n *node) kill(ctx context.Context) (noticed time.Duration, err error) {
 
 // live reports whether the gateway counts a worker as live.
 func (n *node) live(id string) bool {
-	return slices.ContainsFunc(n.fabric.Workers(), func(w wire.WorkerInfo) bool { return w.ID == id })
+	return slices.ContainsFunc(n.queue.Workers(), func(w wire.WorkerInfo) bool { return w.ID == id })
 }
 
 // until looks every millisecond.

@@ -121,17 +121,17 @@ func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, que
 		},
 	}
 	if c.kill > 0 {
-		cfg.fabric.Lease = max(t.clock(fullLease.Seconds()), leastLease)
-		cfg.fabric.Gone = max(t.clock(fullGone.Seconds()), leastGone)
+		cfg.queue.Lease = max(t.clock(fullLease.Seconds()), leastLease)
+		cfg.queue.Gone = max(t.clock(fullGone.Seconds()), leastGone)
 	}
 	n, err := newNode(ctx, cfg)
 	if err != nil {
-		return nil, cfg.fabric, err
+		return nil, cfg.queue, err
 	}
-	if err := until(ctx, func() bool { return len(n.fabric.Workers()) == t.width }); err != nil {
-		return nil, cfg.fabric, errors.Join(err, n.Close())
+	if err := until(ctx, func() bool { return len(n.queue.Workers()) == t.width }); err != nil {
+		return nil, cfg.queue, errors.Join(err, n.Close())
 	}
-	return n, cfg.fabric, nil
+	return n, cfg.queue, nil
 }
 
 // clock is how long seconds of full scale take.

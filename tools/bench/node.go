@@ -25,7 +25,7 @@ import (
 // them together, and clients that are connected to it.
 type node struct {
 	loop    *loop.Manager
-	queue   *queue.Fabric
+	queue   *queue.Queue
 	sources []*queue.Source
 	workers []*workers.Worker
 	srv     *http.Server
@@ -71,10 +71,10 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	if cfg.processes > 0 {
 		n.abroad = newAbroad(&n.cfg)
 	}
-	if n.fabric, err = queue.Open(ctx, n.cfg.fabric); err != nil {
+	if n.queue, err = queue.Open(ctx, n.cfg.queue); err != nil {
 		return nil, err
 	}
-	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Engine: n.fabric, Presence: n.fabric}); err != nil {
+	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Engine: n.queue, Presence: n.queue}); err != nil {
 		return nil, err
 	}
 	n.loop.Start(ctx)
@@ -111,7 +111,7 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	connect, gateway := n.fabric.NewSource, workers.Gateway(n.loop)
+	connect, gateway := n.queue.NewSource, workers.Gateway(n.loop)
 	if n.abroad != nil {
 		p := n.abroad.next()
 		connect, gateway = p.member.NewSource, p.claims
@@ -211,8 +211,8 @@ func (n *node) Close() error {
 	if n.abroad != nil {
 		n.abroad.close()
 	}
-	if n.fabric != nil {
-		n.fabric.Close()
+	if n.queue != nil {
+		n.queue.Close()
 	}
 	return errors.Join(errs...)
 }

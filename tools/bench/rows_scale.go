@@ -69,7 +69,7 @@ func overMachines() Suite {
 // ticketTrial carries tickets from a gateway to workers that claim nothing.
 type ticketTrial struct {
 	lasting time.Duration
-	queue   *queue.Fabric
+	queue   *queue.Queue
 	members []*queue.Member
 	sources []*queue.Source
 	bare    *bare
@@ -93,11 +93,11 @@ func newTicketTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	if t.bare, err = newBare(ctx, lanes); err != nil {
 		return nil, err
 	}
-	if t.fabric, err = queue.Open(ctx, queue.Config{Listen: "127.0.0.1:0", Name: "gw"}); err != nil {
+	if t.queue, err = queue.Open(ctx, queue.Config{Listen: "127.0.0.1:0", Name: "gw"}); err != nil {
 		return nil, err
 	}
 	for i := range takers {
-		m, err := queue.Join(ctx, queue.Config{URLs: []string{"nats://" + t.fabric.Address()}, Name: "p" + strconv.Itoa(i)})
+		m, err := queue.Join(ctx, queue.Config{URLs: []string{"nats://" + t.queue.Address()}, Name: "p" + strconv.Itoa(i)})
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 		select {
 		case <-free:
 			t.count++
-			err = t.fabric.Publish(ctx, wire.Ticket{
+			err = t.queue.Publish(ctx, wire.Ticket{
 				ID: "flowgrpo/120/train/8f6c2f0e_0_" + strconv.Itoa(t.count), Run: "flowgrpo", Epoch: 1 << 50, Step: 120, Queue: takerQueue, Gateway: "gw", Attempt: 1,
 				Bytes: 786432, Deadline: time.Now().Add(time.Minute), Claim: "ws://10.0.0.5:8080/v1/claim", Token: "0123456789abcdef0123456789abcdef0123456789ab",
 			})
@@ -185,8 +185,8 @@ func (t *ticketTrial) Close() error {
 	for _, m := range t.members {
 		m.Close()
 	}
-	if t.fabric != nil {
-		t.fabric.Close()
+	if t.queue != nil {
+		t.queue.Close()
 	}
 	if t.bare != nil {
 		return t.bare.Close()

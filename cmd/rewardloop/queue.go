@@ -14,11 +14,11 @@ import (
 	"github.com/rewardloop/rewardloop/queue/acl"
 )
 
-const fabricText = `
+const queueText = `
 Makes the access to the bus that gateways and workers on several machines share:
 a key for each of the two roles, and what the server must know of them. Each
 role may use its own subjects and nothing else: a worker takes tickets and
-cannot make any. docs/fabric-security.md lists the subjects.
+cannot make any. docs/queue-security.md lists the subjects.
 
 Without --jwt it writes gateway.nk and worker.nk, which are secret, and acl.conf
 for the server: one that serve starts (--nats-listen), or a nats-server of
@@ -29,7 +29,7 @@ addresses.
 
 Files that are there are not replaced without --force.`
 
-const fabricExample = `
+const queueExample = `
 rewardloop queue acl --out access
 rewardloop queue acl --out access-tls --tls gateway.lab,10.0.0.5 --mtls
 rewardloop queue acl --out access-jwt --jwt`
@@ -40,11 +40,11 @@ type access struct {
 	acl.Config
 }
 
-func fabricCommand(e *env) *cobra.Command {
+func queueCommand(e *env) *cobra.Command {
 	child := &cobra.Command{
 		Use: "acl --out FOLDER", Args: nothingElse,
 		Short: "make a key for each role, and the server's list of them",
-		Long:  fabricText, Example: fabricExample,
+		Long:  queueText, Example: queueExample,
 	}
 	a := access{env: e}
 	child.Flags().StringVar(&a.Dir, "out", "", "`folder` for the files; made if it is not there")
@@ -61,7 +61,7 @@ func fabricCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "queue", GroupID: groupPrepare, DisableFlagsInUseLine: true,
 		Short: "make the keys with which gateways and workers meet",
-		Long:  fabricText, Example: fabricExample,
+		Long:  queueText, Example: queueExample,
 	}, child)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/queue/acl"
 )
 
-func TestFabricACLSaysWhatItWroteAndWhatToRunNext(t *testing.T) {
+func TestQueueACLSaysWhatItWroteAndWhatToRunNext(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "access")
 	got := call(t, "", "queue", "acl", "--out", dir)
@@ -41,7 +41,7 @@ on each worker's machine, which gets worker.nk:
 	require.Equal(t, exitOK, call(t, "", "queue", "acl", "--out", dir, "--force").code)
 }
 
-func TestFabricACLNamesCertificatesWhereTheyBelong(t *testing.T) {
+func TestQueueACLNamesCertificatesWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "my access")
 	got := call(t, "", "queue", "acl", "--tls", "fd00::5, gateway.lab", "--mtls", "--out", dir)
@@ -64,7 +64,7 @@ func TestFabricACLNamesCertificatesWhereTheyBelong(t *testing.T) {
 	require.NotRegexp(t, `S[ACNOUX][A-Z2-7]{56}`, got.stdout)
 }
 
-func TestFabricRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestQueueRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for want, args := range map[string][]string{
@@ -87,7 +87,7 @@ func TestFabricRefusesWhatItDoesNotUnderstand(t *testing.T) {
 }
 
 // What the command writes admits its keys and nobody else.
-func TestWhatFabricACLWritesAdmitsItsKeys(t *testing.T) {
+func TestWhatQueueACLWritesAdmitsItsKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.Equal(t, exitOK, call(t, "", "queue", "acl", "--out", dir, "--tls", "127.0.0.1").code)

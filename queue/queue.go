@@ -16,8 +16,8 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Fabric is a gateway's side of the engine: it publishes tickets and knows the workers.
-type Fabric struct {
+// Queue is a gateway's side of the engine: it publishes tickets and knows the workers.
+type Queue struct {
 	*bus
 
 	presence *presence
@@ -32,19 +32,19 @@ type Fabric struct {
 }
 
 var (
-	_ loop.Engine    = (*Fabric)(nil)
-	_ loop.Presence  = (*Fabric)(nil)
+	_ loop.Engine    = (*Queue)(nil)
+	_ loop.Presence  = (*Queue)(nil)
 	_ workers.Source = (*Source)(nil)
 	_ workers.Lease  = (*lease)(nil)
 )
 
 // Open starts the engine, or connects to it, and makes what tickets need there.
-func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
+func Open(ctx context.Context, cfg Config) (_ *Queue, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	f := &Fabric{queues: queues{made: map[string]time.Time{}}, roused: map[string]time.Time{}}
+	f := &Queue{queues: queues{made: map[string]time.Time{}}, roused: map[string]time.Time{}}
 	f.keeper = newKeeper(f)
 	defer func() {
 		if err != nil {
@@ -70,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (_ *Fabric, err error) {
 }
 
 // NewSource connects a worker of this process to the queues of the engine that it takes from.
-func (f *Fabric) NewSource(worker string, queues []string) (*Source, error) {
+func (f *Queue) NewSource(worker string, queues []string) (*Source, error) {
 	for _, queue := range queues {
 		if err := f.ensure(context.Background(), queue); err != nil {
 			return nil, err
@@ -81,28 +81,28 @@ func (f *Fabric) NewSource(worker string, queues []string) (*Source, error) {
 
 // Advertise says where workers of other processes claim what this gateway's tickets are
 // for. Until then only those of this process can.
-func (f *Fabric) Advertise(claim string) { f.claim.Store(&claim) }
+func (f *Queue) Advertise(claim string) { f.claim.Store(&claim) }
 
 // OnRestored has fn called whenever a connection that was lost is back, and with it perhaps
 // another engine, which knows none of the tickets.
-func (f *Fabric) OnRestored(fn func()) { f.restored.Store(&fn) }
+func (f *Queue) OnRestored(fn func()) { f.restored.Store(&fn) }
 
 // Alive reports whether a gateway has been heard of late, or could not have been.
-func (f *Fabric) Alive(gateway string) bool { return f.gateways.alive(gateway) }
+func (f *Queue) Alive(gateway string) bool { return f.gateways.alive(gateway) }
 
 // Connected reports whether the engine can be reached now.
-func (f *Fabric) Connected() bool { return f.nc.IsConnected() }
+func (f *Queue) Connected() bool { return f.nc.IsConnected() }
 
 // Address is where the engine of this process takes others, as host:port; "" where it
 // takes nobody.
-func (f *Fabric) Address() string { return f.address() }
+func (f *Queue) Address() string { return f.address() }
 
 // Fleet makes what limits and breakers of all processes are shared by. It must be closed
-// before the Fabric.
-func (f *Fabric) Fleet(ctx context.Context) (*Fleet, error) { return f.openFleet(ctx, true) }
+// before the Queue.
+func (f *Queue) Fleet(ctx context.Context) (*Fleet, error) { return f.openFleet(ctx, true) }
 
 // Close ends this process's part of the engine. Sources must have been closed before.
-func (f *Fabric) Close() {
+func (f *Queue) Close() {
 	f.keeper.stop()
 	if f.bus != nil {
 		f.close()
@@ -112,7 +112,7 @@ func (f *Fabric) Close() {
 // Publish hands a ticket to the stream. It asks for no answer, which would cost a
 // tenth of all that a small sample allocates on its way: the gateway publishes a
 // ticket again that nobody claims, and counts it.
-func (f *Fabric) Publish(_ context.Context, t wire.Ticket) error {
+func (f *Queue) Publish(_ context.Context, t wire.Ticket) error {
 	if at := f.claim.Load(); at != nil && f.cfg.Sign != nil {
 		t.Claim, t.Token = *at, f.cfg.Sign(t.Key())
 	}
@@ -138,7 +138,7 @@ const rouseEvery = livelyFor / 2
 // rouse says to the processes that take from a queue that tickets come, and for how many
 // workers. Where the word is lost a process goes on asking seldom: its share is smaller for a
 // while, and the ticket goes to another, or to its slow pull.
-func (f *Fabric) rouse(queue string) error {
+func (f *Queue) rouse(queue string) error {
 	now := time.Now()
 	f.mu.Lock()
 	before, known := f.roused[queue]
@@ -165,7 +165,7 @@ func (f *Fabric) rouse(queue string) error {
 
 // Revoke tells every source that an attempt is over: a lease of it ends, a ticket
 // that is still on its way is swallowed.
-func (f *Fabric) Revoke(_ context.Context, key wire.AttemptKey) error {
+func (f *Queue) Revoke(_ context.Context, key wire.AttemptKey) error {
 	data, err := json.Marshal(key)
 	if err != nil {
 		return fmt.Errorf("queue: revoke of sample %q: %w", key.ID, err)
@@ -177,4 +177,4 @@ func (f *Fabric) Revoke(_ context.Context, key wire.AttemptKey) error {
 }
 
 // Workers returns the live workers, by id.
-func (f *Fabric) Workers() []wire.WorkerInfo { return f.presence.workers(time.Now()) }
+func (f *Queue) Workers() []wire.WorkerInfo { return f.presence.workers(time.Now()) }

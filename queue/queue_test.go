@@ -29,7 +29,7 @@ const soon = 30 * time.Second
 const anyQueue = "_"
 
 // open makes a gateway, and a way to connect workers to it: to anyQueue if no others are named.
-func open(t *testing.T, cfg queue.Config) (f *queue.Fabric, source func(t *testing.T, worker string, queues ...string) workers.Source) {
+func open(t *testing.T, cfg queue.Config) (f *queue.Queue, source func(t *testing.T, worker string, queues ...string) workers.Source) {
 	t.Helper()
 	f, err := queue.Open(t.Context(), cfg)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func open(t *testing.T, cfg queue.Config) (f *queue.Fabric, source func(t *testi
 	}
 }
 
-func TestFabricKeepsTheContractOfAnEngine(t *testing.T) {
+func TestQueueKeepsTheContractOfAnEngine(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
