@@ -36,7 +36,7 @@ func BenchmarkAccept(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			engine := memqueue.New(1, time.Second)
 			defer engine.Close()
-			o := loop.Options{Engine: engine, Presence: engine}
+			o := loop.Options{Queue: engine, Presence: engine}
 			if durable {
 				sp, err := spool.Open(spool.Config{Dir: b.TempDir()})
 				require.NoError(b, err)

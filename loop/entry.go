@@ -96,7 +96,7 @@ type attempt struct {
 	state  attemptState
 	backup bool // it was asked because another one takes long
 
-	published time.Time // when the ticket was given to the engine
+	published time.Time // when the ticket was given to the queue
 	slow      []string  // workers that are to leave it to faster ones
 
 	worker string

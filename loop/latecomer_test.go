@@ -21,7 +21,7 @@ func TestASampleThatMeetsTheStopIsRefusedOrAnswered(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			engine := memqueue.New(seed, time.Second)
-			m, err := loop.New(loop.Options{Engine: engine, Presence: engine})
+			m, err := loop.New(loop.Options{Queue: engine, Presence: engine})
 			require.NoError(t, err)
 			m.Start(t.Context())
 			var wg sync.WaitGroup

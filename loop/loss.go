@@ -8,7 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// This file is about what is lost for certain: a worker whose process has ended, an engine
+// This file is about what is lost for certain: a worker whose process has ended, a queue
 // that has forgotten its tickets. Leases and deadlines would mend both in time; whoever
 // knows it sooner says so here.
 
@@ -26,7 +26,7 @@ func (m *Manager) Lost(workers []string) {
 	m.apply(fx)
 }
 
-// Republish is told that the engine may know none of the tickets any more: those that
+// Republish is told that the queue may know none of the tickets any more: those that
 // nobody has claimed are made anew.
 func (m *Manager) Republish() {
 	m.mu.Lock()

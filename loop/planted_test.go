@@ -24,7 +24,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]struct {
 		source func(workers.Source, *atomic.Bool) workers.Source
-		engine func(rig.Engine, *atomic.Bool) rig.Engine
+		engine func(rig.Queue, *atomic.Bool) rig.Queue
 		spool  bool
 		barred bool
 		says   string // "": nothing is planted, and the phase passes
@@ -39,7 +39,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 			says:   "has no results",
 		},
 		"a ticket that nobody may take": {
-			engine: func(e rig.Engine, broken *atomic.Bool) rig.Engine { return &avoider{e, broken} },
+			engine: func(e rig.Queue, broken *atomic.Bool) rig.Queue { return &avoider{e, broken} },
 			says:   "has no results",
 		},
 		"credit that is never granted": {barred: true, says: "may not send all its samples"},
@@ -121,12 +121,12 @@ func (s *sleeper) Take(ctx context.Context, queue string, n int) ([]workers.Leas
 
 // avoider publishes tickets that all workers are to avoid.
 type avoider struct {
-	rig.Engine
+	rig.Queue
 
 	broken *atomic.Bool
 }
 
-// Publish implements loop.Engine.
+// Publish implements loop.Queue.
 func (a *avoider) Publish(ctx context.Context, t wire.Ticket) error {
 	if a.broken.Load() {
 		t.Avoid = nil

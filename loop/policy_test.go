@@ -81,7 +81,7 @@ func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 				t.Parallel()
 				tr := trial{workers: 8, size: uniform, seed: 1, dispatch: dispatch.Config{Policy: policy}}
 				sound := tr.run(t)
-				tr.during = func(r *rig.Rig, e *memqueue.Engine) {
+				tr.during = func(r *rig.Rig, e *memqueue.Queue) {
 					time.Sleep(time.Duration(at * float64(time.Second)))
 					for _, w := range r.Workers {
 						if w.Info().Busy > 0 {
@@ -109,7 +109,7 @@ func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 	}
 	for _, at := range []float64{197, 199, 200.2} {
 		tr := trial{workers: 8, slow: 0.75, load: 0.7, seed: 1, dispatch: dispatch.Config{Policy: dispatch.SpeedWeighted}}
-		tr.during = func(r *rig.Rig, e *memqueue.Engine) {
+		tr.during = func(r *rig.Rig, e *memqueue.Queue) {
 			time.Sleep(time.Duration(at * float64(time.Second)))
 			for _, w := range r.Workers[6:] {
 				w.Kill()

@@ -183,7 +183,7 @@ func (h *told) noted(what string, err error) {
 	}
 }
 
-// Publish implements loop.Engine.
+// Publish implements loop.Queue.
 func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 	if h.refusing {
 		return errors.New("the engine is away")
@@ -195,7 +195,7 @@ func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 	return nil
 }
 
-// Revoke implements loop.Engine.
+// Revoke implements loop.Queue.
 func (h *told) Revoke(_ context.Context, key wire.AttemptKey) error {
 	h.revoked = append(h.revoked, fmt.Sprint(key))
 	h.carrier = slices.DeleteFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == key })
@@ -233,7 +233,7 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 			OnSampleFailure: map[string]rewards.SamplePolicy{"mixed": {Policy: rewards.PolicyGroupMean}},
 			OnStepDeadline:  []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}[h.rng.IntN(3)],
 		},
-		Engine: h, Presence: h, Buffers: h.buffers, StepArrived: func() { h.note("step arrived", nil) },
+		Queue: h, Presence: h, Buffers: h.buffers, StepArrived: func() { h.note("step arrived", nil) },
 		Examine: func(x loop.Examined) { h.note("examined "+x.Sample.ID, x.Result) },
 	})
 	require.NoError(t, err)

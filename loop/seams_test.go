@@ -29,7 +29,7 @@ import (
 )
 
 // deaf is an engine that takes nothing back.
-type deaf struct{ *memqueue.Engine }
+type deaf struct{ *memqueue.Queue }
 
 func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
 
@@ -186,7 +186,7 @@ func (listener) Binary(io.Reader) error { return nil }
 func dialled(t *testing.T) (c *wsconn.Conn, heard chan string) {
 	t.Helper()
 	e := memqueue.New(1, lease)
-	m, err := loop.New(loop.Options{Engine: e, Presence: e})
+	m, err := loop.New(loop.Options{Queue: e, Presence: e})
 	require.NoError(t, err)
 	m.Start(t.Context())
 	served := make(chan struct{})
@@ -308,7 +308,7 @@ func TestRecordsThatAGatewayCannotUseAreDroppedAndTheOthersAreNot(t *testing.T) 
 		}}
 		e := memqueue.New(1, lease)
 		defer e.Close()
-		m, err := loop.New(loop.Options{Engine: e, Presence: e, Spool: s, Config: loop.Config{
+		m, err := loop.New(loop.Options{Queue: e, Presence: e, Spool: s, Config: loop.Config{
 			MaxBytes: 16 << 10, MessageBytes: 8 << 10, GroupProfiles: []string{""},
 		}})
 		require.NoError(t, err)

@@ -370,7 +370,7 @@ func verify(t *testing.T, w *world, id string, res *wire.Result) {
 }
 
 // faults kills and adds workers, loses the broker's memory and makes it refuse.
-func faults(rng *rand.Rand, r *rig.Rig, e *memqueue.Engine) {
+func faults(rng *rand.Rand, r *rig.Rig, e *memqueue.Queue) {
 	next := len(r.Workers)
 	for range rng.IntN(4) {
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)

@@ -24,7 +24,7 @@ import (
 // stage is a gateway with workers in a bubble of fake time.
 type stage struct {
 	*rig.Rig
-	engine *memqueue.Engine
+	engine *memqueue.Queue
 }
 
 const lease = 3 * time.Second

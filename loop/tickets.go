@@ -56,7 +56,7 @@ func (c *core) ticket(e *entry, a *attempt) wire.Ticket {
 	return t
 }
 
-// unpublish takes a ticket back that the engine did not accept.
+// unpublish takes a ticket back that the queue did not accept.
 func (c *core) unpublish(t wire.Ticket) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
 	switch {

@@ -30,7 +30,7 @@ type state string
 const (
 	fresh     state = ""          // not accepted yet
 	queued    state = "queued"    // in its run's queue, in the gateway
-	published state = "published" // its ticket is in the engine, unclaimed
+	published state = "published" // its ticket is in the queue, unclaimed
 	running   state = "running"   // a worker has claimed it
 	gathered  state = "gathered"  // scored alone, waiting for its group to be scored as a whole
 	decided   state = "decided"   // out of everybody's hands; the next moment it is held or final
@@ -113,7 +113,7 @@ func (c *core) amiss(format string, args ...any) {
 type attemptState string
 
 const (
-	offered  attemptState = "offered"  // its ticket is in the engine, unclaimed
+	offered  attemptState = "offered"  // its ticket is in the queue, unclaimed
 	claimed  attemptState = "claimed"  // a worker has the payload
 	lapsed   attemptState = "lapsed"   // another worker has claimed the same ticket since; its answer may still be the first
 	answered attemptState = "answered" // over

@@ -45,7 +45,7 @@ type trial struct {
 	undeclared bool
 	dispatch   dispatch.Config
 	// during is called when the samples begin to come; nil: nothing happens.
-	during func(r *rig.Rig, e *memqueue.Engine)
+	during func(r *rig.Rig, e *memqueue.Queue)
 	steps  int // one after the other, the last of which counts; 0: 1
 }
 

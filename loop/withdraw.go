@@ -114,7 +114,7 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 	}
 }
 
-// recall takes the entry out of the engine and the workers' hands; the caller moves it.
+// recall takes the entry out of the queue and the workers' hands; the caller moves it.
 func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	switch {
 	case e.offer == nil:

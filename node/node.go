@@ -191,7 +191,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.cfg.Loop.Deterministic {
 		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
 	}
-	err := n.newLoop(ctx, loop.Options{Config: cfg, Engine: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	err := n.newLoop(ctx, loop.Options{Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}

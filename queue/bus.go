@@ -39,7 +39,7 @@ const answerTimeout = 3 * time.Second
 // them is dropped: a ticket lapses then and comes again.
 const longestMail = 16 << 10
 
-// bus is a process's way to the engine: a server of its own, or the addresses of others.
+// bus is a process's way to NATS: a server of its own, or the addresses of others.
 type bus struct {
 	cfg    Config
 	inbox  string
@@ -132,7 +132,7 @@ func foreign(m *nats.Msg, subject string) bool {
 }
 
 // openFleet makes what limits and breakers of all processes are shared by; create says that
-// this one may make the bucket. It must be closed before this process's part of the engine.
+// this one may make the bucket. It must be closed before this process's part of NATS.
 func (b *bus) openFleet(ctx context.Context, create bool) (*Fleet, error) {
 	return newFleet(ctx, b.js, fleetConfig{Name: b.cfg.Name, Create: create, Replicas: b.cfg.Replicas, Log: b.cfg.Log})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config says where the engine is and bounds it. The zero value of a field takes its
+// Config says where NATS is and bounds it. The zero value of a field takes its
 // default. What Keys lists is set by the configuration file, and Keys says what it means; the
 // rest is the program's.
 type Config struct {
@@ -76,7 +76,7 @@ const longestName = 200
 // Networked reports whether workers of other processes may join.
 func (c Config) Networked() bool { return len(c.URLs) > 0 || c.Listen != "" }
 
-// Keys implements keys.Described: the section of the engine.
+// Keys implements keys.Described: the section of NATS.
 func (c *Config) Keys(k *keys.Set) {
 	k.Texts(&c.URLs, "nats", "Servers of the NATS that all share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS.")
 	k.Text(&c.Listen, "nats_listen", "", "Address and port at which this gateway's own NATS takes workers and other gateways, instead of nats. "+
@@ -131,7 +131,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("queue: max_tickets must be positive"))
 	}
 	if c.Replicas > 1 && len(c.URLs) == 0 {
-		errs = append(errs, fmt.Errorf("queue: %d replicas: want 1, or up to 5 of an engine that is a cluster", c.Replicas))
+		errs = append(errs, fmt.Errorf("queue: %d replicas: want 1, or up to 5 of a NATS server that is a cluster", c.Replicas))
 	}
 	if public, _ := keys.Public(c.Listen); public && c.Access == nil {
 		errs = append(errs, fmt.Errorf("queue: nats_listen %s can be reached by others: it needs acl_file, which `rewardloop queue acl` writes", c.Listen))

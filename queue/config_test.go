@@ -19,7 +19,7 @@ func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 		"pull requests need 0 < pull_min < pull_max, not 10ms and 10ms":                                  {PullMax: 10 * time.Millisecond},
 		"pull requests need 0 < pull_min < pull_max, not -1ns and 100ms":                                 {PullMin: -1},
 		"max_tickets must be positive":                                                                   {MaxTickets: -1},
-		"3 replicas: want 1, or up to 5 of an engine that is a cluster":                                  {Replicas: 3},
+		"3 replicas: want 1, or up to 5 of a NATS server that is a cluster":                              {Replicas: 3},
 		"replicas: want 1…5, got 6":                                                                      {Replicas: 6, URLs: []string{"nats://a"}},
 		"replicas: want 1…5, got -1":                                                                     {Replicas: -1},
 		"nats_listen: nats names a NATS that runs by itself, and this starts one: leave one of them out": {Listen: "127.0.0.1:0", URLs: []string{"nats://a"}},

@@ -28,11 +28,11 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.counts.disconnected.Inc()
 			if err != nil {
-				log.WarnContext(ctx, "the engine's connection is lost; looking for it again", "error", err)
+				log.WarnContext(ctx, "NATS's connection is lost; looking for it again", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.InfoContext(ctx, "the engine's connection is back", "server", nc.ConnectedUrlRedacted())
+			log.InfoContext(ctx, "NATS's connection is back", "server", nc.ConnectedUrlRedacted())
 			restored()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
@@ -41,7 +41,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 				subject = sub.Subject
 			}
 			b.counts.denied.WithLabelValues(reasonFor(err)).Inc()
-			log.ErrorContext(ctx, "the engine refuses", "subject", subject, "error", err)
+			log.ErrorContext(ctx, "NATS refuses", "subject", subject, "error", err)
 		}),
 	}, b.cfg.Credentials...)
 	url := nats.DefaultURL
@@ -71,7 +71,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 			return nil, err
 		}
 		if !warned {
-			b.cfg.Log.WarnContext(ctx, "the engine is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
+			b.cfg.Log.WarnContext(ctx, "NATS is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
 		}
 		t := time.NewTimer(200 * time.Millisecond)
 		select {
@@ -105,12 +105,12 @@ func absent(err error) bool {
 func explained(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does the engine in this process refuse
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does NATS in this process refuse
 		return fmt.Errorf("%w: name this role's key with queue.nkey_file or queue.creds_file; `rewardloop queue acl` makes them, and the log of a gateway that has made its own says where they are", err)
-	case errors.As(err, &untrusted): // with nats://, too: the engine says that it speaks TLS
-		return fmt.Errorf("%w: write tls://, the name that the engine's certificate has, and its CA as queue.tls_ca", err)
+	case errors.As(err, &untrusted): // with nats://, too: NATS says that it speaks TLS
+		return fmt.Errorf("%w: write tls://, the name that NATS's certificate has, and its CA as queue.tls_ca", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return fmt.Errorf("%w: the engine does not speak TLS: write nats:// and leave queue.tls_ca out", err)
+		return fmt.Errorf("%w: NATS does not speak TLS: write nats:// and leave queue.tls_ca out", err)
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func explained(err error) error {
 // redacted is addresses without names and passwords in them.
 func redacted(urls []string) string {
 	if len(urls) == 0 {
-		return "the engine in this process"
+		return "NATS in this process"
 	}
 	out := make([]string, len(urls))
 	for i, u := range urls {

@@ -16,7 +16,7 @@ import (
 // settle declares what this process needs. A cluster that has just begun has no leader for
 // some seconds.
 func (f *Queue) settle(ctx context.Context) error {
-	var said error // by the engine, the last time
+	var said error // by NATS, the last time
 	for {
 		err := f.declare(ctx)
 		if said != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -26,7 +26,7 @@ func (f *Queue) settle(ctx context.Context) error {
 			return err
 		}
 		said = err
-		f.cfg.Log.WarnContext(ctx, "the engine is not ready; trying again", "error", err)
+		f.cfg.Log.WarnContext(ctx, "NATS is not ready; trying again", "error", err)
 		t := time.NewTimer(retryAfter)
 		select {
 		case <-ctx.Done():
@@ -63,9 +63,9 @@ func codeOf(err error) jetstream.ErrorCode {
 func advised(err error) error {
 	switch code := codeOf(err); {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: no server of the engine has JetStream, or not yet: nats-server needs -js", err)
+		return fmt.Errorf("%w: no server of NATS has JetStream, or not yet: nats-server needs -js", err)
 	case code == otherStream:
-		return fmt.Errorf("%w: gateways of one engine need the same queue.durable; if none runs any more, remove the stream %s", err, streamName)
+		return fmt.Errorf("%w: gateways of one NATS need the same queue.durable; if none runs any more, remove the stream %s", err, streamName)
 	case code == noCluster:
 		return fmt.Errorf("%w: queue.replicas of more than 1 needs a cluster of as many servers", err)
 	}
@@ -95,7 +95,7 @@ func (f *Queue) declare(ctx context.Context) error {
 }
 
 const (
-	// unused is how long a queue may be that nobody takes from before the engine forgets it.
+	// unused is how long a queue may be that nobody takes from before NATS forgets it.
 	// Its tickets stay.
 	unused = time.Hour
 	// sure is for how long after a queue was made it is certainly there.

@@ -1,6 +1,6 @@
-// Package queue is the engine: it brings tickets from gateways to free slots over NATS
+// Package queue is NATS: it brings tickets from gateways to free slots over NATS
 // JetStream, in one process or between machines. A gateway's side, Queue, implements
-// loop.Engine and loop.Presence; the side of a process that has workers alone is Member;
+// loop.Queue and loop.Presence; the side of a process that has workers alone is Member;
 // the Source of each worker implements workers.Source.
 //
 // A process has one way to NATS, its bus: a server inside the process that opens no port

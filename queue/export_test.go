@@ -19,10 +19,10 @@ func NewFleet(ctx context.Context, js jetstream.JetStream, cfg FleetConfig) (*Fl
 	return newFleet(ctx, js, cfg)
 }
 
-// Forget deletes the stream behind the engine's back.
+// Forget deletes the stream behind NATS's back.
 func (f *Queue) Forget(ctx context.Context) error { return f.js.DeleteStream(ctx, streamName) }
 
-// Lose makes the engine forget every ticket, as a broker that lost its memory would.
+// Lose makes NATS forget every ticket, as a broker that lost its memory would.
 func (f *Queue) Lose(ctx context.Context) error {
 	if err := f.Forget(ctx); err != nil {
 		return err

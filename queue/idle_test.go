@@ -19,8 +19,8 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// tap counts the requests for tickets that the engine gets, by who asks: the place that a
-// request has in the engine's queue, and the inbox to which it is answered.
+// tap counts the requests for tickets that NATS gets, by who asks: the place that a
+// request has in NATS's queue, and the inbox to which it is answered.
 type tap struct {
 	mu    sync.Mutex
 	fast  map[string]int // guarded by mu

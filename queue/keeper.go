@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// keeper sees to it that the engine has what tickets need: the stream, and a consumer for
+// keeper sees to it that NATS has what tickets need: the stream, and a consumer for
 // every queue that it has heard a worker take from. It also says once a second that this
 // gateway lives. One goroutine owns all of it.
 type keeper struct {
@@ -79,7 +79,7 @@ func (k *keeper) run(ctx context.Context) {
 			continue
 		case w := <-k.news:
 			k.want(wanted, w)
-		case <-k.again: // perhaps to an engine that has forgotten everything
+		case <-k.again: // perhaps to a NATS server that has forgotten everything
 			k.f.gateways.again()
 			for _, queue := range k.f.queues.lost() {
 				wanted[queue] = true
@@ -124,7 +124,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]bool) bool {
 	restored := wanted[""]
 	if restored {
 		if err := k.f.declare(ctx); err != nil {
-			log.WarnContext(ctx, "the engine is not ready for tickets; trying again", "error", err)
+			log.WarnContext(ctx, "NATS is not ready for tickets; trying again", "error", err)
 			return false
 		}
 	}

@@ -12,11 +12,11 @@ type Member struct {
 	gateways *gateways
 }
 
-// Join connects to an engine that gateways use.
+// Join connects to a NATS server that gateways use.
 func Join(ctx context.Context, cfg Config) (_ *Member, err error) {
 	cfg = cfg.WithDefaults()
 	if len(cfg.URLs) == 0 {
-		return nil, errors.New("queue: a worker needs the address of the engine: nats://host:port of a gateway's nats_listen, or of nats-server")
+		return nil, errors.New("queue: a worker needs the address of NATS: nats://host:port of a gateway's nats_listen, or of nats-server")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func Join(ctx context.Context, cfg Config) (_ *Member, err error) {
 	return m, nil
 }
 
-// NewSource connects a worker to the queues of the engine that it takes from, which a gateway
+// NewSource connects a worker to the queues of NATS that it takes from, which a gateway
 // makes when it hears the worker name them.
 func (m *Member) NewSource(worker string, queues []string) (*Source, error) {
 	return newSource(m.bus, worker, queues)
@@ -48,7 +48,7 @@ func (m *Member) NewSource(worker string, queues []string) (*Source, error) {
 // Alive reports whether a gateway has been heard of late, or could not have been.
 func (m *Member) Alive(gateway string) bool { return m.gateways.alive(gateway) }
 
-// Connected reports whether the engine can be reached now.
+// Connected reports whether NATS can be reached now.
 func (m *Member) Connected() bool { return m.nc.IsConnected() }
 
 // Fleet makes what limits and breakers of all processes are shared by. It must be closed

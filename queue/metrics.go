@@ -10,14 +10,14 @@ import (
 	"github.com/rewardloop/rewardloop/internal/metric"
 )
 
-// metrics count what goes wrong with the engine.
+// metrics count what goes wrong with NATS.
 type metrics struct {
-	refused      *prometheus.CounterVec // whom the engine of this process did not let in, or let do
-	denied       *prometheus.CounterVec // what the engine refused to this process
+	refused      *prometheus.CounterVec // whom NATS of this process did not let in, or let do
+	denied       *prometheus.CounterVec // what NATS refused to this process
 	disconnected prometheus.Counter
 }
 
-// Why the engine refuses; labels of the metrics.
+// Why NATS refuses; labels of the metrics.
 const (
 	refusedKey     = "key"     // none, or a wrong one
 	refusedSubject = "subject" // one that its role may not use
@@ -49,7 +49,7 @@ func reasonOf(text string) (reason string, refusal bool) {
 	return refusedOther, false
 }
 
-// reasonFor is the same of an error that the engine answers.
+// reasonFor is the same of an error that NATS answers.
 func reasonFor(err error) string {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):

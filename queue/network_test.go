@@ -56,8 +56,8 @@ func TestQueueOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
 	queuetest.Run(t, over(queue.Config{}))
 }
 
-// over has the engine in the gateway's process listen, and every worker in a process of
-// its own, as far as the engine can tell.
+// over has NATS in the gateway's process listen, and every worker in a process of
+// its own, as far as NATS can tell.
 func over(cfg queue.Config) func(*testing.T, func(*testing.T, *queuetest.Harness)) {
 	cfg.Lease, cfg.Gone = 750*time.Millisecond, 300*time.Millisecond
 	return func(t *testing.T, test func(*testing.T, *queuetest.Harness)) {
@@ -191,7 +191,7 @@ func TestAWorkerWithoutAnEngineSaysWhatItWaitedFor(t *testing.T) {
 	_, err = queue.Join(t.Context(), queue.Config{URLs: []string{"127.0.0.1:1"}, Patience: 1})
 	require.ErrorContains(t, err, "to nats://127.0.0.1:1")
 	_, err = queue.Join(t.Context(), queue.Config{})
-	require.ErrorContains(t, err, "needs the address of the engine")
+	require.ErrorContains(t, err, "needs the address of NATS")
 }
 
 // Whoever has a worker's key can have the server bring a message of his into any subject;

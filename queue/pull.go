@@ -115,7 +115,7 @@ func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 }
 
 // enough reports whether the requests that are open are enough for now: one for every slot
-// that is freed would have the engine look through hundreds of them for every ticket. The
+// that is freed would have NATS look through hundreds of them for every ticket. The
 // caller holds mu.
 func (h *hub) enough(missing int) bool { return h.asked > 0 && 2*missing < h.wanted }
 

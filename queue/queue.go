@@ -16,7 +16,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Queue is a gateway's side of the engine: it publishes tickets and knows the workers.
+// Queue is a gateway's side of NATS: it publishes tickets and knows the workers.
 type Queue struct {
 	*bus
 
@@ -32,13 +32,13 @@ type Queue struct {
 }
 
 var (
-	_ loop.Engine    = (*Queue)(nil)
+	_ loop.Queue     = (*Queue)(nil)
 	_ loop.Presence  = (*Queue)(nil)
 	_ workers.Source = (*Source)(nil)
 	_ workers.Lease  = (*lease)(nil)
 )
 
-// Open starts the engine, or connects to it, and makes what tickets need there.
+// Open starts NATS, or connects to it, and makes what tickets need there.
 func Open(ctx context.Context, cfg Config) (_ *Queue, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *Queue, err error) {
 	return f, nil
 }
 
-// NewSource connects a worker of this process to the queues of the engine that it takes from.
+// NewSource connects a worker of this process to the queues of NATS that it takes from.
 func (f *Queue) NewSource(worker string, queues []string) (*Source, error) {
 	for _, queue := range queues {
 		if err := f.ensure(context.Background(), queue); err != nil {
@@ -84,16 +84,16 @@ func (f *Queue) NewSource(worker string, queues []string) (*Source, error) {
 func (f *Queue) Advertise(claim string) { f.claim.Store(&claim) }
 
 // OnRestored has fn called whenever a connection that was lost is back, and with it perhaps
-// another engine, which knows none of the tickets.
+// another NATS, which knows none of the tickets.
 func (f *Queue) OnRestored(fn func()) { f.restored.Store(&fn) }
 
 // Alive reports whether a gateway has been heard of late, or could not have been.
 func (f *Queue) Alive(gateway string) bool { return f.gateways.alive(gateway) }
 
-// Connected reports whether the engine can be reached now.
+// Connected reports whether NATS can be reached now.
 func (f *Queue) Connected() bool { return f.nc.IsConnected() }
 
-// Address is where the engine of this process takes others, as host:port; "" where it
+// Address is where NATS of this process takes others, as host:port; "" where it
 // takes nobody.
 func (f *Queue) Address() string { return f.address() }
 
@@ -101,7 +101,7 @@ func (f *Queue) Address() string { return f.address() }
 // before the Queue.
 func (f *Queue) Fleet(ctx context.Context) (*Fleet, error) { return f.openFleet(ctx, true) }
 
-// Close ends this process's part of the engine. Sources must have been closed before.
+// Close ends this process's part of NATS. Sources must have been closed before.
 func (f *Queue) Close() {
 	f.keeper.stop()
 	if f.bus != nil {

@@ -12,14 +12,14 @@ import (
 // startTimeout bounds the start of the embedded server; it takes 1–10 ms.
 const startTimeout = 10 * time.Second
 
-// serve starts the engine in this process.
+// serve starts NATS in this process.
 func (b *bus) serve() error {
 	// Where the stream lives in memory the server wants a folder all the same.
 	dir := b.cfg.Dir
 	if dir == "" {
 		var err error
-		if dir, err = os.MkdirTemp("", "rewardloop-engine-"); err != nil {
-			return fmt.Errorf("queue: engine directory: %w", err)
+		if dir, err = os.MkdirTemp("", "rewardloop-queue-"); err != nil {
+			return fmt.Errorf("queue: directory: %w", err)
 		}
 		b.dir = dir
 	}
@@ -45,7 +45,7 @@ func (b *bus) serve() error {
 	}
 	var err error
 	if b.server, err = server.NewServer(o); err != nil {
-		return fmt.Errorf("queue: engine: %w", err)
+		return fmt.Errorf("queue: NATS: %w", err)
 	}
 	said := serverLog{log: slog.New(slog.DiscardHandler), metrics: b.counts, end: make(chan string, 1)}
 	if b.cfg.Listen != "" { // who is refused, and why, is in the log
@@ -55,16 +55,16 @@ func (b *bus) serve() error {
 	b.server.Start()
 	select {
 	case why := <-said.end:
-		return fmt.Errorf("queue: engine: %s", why)
+		return fmt.Errorf("queue: NATS: %s", why)
 	default:
 	}
 	if !b.server.ReadyForConnections(startTimeout) {
-		return fmt.Errorf("queue: the engine was not ready within %v", startTimeout)
+		return fmt.Errorf("queue: NATS was not ready within %v", startTimeout)
 	}
 	return nil
 }
 
-// address is where the engine in this process listens; "" where it does not.
+// address is where NATS in this process listens; "" where it does not.
 func (b *bus) address() string {
 	if b.server == nil || b.cfg.Listen == "" || b.server.Addr() == nil {
 		return ""
@@ -72,7 +72,7 @@ func (b *bus) address() string {
 	return b.server.Addr().String()
 }
 
-// serverLog has what the engine in this process says of those who connect among the
+// serverLog has what NATS in this process says of those who connect among the
 // process's own lines, and counts whom it refuses. Its notices are about itself and not
 // worth a line. That it cannot go on it says in no other way, either.
 type serverLog struct {
@@ -86,11 +86,11 @@ func (l serverLog) complaint(format string, v []any) {
 	if reason, refusal := reasonOf(text); refusal {
 		l.metrics.refused.WithLabelValues(reason).Inc()
 	}
-	l.log.Warn("engine: " + text)
+	l.log.Warn("NATS: " + text)
 }
 
 func (l serverLog) Noticef(format string, v ...any) {
-	l.log.Debug("engine: " + fmt.Sprintf(format, v...))
+	l.log.Debug("NATS: " + fmt.Sprintf(format, v...))
 }
 
 func (l serverLog) Warnf(format string, v ...any) { l.complaint(format, v) }

@@ -90,12 +90,12 @@ func TestAStreamOfAnotherKindIsRefusedWithWhatToDoAboutIt(t *testing.T) {
 	b := newBroker(t)
 	_, _ = open(t, queue.Config{URLs: []string{b.url()}, Name: "one"})
 	_, err := queue.Open(t.Context(), queue.Config{URLs: []string{b.url()}, Name: "two", Durable: true, Patience: time.Hour})
-	require.ErrorContains(t, err, "gateways of one engine need the same queue.durable")
+	require.ErrorContains(t, err, "gateways of one NATS need the same queue.durable")
 	_, err = queue.Open(t.Context(), queue.Config{URLs: []string{newBroker(t).url()}, Replicas: 3, Patience: time.Hour})
 	require.ErrorContains(t, err, "queue.replicas of more than 1 needs a cluster")
 }
 
-// guarded has the engine ask for a name and a password. It refuses its own gateway when
+// guarded has NATS ask for a name and a password. It refuses its own gateway when
 // that has not read for WriteDeadline, which is 10 s by default.
 func guarded(o *server.Options) {
 	o.Username, o.Password, o.WriteDeadline = "me", "right", 100*time.Millisecond
@@ -104,7 +104,7 @@ func guarded(o *server.Options) {
 func TestWhoHasNoKeyIsToldHowToNameOne(t *testing.T) {
 	t.Parallel()
 	_, err := queue.Open(t.Context(), queue.Config{Access: guarded})
-	require.ErrorContains(t, err, "the engine in this process", "its own gateway needs one, too")
+	require.ErrorContains(t, err, "NATS in this process", "its own gateway needs one, too")
 	require.ErrorContains(t, err, "queue.nkey_file or queue.creds_file")
 	book, reg := &logbook{}, prometheus.NewRegistry()
 	f, _ := open(t, queue.Config{
@@ -114,7 +114,7 @@ func TestWhoHasNoKeyIsToldHowToNameOne(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 	require.ErrorContains(t, err, "nats://"+f.Address())
 	require.ErrorContains(t, err, "queue.nkey_file or queue.creds_file")
-	book.says(t, "engine: ")
+	book.says(t, "NATS: ")
 	require.Equal(t, map[string]float64{"key": 1, "subject": 0, "tls": 0, "other": 0}, reasons(t, reg, "rewardloop_nats_refused_total"))
 }
 
@@ -146,7 +146,7 @@ func TestAMessageThatIsRefusedIsLoggedAndCounted(t *testing.T) {
 	book, reg := &logbook{}, prometheus.NewRegistry()
 	m := join(t, queue.Config{URLs: []string{"nats://w:x@" + f.Address()}, Log: book.log(), Metrics: reg})
 	connect(t, m, "w")
-	book.says(t, "the engine refuses")
+	book.says(t, "NATS refuses")
 	require.Contains(t, book.String(), "rl.presence")
 	require.Equal(t, map[string]float64{"key": 0, "subject": 1, "tls": 0, "other": 0}, reasons(t, reg, "rewardloop_nats_denied_total"))
 }
@@ -171,7 +171,7 @@ func TestAnEngineWithACertificateIsSpokenToByTLSOnly(t *testing.T) {
 	require.Equal(t, "a", takeFrom(t, s).ID)
 
 	_, err := queue.Join(t.Context(), queue.Config{URLs: []string{"nats://" + f.Address()}, Patience: time.Hour})
-	require.ErrorContains(t, err, "write tls://, the name that the engine's certificate has, and its CA as queue.tls_ca")
+	require.ErrorContains(t, err, "write tls://, the name that NATS's certificate has, and its CA as queue.tls_ca")
 	plain, _ := open(t, queue.Config{Listen: "127.0.0.1:0"})
 	_, err = queue.Join(t.Context(), queue.Config{URLs: []string{"tls://" + plain.Address()}, TLS: trusting, Patience: time.Hour})
 	require.ErrorContains(t, err, "write nats:// and leave queue.tls_ca out")
@@ -247,7 +247,7 @@ func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T)
 	require.NoError(t, nc.Flush())
 	_, err = queue.Open(t.Context(), queue.Config{URLs: []string{b.url()}, Patience: 3 * time.Second, Log: book.log()})
 	require.ErrorContains(t, err, "temporarily unavailable")
-	require.Contains(t, book.String(), "the engine is not ready; trying again")
+	require.Contains(t, book.String(), "NATS is not ready; trying again")
 }
 
 func TestAnEngineThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
@@ -259,7 +259,7 @@ func TestAnEngineThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
 	b.stop()
 	b.plain = true
 	b.start()
-	book.says(t, "the engine is not ready for tickets; trying again")
+	book.says(t, "NATS is not ready for tickets; trying again")
 	require.Empty(t, back)
 	b.stop()
 	b.plain = false

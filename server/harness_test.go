@@ -39,7 +39,7 @@ type site struct {
 
 	t      *testing.T
 	loop   *loop.Manager
-	engine *memqueue.Engine
+	engine *memqueue.Queue
 	url    string
 	client *http.Client
 
@@ -94,7 +94,7 @@ func newSite(t *testing.T, o siteOptions) *site {
 		profiles = append(profiles, p)
 	}
 	registry := prometheus.NewRegistry()
-	m, err := loop.New(loop.Options{Config: o.loop, Engine: s.engine, Presence: s.engine, Metrics: registry})
+	m, err := loop.New(loop.Options{Config: o.loop, Queue: s.engine, Presence: s.engine, Metrics: registry})
 	require.NoError(t, err)
 	s.loop = m
 	m.Start(t.Context())

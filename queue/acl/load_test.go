@@ -31,7 +31,7 @@ func TestLoadFindsTheUsersThatCreateWrote(t *testing.T) {
 	}
 }
 
-// One set of options starts one server after the other, as when an engine is restarted.
+// One set of options starts one server after the other, as when a NATS server is restarted.
 func TestOptionsServeMoreThanOneServer(t *testing.T) {
 	t.Parallel()
 	dir := made(t, acl.Config{})

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMemengineKeepsTheContractOfAnEngine(t *testing.T) {
+func TestMemengineKeepsTheContractOfAnQueue(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t, setUp)
 }
@@ -25,7 +25,7 @@ func setUp(t *testing.T, test func(*testing.T, *queuetest.Harness)) {
 		e := memqueue.New(1, time.Second)
 		defer e.Close()
 		test(t, &queuetest.Harness{
-			Engine: e, Lease: time.Second, Gone: time.Second, Vanish: e.Kill,
+			Queue: e, Lease: time.Second, Gone: time.Second, Vanish: e.Kill,
 			Source: func(_ *testing.T, worker string, _ []string) workers.Source { return e.NewSource(worker) },
 			Lose:   func(*testing.T) { e.Lose() },
 		})

@@ -37,7 +37,7 @@ func cases() []testCase {
 		{"ClosingASourceHandsBackWhatWasNotTaken", closing},
 		{"AClosedSourceYieldsNothing", closed},
 		{"WorkersAppearAndDisappear", presence},
-		{"AnEngineThatForgotCarriesTicketsAgain", loss},
+		{"AnQueueThatForgotCarriesTicketsAgain", loss},
 		{"EveryTicketGoesToOneOfManyWorkers", crowd},
 		{"ATicketReachesOnlyThoseWhoTakeFromItsQueue", apart},
 		{"AFullQueueKeepsNoOtherWaiting", beside},
@@ -176,7 +176,7 @@ func revokeUnclaimed(t *testing.T, h *Harness) {
 	t.Helper()
 	a := h.source(t, "a")
 	h.publish(t, "x", "y")
-	require.NoError(t, h.Engine.Revoke(t.Context(), ticket("x").Key()))
+	require.NoError(t, h.Queue.Revoke(t.Context(), ticket("x").Key()))
 	h.swallows(t, a, "y")
 }
 
@@ -187,8 +187,8 @@ func revokeLeased(t *testing.T, h *Harness) {
 	l := h.takeOne(t, a, "x")
 	other := ticket("x")
 	other.Attempt++
-	require.NoError(t, h.Engine.Revoke(t.Context(), other.Key()))
-	require.NoError(t, h.Engine.Revoke(t.Context(), l.Ticket().Key()))
+	require.NoError(t, h.Queue.Revoke(t.Context(), other.Key()))
+	require.NoError(t, h.Queue.Revoke(t.Context(), l.Ticket().Key()))
 	h.ends(t, l)
 	l.Return(0)
 	h.nothing(t, b, 2*h.Lease)
@@ -205,7 +205,7 @@ func duplicate(t *testing.T, h *Harness) {
 	h.nothing(t, b, h.Lease)
 	next := ticket("x")
 	next.Attempt = 2 // the next attempt at the same sample is another ticket
-	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	require.NoError(t, h.Queue.Publish(t.Context(), next))
 	l = h.takeOne(t, b, "x")
 	require.Equal(t, 2, l.Ticket().Attempt)
 	l.Done()
@@ -267,14 +267,14 @@ func closed(t *testing.T, h *Harness) {
 
 func presence(t *testing.T, h *Harness) {
 	t.Helper()
-	require.Empty(t, h.Engine.Workers())
+	require.Empty(t, h.Queue.Workers())
 	b, a := h.source(t, "b"), h.source(t, "a")
 	infoA := wire.WorkerInfo{ID: "a", Busy: 1, State: wire.WorkerReady, Scored: 7, Profiles: []wire.ProfileInfo{{Name: "ocr", Queue: mainQueue, Capacity: 3, Used: map[string]int{"gw": 1}}}}
 	b.Announce(wire.WorkerInfo{ID: "b", State: wire.WorkerReady})
 	a.Announce(infoA)
 	// A worker may have announced itself as it was connected, with less to say.
 	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && len(ws[0].Profiles) == 1 })
-	ws := h.Engine.Workers()
+	ws := h.Queue.Workers()
 	require.Equal(t, []string{"a", "b"}, []string{ws[0].ID, ws[1].ID}, "the order is fixed")
 	require.WithinDuration(t, time.Now(), ws[0].Seen, 20*h.Lease)
 	require.NotZero(t, ws[0].Rev)
@@ -285,11 +285,11 @@ func presence(t *testing.T, h *Harness) {
 	infoA.Profiles = []wire.ProfileInfo{{Name: "ocr", Queue: mainQueue, Capacity: 3, Used: map[string]int{"gw": 3}}}
 	a.Announce(infoA)
 	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return ws[0].Busy == 3 && ws[0].Profiles[0].Used["gw"] == 3 })
-	require.Equal(t, rev, h.Engine.Workers()[0].Rev, "only counters have moved")
+	require.Equal(t, rev, h.Queue.Workers()[0].Rev, "only counters have moved")
 	infoA.State = wire.WorkerDraining
 	a.Announce(infoA)
 	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) > 0 && ws[0].State == wire.WorkerDraining })
-	require.NotEqual(t, rev, h.Engine.Workers()[0].Rev)
+	require.NotEqual(t, rev, h.Queue.Workers()[0].Rev)
 	if h.Vanish != nil {
 		h.Vanish("b")
 	}
@@ -302,7 +302,7 @@ func presence(t *testing.T, h *Harness) {
 func loss(t *testing.T, h *Harness) {
 	t.Helper()
 	if h.Lose == nil {
-		t.Skip("this engine cannot be made to forget")
+		t.Skip("this queue cannot be made to forget")
 	}
 	a, b := h.source(t, "a"), h.source(t, "b")
 	h.publish(t, "leased", "queued")
@@ -355,7 +355,7 @@ func crowd(t *testing.T, h *Harness) {
 	for p := range 4 {
 		publishers.Go(func() {
 			for i := range tickets / 4 {
-				assert.NoError(t, h.Engine.Publish(t.Context(), ticket(fmt.Sprintf("%d-%d", p, i))))
+				assert.NoError(t, h.Queue.Publish(t.Context(), ticket(fmt.Sprintf("%d-%d", p, i))))
 			}
 		})
 	}
@@ -378,7 +378,7 @@ func apart(t *testing.T, h *Harness) {
 	both := h.Source(t, "both", []string{otherQueue, mainQueue})
 	next := ticket("x")
 	next.Queue = otherQueue
-	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	require.NoError(t, h.Queue.Publish(t.Context(), next))
 	h.nothing(t, one, h.Lease/3)
 	h.nothing(t, both, h.Lease/3) // which has asked the wrong queue
 	got := h.wait(t, other, otherQueue, 1, 20*h.Lease)
@@ -406,7 +406,7 @@ func beside(t *testing.T, h *Harness) {
 	h.takeOne(t, both, "0").Done()
 	next := ticket("x")
 	next.Queue = otherQueue
-	require.NoError(t, h.Engine.Publish(t.Context(), next))
+	require.NoError(t, h.Queue.Publish(t.Context(), next))
 	got := h.wait(t, both, otherQueue, 1, 20*h.Lease)
 	require.Len(t, got, 1)
 	require.Equal(t, "x", got[0].Ticket().ID)

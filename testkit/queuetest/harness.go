@@ -12,27 +12,27 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Harness is an engine under test.
+// Harness is a queue under test.
 type Harness struct {
-	Engine interface {
-		loop.Engine
+	Queue interface {
+		loop.Queue
 		loop.Presence
 	}
 	// Source connects a worker to the queues.
 	Source func(t *testing.T, worker string, queues []string) workers.Source
-	// Lease is how long the engine's leases last. Real engines want 500 ms or more,
+	// Lease is how long the queue's leases last. Real queues want 500 ms or more,
 	// so that a busy machine does not look like a dead worker.
 	Lease time.Duration
 	// Vanish makes a worker disappear as kill -9 would; nil: falling silent is enough.
 	Vanish func(worker string)
 	// Gone is how long a silent worker counts as live.
 	Gone time.Duration
-	// Lose makes the engine forget every ticket and lease; nil: it cannot.
+	// Lose makes the queue forget every ticket and lease; nil: it cannot.
 	Lose func(t *testing.T)
 }
 
-// Run runs every case as a subtest. The caller's function sets a fresh engine up,
-// calls test once, and takes the engine down; it may do so in a bubble of
+// Run runs every case as a subtest. The caller's function sets a fresh queue up,
+// calls test once, and takes the queue down; it may do so in a bubble of
 // testing/synctest.
 func Run(t *testing.T, setUp func(t *testing.T, test func(t *testing.T, h *Harness))) {
 	t.Helper()
@@ -64,7 +64,7 @@ func ticket(id string) wire.Ticket {
 func (h *Harness) publish(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		require.NoError(t, h.Engine.Publish(t.Context(), ticket(id)))
+		require.NoError(t, h.Queue.Publish(t.Context(), ticket(id)))
 	}
 }
 
@@ -134,15 +134,15 @@ func (h *Harness) swallows(t *testing.T, s workers.Source, next string) {
 	h.nothing(t, s, 2*h.Lease)
 }
 
-// live waits until the engine's presence is as told.
+// live waits until the queue's presence is as told.
 func (h *Harness) live(t *testing.T, within time.Duration, ok func(ws []wire.WorkerInfo) bool) {
 	t.Helper()
 	tick := time.NewTicker(within / 100)
 	defer tick.Stop()
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); <-tick.C {
-		if ok(h.Engine.Workers()) {
+		if ok(h.Queue.Workers()) {
 			return
 		}
 	}
-	require.True(t, ok(h.Engine.Workers()), "presence after %v: %+v", within, h.Engine.Workers())
+	require.True(t, ok(h.Queue.Workers()), "presence after %v: %+v", within, h.Queue.Workers())
 }

@@ -1,4 +1,4 @@
-// Package rig puts a gateway and workers together over any engine, for tests: the
+// Package rig puts a gateway and workers together over any queue, for tests: the
 // shipped loop.Manager and workers.Worker with scorers that fail on demand and
 // buffers that are poisoned when released.
 package rig
@@ -23,9 +23,9 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Engine is what a rig needs of an engine.
-type Engine interface {
-	loop.Engine
+// Queue is what a rig needs of a queue.
+type Queue interface {
+	loop.Queue
 	loop.Presence
 }
 
@@ -61,7 +61,7 @@ type Options struct {
 	Loop     loop.Config
 	Worker   Settings // ID is set by the rig
 	Workers  int
-	Engine   Engine
+	Queue    Queue
 	Source   func(worker string) workers.Source
 	Profiles map[string]*rewards.Manager
 	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
@@ -91,7 +91,7 @@ func New(t testing.TB, o Options) *Rig {
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
-	m, err := loop.New(loop.Options{Config: o.Loop, Engine: o.Engine, Presence: o.Engine, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log})
+	m, err := loop.New(loop.Options{Config: o.Loop, Queue: o.Queue, Presence: o.Queue, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log})
 	require.NoError(t, err)
 	_, err = m.Restore()
 	require.NoError(t, err)

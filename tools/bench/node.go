@@ -74,7 +74,7 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 	if n.queue, err = queue.Open(ctx, n.cfg.queue); err != nil {
 		return nil, err
 	}
-	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Engine: n.queue, Presence: n.queue}); err != nil {
+	if n.loop, err = loop.New(loop.Options{Config: n.cfg.loop, Queue: n.queue, Presence: n.queue}); err != nil {
 		return nil, err
 	}
 	n.loop.Start(ctx)

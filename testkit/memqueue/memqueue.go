@@ -1,4 +1,4 @@
-// Package memqueue is an engine in memory for tests under testing/synctest, where
+// Package memqueue is a queue in memory for tests under testing/synctest, where
 // a NATS server cannot run: fake time never advances while its goroutines wait for
 // the network. It keeps the contract of package queue — no prefetch, uniform
 // choice among free slots, leases that lapse — with a seed, so that a history can
@@ -17,8 +17,8 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Engine brings tickets to the Takes that are open.
-type Engine struct {
+// Queue brings tickets to the Takes that are open.
+type Queue struct {
 	lease time.Duration
 
 	mu      sync.Mutex
@@ -45,26 +45,26 @@ type taker struct {
 	queue  string
 	left   int
 	got    []workers.Lease
-	ready  chan struct{} // closed when it has something or the engine is closed
+	ready  chan struct{} // closed when it has something or the queue is closed
 }
 
-// New makes an engine whose leases last for lease and whose choices follow seed.
-func New(seed uint64, lease time.Duration) *Engine {
-	return &Engine{
+// New makes a queue whose leases last for lease and whose choices follow seed.
+func New(seed uint64, lease time.Duration) *Queue {
+	return &Queue{
 		lease: lease, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), //nolint:gosec // a repeatable history needs a seed
 		leased: map[*Lease]bool{}, info: map[string]wire.WorkerInfo{}, revoked: map[wire.AttemptKey]bool{},
 	}
 }
 
-// Publish implements loop.Engine.
-func (e *Engine) Publish(_ context.Context, t wire.Ticket) error {
+// Publish implements loop.Queue.
+func (e *Queue) Publish(_ context.Context, t wire.Ticket) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.refuse != nil {
 		return e.refuse
 	}
 	if e.closed {
-		return errors.New("engine is closed")
+		return errors.New("queue is closed")
 	}
 	key := t.Key()
 	for _, it := range e.queue {
@@ -82,8 +82,8 @@ func (e *Engine) Publish(_ context.Context, t wire.Ticket) error {
 	return nil
 }
 
-// Revoke implements loop.Engine.
-func (e *Engine) Revoke(_ context.Context, key wire.AttemptKey) error {
+// Revoke implements loop.Queue.
+func (e *Queue) Revoke(_ context.Context, key wire.AttemptKey) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.revoked[key] = true
@@ -97,7 +97,7 @@ func (e *Engine) Revoke(_ context.Context, key wire.AttemptKey) error {
 }
 
 // Workers implements loop.Presence.
-func (e *Engine) Workers() []wire.WorkerInfo {
+func (e *Queue) Workers() []wire.WorkerInfo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list := make([]wire.WorkerInfo, 0, len(e.info))
@@ -114,7 +114,7 @@ func (e *Engine) Workers() []wire.WorkerInfo {
 }
 
 // RefusePublish makes every Publish fail with err until it is called with nil.
-func (e *Engine) RefusePublish(err error) {
+func (e *Queue) RefusePublish(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuse = err
@@ -122,7 +122,7 @@ func (e *Engine) RefusePublish(err error) {
 
 // Lose drops every ticket that is in the queue and every lease: the broker died
 // and came back empty.
-func (e *Engine) Lose() {
+func (e *Queue) Lose() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queue = nil
@@ -131,7 +131,7 @@ func (e *Engine) Lose() {
 
 // Kill makes a worker vanish: it is no longer announced and its leases lapse when
 // their time is over; what it still says of them is too late.
-func (e *Engine) Kill(worker string) {
+func (e *Queue) Kill(worker string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.info, worker)
@@ -143,7 +143,7 @@ func (e *Engine) Kill(worker string) {
 }
 
 // Depth returns how many tickets nobody holds.
-func (e *Engine) Depth() int {
+func (e *Queue) Depth() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.queue)
@@ -151,7 +151,7 @@ func (e *Engine) Depth() int {
 
 // match gives visible tickets, in order, to slots drawn uniformly among the free
 // ones. The caller holds mu.
-func (e *Engine) match() {
+func (e *Queue) match() {
 	now := time.Now()
 	for i := 0; i < len(e.queue); {
 		it := e.queue[i]
@@ -176,7 +176,7 @@ func (e *Engine) match() {
 
 // give hands a ticket to the slot of that number among those that take from its queue. The
 // caller holds mu.
-func (e *Engine) give(it *item, slot int) {
+func (e *Queue) give(it *item, slot int) {
 	for _, t := range e.takers {
 		if t.queue != it.ticket.Queue {
 			continue
@@ -198,7 +198,7 @@ func (e *Engine) give(it *item, slot int) {
 }
 
 // requeue puts a lease's ticket back. The caller holds mu.
-func (e *Engine) requeue(l *Lease, after time.Duration) {
+func (e *Queue) requeue(l *Lease, after time.Duration) {
 	if !e.leased[l] {
 		return
 	}
@@ -218,8 +218,8 @@ func (e *Engine) requeue(l *Lease, after time.Duration) {
 	e.match()
 }
 
-// Close ends the engine: leases end, open Takes return.
-func (e *Engine) Close() {
+// Close ends the queue: leases end, open Takes return.
+func (e *Queue) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -232,13 +232,13 @@ func (e *Engine) Close() {
 
 // Source is one worker's side.
 type Source struct {
-	e      *Engine
+	e      *Queue
 	worker string
 	closed bool // guarded by e.mu
 }
 
 // NewSource connects a worker.
-func (e *Engine) NewSource(worker string) *Source { return &Source{e: e, worker: worker} }
+func (e *Queue) NewSource(worker string) *Source { return &Source{e: e, worker: worker} }
 
 // Take implements workers.Source.
 func (s *Source) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
@@ -293,7 +293,7 @@ func (s *Source) Close() {
 
 // Lease is one delivered ticket.
 type Lease struct {
-	e      *Engine
+	e      *Queue
 	ticket wire.Ticket
 	ctx    context.Context //nolint:containedctx // the lease is the lifetime
 	cancel context.CancelFunc

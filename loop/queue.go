@@ -6,10 +6,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Engine carries tickets to free places. It decides which place takes a ticket,
+// Queue carries tickets to free places. It decides which place takes a ticket,
 // never which ticket is next. Package queue has the one that ships.
-type Engine interface {
-	// Publish hands a ticket to the engine. An error means that it was not taken.
+type Queue interface {
+	// Publish hands a ticket to the queue. An error means that it was not taken.
 	// A ticket may be published again with the same attempt; a worker that claims
 	// the second copy of one that is answered is told ErrGone.
 	Publish(ctx context.Context, t wire.Ticket) error
