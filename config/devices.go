@@ -62,15 +62,15 @@ func (c *Config) wants(reg *rewards.Registry) (out []want) {
 // want is the model of a component; ok is false where the options name none, or are wrong,
 // which is told elsewhere.
 func (p *Profile) want(t ComponentConfig, spec rewards.Spec) (w want, ok bool) {
-	var o struct{ Engine, Model, Device string }
-	if t.Options != nil && json.Unmarshal(t.Options, &o) != nil || o.Engine == "tesseract" {
+	var o struct{ Reader, Model, Device string }
+	if t.Options != nil && json.Unmarshal(t.Options, &o) != nil || o.Reader == "tesseract" {
 		return w, false
 	}
 	for _, known := range spec.Options {
 		switch {
 		case known.Name == "device" && o.Device == "":
 			o.Device = known.Default
-		case known.Name == "model" && o.Model == "" && o.Engine == "":
+		case known.Name == "model" && o.Model == "" && o.Reader == "":
 			o.Model = known.Default
 		}
 	}

@@ -145,7 +145,7 @@ func TestComponentsAndEnginesHaveTheCardsThatTheirDevicesName(t *testing.T) {
     b: {path: builtin://model, model: other, device: "cuda:1", fraction: 0.25}
     c: {path: "onnx:///data/third"}
     same: {path: builtin://model, device: cuda}
-    read: {path: builtin://model, engine: tesseract, device: "cuda:7"}
+    read: {path: builtin://model, reader: tesseract, device: "cuda:7"}
     plain: {path: builtin://plain, device: "cuda:7"}
   reward_model: {enable_resource_pool: true, n_gpus_per_node: 2, nnodes: 1}
 rewards:

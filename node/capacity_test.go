@@ -128,12 +128,12 @@ func TestAReaderHasThePlacesOfItsEngine(t *testing.T) {
 		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
 	}
 	if _, err := tesseract.Available(); err == nil {
-		c := component(t, capacities(t, "reward: {reward_functions: {it: {path: builtin://ocr, engine: tesseract}}}\npool: {tesseract: {slots: 5}}\n"), "default")
+		c := component(t, capacities(t, "reward: {reward_functions: {it: {path: builtin://ocr, reader: tesseract}}}\npool: {tesseract: {slots: 5}}\n"), "default")
 		assert.Equal(t, 5, c.Concurrency)
 		assert.Equal(t, "5 Tesseract readers", c.Reason)
 	}
 	if ppocrHere(t) == nil {
-		c := component(t, capacities(t, "reward: {reward_functions: {it: {path: builtin://ocr, engine: ppocr}}}\npool: {onnx: {slots: 4}}\n"), "default")
+		c := component(t, capacities(t, "reward: {reward_functions: {it: {path: builtin://ocr, reader: ppocr}}}\npool: {onnx: {slots: 4}}\n"), "default")
 		assert.Equal(t, 4, c.Concurrency)
 		assert.Equal(t, "4 sessions on cpu", c.Reason)
 	}

@@ -35,7 +35,7 @@ func TestMemoryStaysFlatOverPicturesOfVaryingSize(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, readers.Close()) }()
 	o := ocr.DefaultReader()
-	o.Engine, o.Profile = ocr.EnginePPOCR, ocr.ProfilePaddle2 // it does not enlarge small pictures
+	o.Reader, o.Profile = ocr.ReaderPPOCR, ocr.ProfilePaddle2 // it does not enlarge small pictures
 	r, err := readers.Reader(o)
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same pictures every time

@@ -73,8 +73,8 @@ func Models(cfg config.Pool) (models.Store, error) {
 
 // Choice is which engine reads, and what there is to know about it.
 type Choice struct {
-	// Engine is ocr.EnginePPOCR, ocr.EngineTesseract or ocr.EngineVLM.
-	Engine string
+	// Reader is ocr.ReaderPPOCR, ocr.ReaderTesseract or ocr.ReaderVLM.
+	Reader string
 	// Detail names versions, model and device, for people.
 	Detail string
 	// Instead says why "auto" did not choose PP-OCR; empty if it did, or was not asked.
@@ -84,29 +84,29 @@ type Choice struct {
 // Choose says who reads for the options, without making a reader. The error says
 // what is missing, and how to get it.
 func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
-	if o.Engine == ocr.EngineTesseract {
+	if o.Reader == ocr.ReaderTesseract {
 		detail, err := tesseract.Available()
-		return Choice{Engine: ocr.EngineTesseract, Detail: detail}, err
+		return Choice{Reader: ocr.ReaderTesseract, Detail: detail}, err
 	}
-	if o.Engine == ocr.EngineVLM {
+	if o.Reader == ocr.ReaderVLM {
 		return r.chooseVLM(o)
 	}
 	library, ppErr := r.complete(o)
 	if ppErr == nil {
 		return Choice{
-			Engine: ocr.EnginePPOCR,
+			Reader: ocr.ReaderPPOCR,
 			Detail: fmt.Sprintf("PP-OCR (%s, %s, on %s) with ONNX Runtime %s", o.Model, o.Mode, o.Device, library.Version),
 		}, nil
 	}
 	// A card that was asked for is not replaced by a CPU with another reader.
-	if o.Engine == ocr.EnginePPOCR || o.Device != infer.CPU {
+	if o.Reader == ocr.ReaderPPOCR || o.Device != infer.CPU {
 		return Choice{}, ppErr
 	}
 	detail, err := tesseract.Available()
 	if err != nil {
 		return Choice{}, fmt.Errorf("nothing here reads text. PP-OCR: %w\nTesseract: %w", ppErr, err)
 	}
-	return Choice{Engine: ocr.EngineTesseract, Detail: detail, Instead: ppErr}, nil
+	return Choice{Reader: ocr.ReaderTesseract, Detail: detail, Instead: ppErr}, nil
 }
 
 // chooseVLM says whether a vision-language model is here.
@@ -120,7 +120,7 @@ func (r *Readers) chooseVLM(o ocr.ReaderOptions) (Choice, error) {
 		return Choice{}, err
 	}
 	return Choice{
-		Engine: ocr.EngineVLM,
+		Reader: ocr.ReaderVLM,
 		Detail: fmt.Sprintf("the vision-language model in %s on %s with ONNX Runtime %s", folder, o.Device, library.Version),
 	}, nil
 }
@@ -167,13 +167,13 @@ func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 			r.replaced = append(r.replaced, why)
 		}
 	}
-	switch choice.Engine {
-	case ocr.EngineTesseract:
+	switch choice.Reader {
+	case ocr.ReaderTesseract:
 		return r.tesseract()
-	case ocr.EngineVLM:
+	case ocr.ReaderVLM:
 		return r.Judges.Judge(vlmOf(o))
 	}
-	o.Engine = ocr.EnginePPOCR // auto and ppocr are the same reader
+	o.Reader = ocr.ReaderPPOCR // auto and ppocr are the same reader
 	return r.reader(o)
 }
 

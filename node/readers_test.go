@@ -39,7 +39,7 @@ func TestWithoutItsModelAutoReadsWithTesseractAndSaysWhy(t *testing.T) {
 	r := readers(t, "pool.models_dir="+empty)
 	got, err := r.Choose(ocr.DefaultReader())
 	require.NoError(t, err)
-	require.Equal(t, ocr.EngineTesseract, got.Engine)
+	require.Equal(t, ocr.ReaderTesseract, got.Reader)
 	require.ErrorContains(t, got.Instead, "rewardloop models pull ppocr-v4-mobile")
 	require.ErrorContains(t, got.Instead, empty)
 }
@@ -48,9 +48,9 @@ func TestWhatWasAskedForByNameIsNeverReplaced(t *testing.T) {
 	t.Parallel()
 	r := readers(t, "pool.models_dir="+t.TempDir())
 	for name, o := range map[string]ocr.ReaderOptions{
-		"the engine": {Engine: ocr.EnginePPOCR, Model: ocr.DefaultModel, Device: "cpu"},
-		"the device": {Engine: ocr.EngineAuto, Model: ocr.DefaultModel, Device: "cuda:0"},
-		"the model":  {Engine: ocr.EnginePPOCR, Model: "ppocr-v9", Device: "cpu"},
+		"the engine": {Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Device: "cpu"},
+		"the device": {Reader: ocr.ReaderAuto, Model: ocr.DefaultModel, Device: "cuda:0"},
+		"the model":  {Reader: ocr.ReaderPPOCR, Model: "ppocr-v9", Device: "cpu"},
 	} {
 		_, err := r.Choose(o)
 		require.Error(t, err, name)
@@ -72,7 +72,7 @@ func TestScorersWithEqualOptionsShareAReader(t *testing.T) {
 	first, err := r.Reader(auto)
 	require.NoError(t, err)
 	named := auto
-	named.Engine = ocr.EnginePPOCR
+	named.Reader = ocr.ReaderPPOCR
 	second, err := r.Reader(named)
 	require.NoError(t, err)
 	require.Same(t, first, second)
@@ -109,7 +109,7 @@ func TestMetricsTellOfDevicesModelsAndChildren(t *testing.T) {
 	if err := ppocrHere(t); err != nil {
 		missing(t, err)
 	}
-	_, addr := start(t, "reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=ppocr", "pool.onnx.slots=1")
+	_, addr := start(t, "reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=ppocr", "pool.onnx.slots=1")
 	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "metrics"})
 	require.NoError(t, err)
 	f, err := c.Submit(t.Context(), pictures(t, 128)[0].sample("one"), 0)

@@ -78,7 +78,7 @@ func TestCropsGetOneResultEachWhileChildrenOfTesseractAndONNXRuntimeDie(t *testi
 	}
 	tiny, children := tinyModel(t, library)
 	n, addr := startWith(t, []rewards.Spec{tiny},
-		"+reward.reward_functions.ocr.path=builtin://ocr", "+reward.reward_functions.ocr.required=true", "+reward.reward_functions.ocr.engine=tesseract",
+		"+reward.reward_functions.ocr.path=builtin://ocr", "+reward.reward_functions.ocr.required=true", "+reward.reward_functions.ocr.reader=tesseract",
 		"+reward.reward_functions.tiny.path=builtin://tiny", "+reward.reward_functions.tiny.required=true",
 		"reward.num_workers=2", "reward.concurrency=4", "++pool.tesseract.slots=2", "++pool.tesseract.timeout=3s")
 	s := &storm{addr: addr, protos: crops(t, 40), pids: func() []int {
@@ -101,7 +101,7 @@ func TestPicturesGetOneResultEachWhileChildrenOfPPOCRDie(t *testing.T) {
 		samples = 300
 	}
 	n, addr := start(t,
-		"+reward.reward_functions.ocr.path=builtin://ocr", "+reward.reward_functions.ocr.required=true", "+reward.reward_functions.ocr.engine=ppocr",
+		"+reward.reward_functions.ocr.path=builtin://ocr", "+reward.reward_functions.ocr.required=true", "+reward.reward_functions.ocr.reader=ppocr",
 		"reward.num_workers=2", "reward.concurrency=4", "++pool.onnx.slots=2", "++pool.onnx.timeout=3s")
 	s := &storm{addr: addr, protos: rawPictures(t, 8), pids: func() []int { return n.Children()["onnx cpu"].PIDs }}
 	s.run(t, samples)

@@ -90,7 +90,7 @@ func TestServeSaysWhichReaderReads(t *testing.T) {
 	t.Parallel()
 	needTesseract(t)
 	stdout := watched()
-	p := start(t, "", nil, stdout, "serve", "--listen", "127.0.0.1:0", "reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract")
+	p := start(t, "", nil, stdout, "serve", "--listen", "127.0.0.1:0", "reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract")
 	p.stderr.await(t, "msg=serving")
 	stdout.await(t, "metrics ")
 	require.Regexp(t, `(?im)^reader   .*tesseract`, stdout.String())

@@ -59,18 +59,18 @@ func demoCommand(e *env) *cobra.Command {
 	out := cmd.Flags().String("out", filepath.Join("out", "demo"), "`folder` for the results")
 	verify := cmd.Flags().Bool("verify", false, "compute what --out holds again, and run nothing")
 	samples := cmd.Flags().Int("samples", 0, "take only the first `n` pictures; 0: all")
-	engine := cmd.Flags().String("engine", ocr.EngineAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
+	reader := cmd.Flags().String("reader", ocr.ReaderAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
 	seed := cmd.Flags().Uint64("seed", 1, "`seed` of the simulated rollout")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains([]string{ocr.EnginePPOCR, ocr.EngineTesseract, ocr.EngineAuto}, *engine) {
-			return fmt.Errorf("--engine %q: want ppocr, tesseract or auto", *engine)
+		if !slices.Contains([]string{ocr.ReaderPPOCR, ocr.ReaderTesseract, ocr.ReaderAuto}, *reader) {
+			return fmt.Errorf("--reader %q: want ppocr, tesseract or auto", *reader)
 		}
 		if *verify {
 			return verifyDemo(e, *out)
 		}
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
-		err := runDemo(ctx, e, demo.Config{Engine: *engine, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
+		err := runDemo(ctx, e, demo.Config{Reader: *reader, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
 		if err = interrupted(ctx, err, "nothing was written"); err != nil {
 			return failed(err)
 		}

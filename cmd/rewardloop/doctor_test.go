@@ -64,7 +64,7 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	t.Parallel()
 	needTesseract(t)
 	got, checks := examined(t, "server.listen=127.0.0.1:0", withoutModels(t),
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract")
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract")
 	require.Equal(t, exitOK, got.code, got.stdout)
 	require.True(t, checks["tesseract"].Required)
 	require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
@@ -116,7 +116,7 @@ func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	got, checks := examined(t, "server.listen=127.0.0.1:0", "pool.models_dir="+empty,
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=ppocr")
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=ppocr")
 	require.Equal(t, exitFailure, got.code, got.stdout)
 	require.Equal(t, stateMissing, checks["models"].State)
 	require.True(t, checks["models"].Required)

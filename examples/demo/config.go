@@ -22,8 +22,8 @@ type Config struct {
 	// Slots is how many pictures are read at once, one worker and one child
 	// process each. Defaults to the CPUs of the machine, at most 8.
 	Slots int
-	// Engine is who reads: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
-	Engine string
+	// Reader is who reads: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
+	Reader string
 	// Load is the share of the pool that the rollout is to keep busy. Defaults to
 	// 0.85: busy, and just able to keep up.
 	Load float64
@@ -44,7 +44,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.GPUs = cmp.Or(c.GPUs, 4)
 	c.Slots = cmp.Or(c.Slots, min(8, runtime.NumCPU()))
-	c.Engine = cmp.Or(c.Engine, ocr.EngineAuto)
+	c.Reader = cmp.Or(c.Reader, ocr.ReaderAuto)
 	c.Load = cmp.Or(c.Load, 0.85)
 	c.MaxRollout = cmp.Or(c.MaxRollout, 25*time.Second)
 	c.Seed = cmp.Or(c.Seed, 1)
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 func (c Config) node() (*config.Config, error) {
 	slots := strconv.Itoa(c.Slots)
 	return config.Load("", []string{
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=" + c.Engine,
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=" + c.Reader,
 		"reward.num_workers=" + slots, "reward.concurrency=" + slots, "pool.tesseract.slots=" + slots, "pool.onnx.slots=" + slots,
 		"server.listen=127.0.0.1:0",
 	}, nil)

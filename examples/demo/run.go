@@ -74,7 +74,7 @@ func whoReads(cfg Config, nodeConfig *config.Config) (string, error) {
 		return "", err
 	}
 	o := ocr.DefaultReader()
-	o.Engine = cfg.Engine
+	o.Reader = cfg.Reader
 	choice, err := readers.Choose(o)
 	if err != nil {
 		return "", err

@@ -52,7 +52,7 @@ func TestGoldenPicturesGoThroughBothRunsAndVerify(t *testing.T) {
 	needTesseract(t)
 	var shown bytes.Buffer
 	d, err := demo.Run(t.Context(), demo.Config{
-		Engine: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(&shown, false),
+		Reader: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(&shown, false),
 	}, all)
 	require.NoError(t, err)
 	for i, s := range d.Scores {
@@ -91,7 +91,7 @@ func TestADemoThatIsInterruptedEndsAtOnce(t *testing.T) {
 		}
 	})
 	start := time.Now()
-	_, err := demo.Run(ctx, demo.Config{Engine: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(w, false)}, all)
+	_, err := demo.Run(ctx, demo.Config{Reader: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(w, false)}, all)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(start), time.Minute)
 }

@@ -53,7 +53,7 @@ func serve(t *testing.T) (url string) {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}
 	cfg, err := config.Load("", []string{
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract", "reward.num_workers=2", "reward.concurrency=2",
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract", "reward.num_workers=2", "reward.concurrency=2",
 		"pool.tesseract.slots=2", "server.listen=127.0.0.1:0",
 	}, nil)
 	require.NoError(t, err)

@@ -172,11 +172,11 @@ const deviceProfiles = `loop: {run_weights: {heavy: 3}}
 pool: {onnx: {slots: 1}}
 reward:
   reward_functions:
-    it: {path: "builtin://ocr", engine: ppocr, required: true, bare_ground_truth: true}
+    it: {path: "builtin://ocr", reader: ppocr, required: true, bare_ground_truth: true}
 rewards:
   other:
     reward_functions:
-      it: {path: "builtin://ocr", engine: ppocr, required: true, bare_ground_truth: true}
+      it: {path: "builtin://ocr", reader: ppocr, required: true, bare_ground_truth: true}
 `
 
 // outageProfiles is the judge beside a profile that needs no engine. Each program has a key of

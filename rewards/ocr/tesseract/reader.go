@@ -106,8 +106,8 @@ func (r *Reader) Warm(ctx context.Context) error {
 
 var _ ocr.Named = (*Reader)(nil)
 
-// Engine implements ocr.Named.
-func (*Reader) Engine() string { return ocr.EngineTesseract }
+// Reader implements ocr.Named.
+func (*Reader) Reader() string { return ocr.ReaderTesseract }
 
 // ReadText reads one frame: lines in Tesseract's order with boxes in pixels of
 // the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
