@@ -13,7 +13,7 @@ import (
 
 // Config is what a Pool is made from. The zero value of a field means its default.
 type Config struct {
-	// MaxBatch bounds the items of a batch; default 32. What a lane really uses is
+	// MaxBatch bounds the items of a batch; default 32. What a batch queue really uses is
 	// learned, and is 1 where batching does not pay.
 	MaxBatch int
 	// BatchBytes bounds the inputs of a batch; default 128 MiB, half of what a slot's
@@ -38,7 +38,7 @@ type Config struct {
 	Memory map[string]int64
 }
 
-// largestBatch is the most that MaxBatch may be: lanes keep what they measured by size.
+// largestBatch is the most that MaxBatch may be: batch queues keep what they measured by size.
 const largestBatch = 1024
 
 // limits have the defaults and bounds.

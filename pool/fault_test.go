@@ -18,12 +18,12 @@ import (
 	"github.com/rewardloop/rewardloop/pool"
 )
 
-// batchOf makes the lane run one batch of the numbers 0 to n-1: they queue behind
+// batchOf makes the batch queue run one batch of the numbers 0 to n-1: they queue behind
 // an item of another shape.
 func batchOf(t *testing.T, s *stage, n int) []*call {
 	t.Helper()
 	m := s.model(t, ocr)
-	for range 2 { // a lane knows its costs after two batches of two sizes
+	for range 2 { // a batch queue knows its costs after two batches of two sizes
 		for _, size := range []int{1, 2, 4, 8, 16} {
 			hold := blocked(t.Context(), m)
 			calls := many(t.Context(), m, 100, 100+size)
@@ -108,7 +108,7 @@ func TestWithoutMemoryBatchesAreHalvedUntilTheyFit(t *testing.T) {
 			c.is(t, float32(x))
 		}
 		assert.Equal(t, []int{4, 4, 2, 2, 2, 2, 1, 1, 1, 1}, s.fake.sizes()[from:])
-		l := s.Stats().Devices[0].Models[0].Lanes[1]
+		l := s.Stats().Devices[0].Models[0].BatchQueues[1]
 		assert.Equal(t, 1, l.Limit)
 		assert.EqualValues(t, 4, l.Counts.Splits)
 		assert.EqualValues(t, 7, l.Counts.Faults, "the item ran three times by itself")

@@ -106,14 +106,14 @@ func (p *policy) depart(v *visit, now time.Time) {
 	p.welcome(now)
 }
 
-// measure takes in what the lanes have learned: how many items the largest batch may have that
+// measure takes in what the batch queues have learned: how many items the largest batch may have that
 // is made next.
 func (p *policy) measure(now time.Time) {
 	if p.inside == 0 && p.atDoor == 0 {
 		return
 	}
 	p.worth = 1
-	for _, l := range p.lanes {
+	for _, l := range p.batchQueues {
 		b := l.fit.size(l.limit)
 		if l.probe >= probeEvery { // it tries twice as many
 			b = min(2*b, l.limit)

@@ -16,29 +16,29 @@ const (
 	// coalesce is the share of the fixed cost that is waited for the rest of a burst
 	// while other slots are idle: who comes later would start at once all the same.
 	coalesce = 0.1
-	// gapMemory is how many gaps between arrivals a lane remembers.
+	// gapMemory is how many gaps between arrivals a batch queue remembers.
 	gapMemory = 8
-	// probeEvery is after how many batches a lane with a long queue tries twice its
+	// probeEvery is after how many batches a batch queue with a long queue tries twice its
 	// size, so that a size learned in a bad hour is not kept for ever.
 	probeEvery = 64
-	// growAfter is how many batches must go well before a lane whose device ran out
+	// growAfter is how many batches must go well before a batch queue whose device ran out
 	// of memory may have one more item in a batch.
 	growAfter = 100
 )
 
-// account is what a device knows of one model: its lanes, and what it did. Guarded by the
+// account is what a device knows of one model: its batch queues, and what it did. Guarded by the
 // device's mutex.
 type account struct {
 	model infer.Model
 	top   int // items a batch may have; 0: the pool's bound
 
-	past Counts // of what belongs to no lane, and of lanes that were forgotten
+	past Counts // of what belongs to no batch queue, and of batch queues that were forgotten
 
 	residence
 }
 
-// lane is the queue of one model's items of one key. Guarded by the device's mutex.
-type lane struct {
+// batchQueue is the queue of one model's items of one key. Guarded by the device's mutex.
+type batchQueue struct {
 	account *account
 	key     string
 	n       int                // its items
@@ -65,13 +65,13 @@ type lane struct {
 }
 
 // came notes an arrival.
-func (l *lane) came(it *item, now time.Time) {
+func (l *batchQueue) came(it *item, now time.Time) {
 	if l.arrived > 0 {
 		l.gaps[(l.arrived-1)%gapMemory] = now.Sub(l.last)
 	}
 	l.arrived++
 	l.last = now
-	it.state, it.lane, it.at = queued, l, now
+	it.state, it.batchQueue, it.at = queued, l, now
 	it.due = now.Add(patience)
 	if !it.deadline.IsZero() && it.deadline.Before(it.due) {
 		it.due = it.deadline
@@ -79,7 +79,7 @@ func (l *lane) came(it *item, now time.Time) {
 }
 
 // size is how many items the next batch should have; it may be more than there are.
-func (l *lane) size() int {
+func (l *batchQueue) size() int {
 	b := l.fit.size(l.limit)
 	if l.probe >= probeEvery && l.n >= 2*b {
 		return min(2*b, l.limit)
@@ -89,7 +89,7 @@ func (l *lane) size() int {
 
 // frequent says whether at least half of the newest arrivals came within gap of
 // the one before.
-func (l *lane) frequent(gap time.Duration) bool {
+func (l *batchQueue) frequent(gap time.Duration) bool {
 	n := min(l.arrived-1, gapMemory)
 	near := 0
 	for _, g := range l.gaps[:max(0, n)] {
@@ -108,7 +108,7 @@ func (l *lane) frequent(gap time.Duration) bool {
 // the gap S(n)/(n+1) after the newest arrival. With another slot idle the newcomer
 // would start at once: only the fixed cost is saved, and only the rest of a burst
 // is waited for. Where arrivals are seldom that near, nothing is waited for.
-func (l *lane) until(now time.Time, window time.Duration, otherIdle bool) time.Time {
+func (l *batchQueue) until(now time.Time, window time.Duration, otherIdle bool) time.Time {
 	if !l.fit.known() || window <= 0 {
 		return now
 	}
@@ -134,7 +134,7 @@ func (l *lane) until(now time.Time, window time.Duration, otherIdle bool) time.T
 }
 
 // old reports whether it has an item that came no later than seq.
-func (l *lane) old(seq uint64) bool {
+func (l *batchQueue) old(seq uint64) bool {
 	for _, q := range l.queues {
 		if q.head.seq <= seq {
 			return true
@@ -144,14 +144,14 @@ func (l *lane) old(seq uint64) bool {
 }
 
 // short takes in that there was no memory for a batch of b items: half may fit.
-func (l *lane) short(b int) {
+func (l *batchQueue) short(b int) {
 	l.limit = max(1, min(l.limit, b/2))
 	l.good = 0
 	l.counts.Splits++
 }
 
 // ran takes in that a batch of b items went well in the given time.
-func (l *lane) ran(b int, took time.Duration) {
+func (l *batchQueue) ran(b int, took time.Duration) {
 	if l.probe++; b > l.fit.size(l.limit) {
 		l.probe = 0
 	}
