@@ -94,7 +94,7 @@ func (m *Manager) Lanes(run string) int {
 	defer m.mu.Unlock()
 	n := 0
 	for _, p := range m.core.board.Profiles() {
-		n += p.Run(run, 1).Lanes()
+		n += p.Run(run, 1).StepQueues()
 	}
 	return n
 }

@@ -33,7 +33,7 @@ func (p *Profile) spare(now time.Time) (best Sample, due time.Time) {
 	var bestDue time.Time
 	for _, r := range p.runs {
 		patience := r.patience(b.cfg.BackupAfter)
-		for _, l := range r.lanes {
+		for _, l := range r.stepQueues {
 			if patience == 0 || !l.step.Whole() || l.backups >= l.mayHave(b.cfg.BackupShare) {
 				continue
 			}
@@ -60,7 +60,7 @@ func (r *Run) patience(after float64) time.Duration {
 }
 
 // mayHave is how many backups a step may have.
-func (l *lane) mayHave(share float64) int {
+func (l *stepQueue) mayHave(share float64) int {
 	return max(1, int(math.Floor(share*float64(max(l.step.Expected(), l.step.Arrived())))))
 }
 
@@ -68,9 +68,9 @@ func (l *lane) mayHave(share float64) int {
 // the only idle one.
 const overlooked = 64
 
-// oldest returns the sample of a lane that has run too long for longest and that another
+// oldest returns the sample of a step queue that has run too long for longest and that another
 // idle worker could take, and since when; if none has, when one will have.
-func (b *backup) oldest(v View, l *lane, patience time.Duration) (Sample, time.Time) {
+func (b *backup) oldest(v View, l *stepQueue, patience time.Duration) (Sample, time.Time) {
 	seen := 0
 	for el := l.running.Front(); el != nil && seen < overlooked; el = el.Next() {
 		s, _ := el.Value.(Sample)
@@ -113,13 +113,13 @@ func (b *backup) slow(v View, s Sample) []string {
 func Running(s Sample) {
 	Over(s)
 	i := s.Item()
-	i.watched = i.run.laneOf(i.step).running.PushBack(s)
+	i.watched = i.run.stepQueueOf(i.step).running.PushBack(s)
 }
 
 // Over takes a sample from those that may get a backup.
 func Over(s Sample) {
 	if i := s.Item(); i.watched != nil {
-		i.run.laneOf(i.step).running.Remove(i.watched)
+		i.run.stepQueueOf(i.step).running.Remove(i.watched)
 		i.watched = nil
 	}
 }
@@ -128,5 +128,5 @@ func Over(s Sample) {
 func Sent(s Sample) {
 	Over(s)
 	i := s.Item()
-	i.run.laneOf(i.step).backups++
+	i.run.stepQueueOf(i.step).backups++
 }

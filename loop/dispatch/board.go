@@ -184,7 +184,7 @@ func (b *Board) Forget(run string) {
 func (b *Board) Clear(run string) {
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
-			clear(r.lanes)
+			clear(r.stepQueues)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (p *speedWeighted) Choose(v View) (Decision, bool) {
 		if !f.uneven {
 			return Decision{Sample: r.next()}, true
 		}
-		for _, l := range r.waitingLanes() {
+		for _, l := range r.waitingStepQueues() {
 			s := l.next()
 			slow := f.tooSlow(v, l, s)
 			free, refused := f.free(s, slow)
@@ -53,7 +53,7 @@ func (p *speedWeighted) Reconsider(v View) (back []Sample) {
 		if free, _ := f.free(d.Sample, d.Aside); free > 0 {
 			continue
 		}
-		slow := f.tooSlow(v, i.run.laneOf(i.step), d.Sample)
+		slow := f.tooSlow(v, i.run.stepQueueOf(i.step), d.Sample)
 		if free, _ := f.free(d.Sample, slow); free > 0 {
 			back = append(back, d.Sample)
 		}
@@ -138,7 +138,7 @@ func (g *rating) field(v View, r *Run) *field {
 //
 // A sample is kept from a worker no longer than that worker would have needed for it:
 // whatever is wrong with the estimate, no more than that is lost.
-func (f *field) tooSlow(v View, l *lane, s Sample) []string {
+func (f *field) tooSlow(v View, l *stepQueue, s Sample) []string {
 	var out []string
 	i := s.Item()
 	unit, limit := f.run.pace.level.value, clearly
@@ -147,7 +147,7 @@ func (f *field) tooSlow(v View, l *lane, s Sample) []string {
 		limit = undeclared
 	}
 	ahead := v.profile.out + coming
-	for _, o := range f.run.lanes {
+	for _, o := range f.run.stepQueues {
 		if o == l || o.samples.Len() > 0 && o.step.Closes().Before(l.step.Closes()) {
 			ahead += o.samples.Len()
 		}
