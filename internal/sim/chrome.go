@@ -186,13 +186,13 @@ func (c *chromeWriter) workers(spans []Span) {
 	slices.SortFunc(names, byNumber)
 	track := 0
 	for _, name := range names {
-		ends := c.lanes(byWorker[name], track)
-		for lane := range ends {
+		ends := c.tracks(byWorker[name], track)
+		for track := range ends {
 			label := cmp.Or(name, "(not named)")
 			if len(ends) > 1 {
-				label += " #" + strconv.Itoa(lane+1)
+				label += " #" + strconv.Itoa(track+1)
 			}
-			c.name("thread_name", workersProcess, track+lane+1, label)
+			c.name("thread_name", workersProcess, track+track+1, label)
 		}
 		track += len(ends)
 	}
@@ -201,23 +201,23 @@ func (c *chromeWriter) workers(spans []Span) {
 // byNumber sorts w2 before w10.
 func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// lanes draws the attempts of one worker on the tracks after the given one, each
+// tracks draws the attempts of one worker on the tracks after the given one, each
 // on the first that is free, and returns when each track's last ends.
-func (c *chromeWriter) lanes(all []drawn, track int) (ends []micros) {
+func (c *chromeWriter) tracks(all []drawn, track int) (ends []micros) {
 	slices.SortStableFunc(all, func(a, b drawn) int {
 		return cmp.Or(cmp.Compare(nanos(a.Started), nanos(b.Started)), cmp.Compare(nanos(a.Ended), nanos(b.Ended)))
 	})
 	for _, d := range all {
 		start, end := nanos(d.Started), nanos(d.Ended)
-		lane := slices.IndexFunc(ends, func(free micros) bool { return free <= start })
-		if lane < 0 {
-			lane = len(ends)
+		track := slices.IndexFunc(ends, func(free micros) bool { return free <= start })
+		if track < 0 {
+			track = len(ends)
 			ends = append(ends, 0)
 		}
-		ends[lane] = end
+		ends[track] = end
 		c.event(chromeEvent{
 			Name: d.span.ID, Phase: "X", Category: "score", TS: start, Duration: new(end - start),
-			Process: workersProcess, Track: track + lane + 1, Args: d.args(),
+			Process: workersProcess, Track: track + track + 1, Args: d.args(),
 		})
 	}
 	return ends

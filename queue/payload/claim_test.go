@@ -103,7 +103,7 @@ func TestAGroupThatNobodyIsLeftOfArrivesEmpty(t *testing.T) {
 // The large payload is held up on its way until the gateway has granted the small ones.
 func TestSmallPayloadsOvertakeALargeOne(t *testing.T) {
 	t.Parallel()
-	for what, bulk := range map[string]int64{"on another lane": 1 << 20, "on the same lane": 1} {
+	for what, bulk := range map[string]int64{"on another connection": 1 << 20, "on the same connection": 1} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -194,7 +194,7 @@ func TestAClaimThatIsGivenUpStopsTheTransfer(t *testing.T) {
 	f, _, err := w.Claim(t.Context(), p.via(r.ticket("next", 2<<20)), "worker-1")
 	require.NoError(t, err, "the connection is as good as before")
 	f.Release()
-	require.LessOrEqual(t, p.accepted(), 2, "one of each lane")
+	require.LessOrEqual(t, p.accepted(), 2, "one of each connection")
 	require.Less(t, counter(t, r.reg, "rewardloop_claim_sent_bytes_total"), 40.0*(1<<20))
 }
 

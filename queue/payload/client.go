@@ -68,7 +68,7 @@ type Client struct {
 	results *semaphore.Weighted // bytes of results on their way
 	ctx     context.Context     //nolint:containedctx // the client's life
 	cancel  context.CancelFunc
-	tasks   sync.WaitGroup // lanes
+	tasks   sync.WaitGroup // connections
 
 	mu     sync.Mutex
 	closed bool              // guarded by mu
@@ -103,7 +103,7 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	for _, g := range c.gates {
-		for _, l := range g.lanes {
+		for _, l := range g.connections {
 			if l == nil {
 				continue
 			}
@@ -184,13 +184,13 @@ func (c *Client) fetch(ctx context.Context, t wire.Ticket, worker string) ([]*wi
 	if t.Group {
 		limit = min(t.Bytes, groupBytes)
 	}
-	lane := smallLane
+	connection := smallConnection
 	if t.Bytes > c.cfg.BulkBytes {
-		lane = bulkLane
+		connection = bulkConnection
 	}
 	ask.N = c.want(0)
 	for corrupt := 0; ; {
-		l, err := c.link(ctx, t, lane, c.cfg.DialPatience)
+		l, err := c.link(ctx, t, connection, c.cfg.DialPatience)
 		if err != nil {
 			c.unwant(t, ask.N)
 			return nil, nil, err
@@ -287,7 +287,7 @@ func (c *Client) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) er
 	}
 	defer c.results.Release(int64(len(b)))
 	for {
-		l, err := c.link(ctx, t, smallLane, forEver)
+		l, err := c.link(ctx, t, smallConnection, forEver)
 		if err == nil {
 			if err = l.finish(ctx, n, b); errors.Is(err, errLost) {
 				c.metrics.again.WithLabelValues("result").Inc()

@@ -15,7 +15,7 @@ type Config struct {
 	// Default to 15 s and 5 s.
 	ReadTimeout, PingInterval time.Duration
 
-	// BulkBytes is the size from which a payload has the second lane; default 1 MiB.
+	// BulkBytes is the size from which a payload has the second connection; default 1 MiB.
 	BulkBytes int64
 	// MaxOpen bounds the claims that a worker process has open; default 4096.
 	MaxOpen int

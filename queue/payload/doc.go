@@ -7,10 +7,10 @@
 //
 //  1. The gateway's tickets carry an address and a token, made by Key.Sign for one attempt
 //     and for a while. A worker that has taken a ticket calls Client.Claim with it.
-//  2. The client keeps up to two connections, its lanes, to a gateway: one for payloads up to
-//     1 MiB and for results, one for larger payloads. A lane is dialled when it is first
+//  2. The client keeps up to two connections, its connections, to a gateway: one for payloads up to
+//     1 MiB and for results, one for larger payloads. A connection is dialled when it is first
 //     needed, with the token of the claim that needs it, and again when it breaks while
-//     there is something to do for it. One goroutine owns a lane: it dials, and reads.
+//     there is something to do for it. One goroutine owns a connection: it dials, and reads.
 //  3. The server checks the token once more, asks the loop for the frames and announces
 //     them: their lengths and checksums. A goroutine of each connection, the pusher, sends
 //     what is due in turns of 256 KiB, straight from the frames' buffers, so that a picture

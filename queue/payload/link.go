@@ -14,13 +14,13 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// link is one connection to a gateway. The lane's goroutine reads it.
+// link is one connection to a gateway. The connection's goroutine reads it.
 type link struct {
-	c      *Client
-	lane   *lane
-	conn   *wsconn.Conn
-	useful atomic.Bool   // it has answered something
-	over   chan struct{} // closed when it has ended and is no longer the lane's
+	c          *Client
+	connection *connection
+	conn       *wsconn.Conn
+	useful     atomic.Bool   // it has answered something
+	over       chan struct{} // closed when it has ended and is no longer the connection's
 
 	// Owned by the reader.
 	welcomed bool
@@ -33,8 +33,8 @@ type link struct {
 	gots  []uint64         // payloads that have arrived, not told yet; guarded by mu
 }
 
-func newLink(l *lane, conn *wsconn.Conn) *link {
-	return &link{c: l.c, lane: l, conn: conn, calls: map[uint64]*call{}, over: make(chan struct{})}
+func newLink(l *connection, conn *wsconn.Conn) *link {
+	return &link{c: l.c, connection: l, conn: conn, calls: map[uint64]*call{}, over: make(chan struct{})}
 }
 
 // hello says who this is and what it wants of the gateway.
@@ -64,7 +64,7 @@ func (k *link) run() error {
 	left := k.calls
 	k.calls, k.ended = nil, true
 	k.mu.Unlock()
-	k.lane.down(k)
+	k.connection.down(k)
 	close(k.over)
 	lost := fmt.Errorf("%w: %w", errLost, err)
 	if k.c.ctx.Err() != nil {
@@ -276,7 +276,7 @@ func (k *link) Text(msg []byte) error {
 	return nil
 }
 
-// welcome makes the connection the lane's.
+// welcome makes the connection the connection's.
 func (k *link) welcome(m *wire.ClaimWelcome) error {
 	switch {
 	case k.welcomed:
@@ -287,7 +287,7 @@ func (k *link) welcome(m *wire.ClaimWelcome) error {
 	}
 	k.patience.Stop()
 	k.welcomed = true
-	k.lane.up(k)
+	k.connection.up(k)
 	return nil
 }
 

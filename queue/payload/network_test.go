@@ -53,7 +53,7 @@ func TestAnAddressWithoutTLSIsNotAskedWhereTLSIsWanted(t *testing.T) {
 
 func TestAClaimWhoseConnectionIsCutIsAnsweredOverTheNextWithoutCostingAnAttempt(t *testing.T) {
 	t.Parallel()
-	for what, size := range map[string]int{"on the small lane": 900_000, "on the bulk lane": 5 << 20} {
+	for what, size := range map[string]int{"on the small connection": 900_000, "on the bulk connection": 5 << 20} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r, w := newRig(t, func(o *payload.ServerOptions) { o.Config.LostAfter = time.Minute }), newWorker(t)
@@ -96,7 +96,7 @@ func TestCorruptBytesAreFoundAndAskedForAgain(t *testing.T) {
 	require.Equal(t, 1, r.store.claims["sample-1"])
 }
 
-// slowly makes the small lane ready for a test that spoils the network.
+// slowly makes the small connection ready for a test that spoils the network.
 func slowly(o *payload.ClientOptions) { o.Config.DialPatience = 100 * time.Millisecond }
 
 func TestAGatewayThatCannotBeReachedIsSaidSoSoon(t *testing.T) {
@@ -128,7 +128,7 @@ func TestClaimsWaitForTheConnectionThatIsBeingMade(t *testing.T) {
 	for i := range tickets {
 		tickets[i] = p.via(r.ticket(name("sample", i), 10))
 	}
-	tasks.Go(func() { // keeps the lane trying
+	tasks.Go(func() { // keeps the connection trying
 		ticket := p.via(r.ticket("result", 10))
 		assert.Error(t, w.Finish(ctx, ticket, scored(ticket, "worker-1", 1)))
 	})

@@ -2,7 +2,7 @@ package payload
 
 import "github.com/rewardloop/rewardloop/wire"
 
-// open is a claim whose payload has arrived and whose result has not been taken: what a lane
+// open is a claim whose payload has arrived and whose result has not been taken: what a connection
 // is dialled for again when it breaks, so that the gateway sees that the worker lives.
 type open struct {
 	gate    *gate
@@ -22,7 +22,7 @@ func (c *Client) keep(l *link, t wire.Ticket, worker string, n uint64, frames []
 	}
 	o.gate.open[o.key] = o
 	if !c.closed {
-		c.laneTo(o.gate, smallLane) // it has the result, and shows that the worker lives
+		c.connectionTo(o.gate, smallConnection) // it has the result, and shows that the worker lives
 	}
 	c.mu.Unlock()
 	for _, f := range frames {

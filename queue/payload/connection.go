@@ -15,25 +15,25 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Indices of a gate's lanes.
+// Indices of a gate's connections.
 const (
-	smallLane = iota
-	bulkLane
-	lanes
+	smallConnection = iota
+	bulkConnection
+	connections
 )
 
 type gateKey struct{ gateway, url string }
 
 // gate is a gateway as the client sees it. Its fields are guarded by the client's mutex.
 type gate struct {
-	key   gateKey
-	lanes [lanes]*lane
-	open  map[openKey]*open
+	key         gateKey
+	connections [connections]*connection
+	open        map[openKey]*open
 }
 
 // anyLink returns a connection to the gateway, nil if there is none.
 func (g *gate) anyLink() *link {
-	for _, l := range g.lanes {
+	for _, l := range g.connections {
 		if l != nil && l.link != nil {
 			return l.link
 		}
@@ -43,14 +43,14 @@ func (g *gate) anyLink() *link {
 
 // forgetIfIdle removes a gate that nothing is left of. The caller holds mu.
 func (c *Client) forgetIfIdle(g *gate) {
-	if g.lanes == [lanes]*lane{} && len(g.open) == 0 {
+	if g.connections == [connections]*connection{} && len(g.open) == 0 {
 		delete(c.gates, g.key)
 	}
 }
 
-// lane is one connection to a gateway, or the endeavour to have one. Its goroutine dials, reads,
+// connection is one connection to a gateway, or the endeavour to have one. Its goroutine dials, reads,
 // and ends when nobody waits and nothing is open. Its fields are guarded by the client's mutex.
-type lane struct {
+type connection struct {
 	c    *Client
 	gate *gate
 	kind int
@@ -65,7 +65,7 @@ type lane struct {
 	foreign  bool          // it speaks another protocol, which no further attempt changes
 }
 
-// waiter is a claim or a result that needs the lane.
+// waiter is a claim or a result that needs the connection.
 type waiter struct {
 	credential
 	err error // the gateway does not know its token
@@ -77,8 +77,8 @@ type credential struct {
 	token   string
 }
 
-// announce wakes everybody who waits for the lane. The caller holds mu.
-func (l *lane) announce() {
+// announce wakes everybody who waits for the connection. The caller holds mu.
+func (l *connection) announce() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -97,7 +97,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 	if c.closed {
 		return nil, ErrClosed
 	}
-	l := c.laneTo(c.gateTo(t), kind)
+	l := c.connectionTo(c.gateTo(t), kind)
 	if l.link != nil {
 		return l.link, nil
 	}
@@ -149,19 +149,19 @@ func (c *Client) gateTo(t wire.Ticket) *gate {
 	return g
 }
 
-// laneTo returns the lane, which it starts if it is not there. The caller holds mu.
-func (c *Client) laneTo(g *gate, kind int) *lane {
-	l := g.lanes[kind]
+// connectionTo returns the connection, which it starts if it is not there. The caller holds mu.
+func (c *Client) connectionTo(g *gate, kind int) *connection {
+	l := g.connections[kind]
 	if l == nil {
-		l = &lane{c: c, gate: g, kind: kind, waiters: map[*waiter]struct{}{}, changed: make(chan struct{})}
-		g.lanes[kind] = l
+		l = &connection{c: c, gate: g, kind: kind, waiters: map[*waiter]struct{}{}, changed: make(chan struct{})}
+		g.connections[kind] = l
 		c.tasks.Go(l.run)
 	}
 	return l
 }
 
-// run is the lane's goroutine.
-func (l *lane) run() {
+// run is the connection's goroutine.
+func (l *connection) run() {
 	for {
 		cred, ok := l.next()
 		if !ok {
@@ -177,8 +177,8 @@ func (l *lane) run() {
 	}
 }
 
-// next returns what to connect with. Without anything to do the lane ends.
-func (l *lane) next() (credential, bool) {
+// next returns what to connect with. Without anything to do the connection ends.
+func (l *connection) next() (credential, bool) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if !l.c.closed {
@@ -187,7 +187,7 @@ func (l *lane) next() (credential, bool) {
 				return w.credential, true
 			}
 		}
-		if l.kind == smallLane && !l.gone {
+		if l.kind == smallConnection && !l.gone {
 			for _, o := range l.gate.open {
 				if !o.useless {
 					return credential{o.key.attempt, o.token}, true
@@ -195,14 +195,14 @@ func (l *lane) next() (credential, bool) {
 			}
 		}
 	}
-	l.gate.lanes[l.kind] = nil
+	l.gate.connections[l.kind] = nil
 	l.c.forgetIfIdle(l.gate)
 	return credential{}, false
 }
 
 // pause waits between attempts: not at all, then longer and longer. It returns false if the
 // client was closed meanwhile.
-func (l *lane) pause() bool {
+func (l *connection) pause() bool {
 	l.c.mu.Lock()
 	failures := l.failures
 	l.c.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *lane) pause() bool {
 }
 
 // connect dials and reads until the connection ends, and returns why.
-func (l *lane) connect(cred credential) error {
+func (l *connection) connect(cred credential) error {
 	k, err := l.dial(cred)
 	if err == nil {
 		err = k.run()
@@ -257,7 +257,7 @@ func (l *lane) connect(cred credential) error {
 
 // turnedAway returns what a gateway that does not know the token makes of its ticket: one of
 // another life of the gateway, whose sample is gone.
-func (l *lane) turnedAway(err error) error {
+func (l *connection) turnedAway(err error) error {
 	var refused *wsconn.HandshakeError
 	if !errors.As(err, &refused) {
 		return nil
@@ -272,7 +272,7 @@ func (l *lane) turnedAway(err error) error {
 }
 
 // useless notes that a credential opens nothing. The caller holds mu.
-func (l *lane) useless(cred credential, err error) {
+func (l *connection) useless(cred credential, err error) {
 	for w := range l.waiters {
 		if w.credential == cred {
 			w.err = err
@@ -286,7 +286,7 @@ func (l *lane) useless(cred credential, err error) {
 }
 
 // dial opens the websocket.
-func (l *lane) dial(cred credential) (*link, error) {
+func (l *connection) dial(cred credential) (*link, error) {
 	attempt, err := json.Marshal(cred.attempt)
 	if err != nil {
 		return nil, err
@@ -306,16 +306,16 @@ func (l *lane) dial(cred credential) (*link, error) {
 	return newLink(l, conn), nil
 }
 
-// up makes the connection the lane's.
-func (l *lane) up(k *link) {
+// up makes the connection the connection's.
+func (l *connection) up(k *link) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.link = k
 	l.announce()
 }
 
-// down takes a connection that has ended from the lane.
-func (l *lane) down(k *link) {
+// down takes a connection that has ended from the connection.
+func (l *connection) down(k *link) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if l.link == k {
