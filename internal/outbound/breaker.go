@@ -31,11 +31,11 @@ const (
 const maxSuspects = 64
 
 // breaker keeps requests from an endpoint that fails. It has no lock and no clock;
-// the group's mutex guards it.
+// the upstream's mutex guards it.
 type breaker struct {
 	after    int           // Failures in a row that open it.
 	min, max time.Duration // The pause before a probe.
-	trust    time.Duration // GroupConfig.TrustFor
+	trust    time.Duration // UpstreamConfig.TrustFor
 
 	state    State
 	row      int           // Failures in a row.
@@ -50,7 +50,7 @@ type breaker struct {
 	found  time.Time // When it last did.
 }
 
-func newBreaker(c GroupConfig) breaker {
+func newBreaker(c UpstreamConfig) breaker {
 	return breaker{after: c.BreakAfter, min: c.BreakMin, max: c.BreakMax, trust: c.TrustFor, state: Closed}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// GroupConfig is what a Group is made from. The zero value of a field means its
+// UpstreamConfig is what a Upstream is made from. The zero value of a field means its
 // default.
-type GroupConfig struct {
-	// Name stands for the group in errors and metrics; default: the first URL's host.
+type UpstreamConfig struct {
+	// Name stands for the upstream in errors and metrics; default: the first URL's host.
 	Name string
 	// URLs are those of endpoints that do equal work. One may carry a user and a
 	// password, which are sent as basic authentication, and a query.
@@ -65,7 +65,7 @@ type GroupConfig struct {
 }
 
 // Keys implements keys.Described: how the servers of an engine are asked.
-func (c *GroupConfig) Keys(k *keys.Set) {
+func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. It is read again when a server answers 401.")
 	k.Int(&c.Concurrency, "concurrency", 256, "Requests in flight, all servers and all processes together.").Between(1, 65536)
 	k.Float(&c.RPM, "requests_per_minute", 0, "Requests that are sent in a minute, retries included. 0: no bound.")
@@ -75,7 +75,7 @@ func (c *GroupConfig) Keys(k *keys.Set) {
 }
 
 // WithDefaults fills what is not set.
-func (c GroupConfig) WithDefaults() GroupConfig {
+func (c UpstreamConfig) WithDefaults() UpstreamConfig {
 	if c.Name == "" && len(c.URLs) > 0 {
 		c.Name = "(unnamed)"
 		if u, err := url.Parse(c.URLs[0]); err == nil && u.Host != "" {
@@ -108,11 +108,11 @@ func def[T comparable](field *T, value T) {
 
 // Validate names everything that is wrong with a configuration whose defaults are
 // filled. It quotes no URL, because one may hold a password.
-func (c GroupConfig) Validate() error {
-	errs := []error{keys.Validate("outbound: group "+c.Name, &c)}
+func (c UpstreamConfig) Validate() error {
+	errs := []error{keys.Validate("outbound: upstream "+c.Name, &c)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("outbound: group %s: "+format, append([]any{c.Name}, args...)...))
+			errs = append(errs, fmt.Errorf("outbound: upstream %s: "+format, append([]any{c.Name}, args...)...))
 		}
 	}
 	bad(len(c.URLs) == 0, "no URL")
@@ -143,7 +143,7 @@ func (c GroupConfig) Validate() error {
 }
 
 // rates says the rate limits there are.
-func (c GroupConfig) rates() string {
+func (c UpstreamConfig) rates() string {
 	var all []string
 	if c.RPM > 0 {
 		all = append(all, strconv.FormatFloat(c.RPM, 'f', -1, 64)+" requests a minute")
@@ -154,8 +154,8 @@ func (c GroupConfig) rates() string {
 	return strings.Join(all, ", ")
 }
 
-// identity is equal for groups that share their limits.
-func (c GroupConfig) identity() string {
+// identity is equal for upstreams that share their limits.
+func (c UpstreamConfig) identity() string {
 	all := make([]string, 0, len(c.URLs)+1)
 	for _, raw := range c.URLs {
 		if u, err := url.Parse(raw); err == nil {
@@ -178,9 +178,9 @@ func sameURL(u *url.URL) string {
 	return c.String()
 }
 
-// differs says what keeps two configurations from being one group. The name may
+// differs says what keeps two configurations from being one upstream. The name may
 // differ: it is the first one's.
-func (c GroupConfig) differs(other GroupConfig) error {
+func (c UpstreamConfig) differs(other UpstreamConfig) error {
 	a, b := reflect.ValueOf(c), reflect.ValueOf(other)
 	var what []string
 	for i := range a.NumField() {
@@ -195,6 +195,6 @@ func (c GroupConfig) differs(other GroupConfig) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return fmt.Errorf("outbound: group %s has the endpoints and key file of group %s and must share its limits: make %s equal",
+	return fmt.Errorf("outbound: upstream %s has the endpoints and key file of upstream %s and must share its limits: make %s equal",
 		other.Name, c.Name, strings.Join(what, ", "))
 }

@@ -3,9 +3,9 @@
 //
 // The life of a call:
 //
-//  1. NewTransport is told once which addresses may be reached, and Group once for
+//  1. NewTransport is told once which addresses may be reached, and Upstream once for
 //     each set of equal endpoints. Whoever asks for the same URLs and key file again
-//     gets the same Group, so that its limits hold for the whole process.
+//     gets the same Upstream, so that its limits hold for the whole process.
 //  2. Do waits for one of Concurrency slots, first come first served, then until the
 //     requests and tokens per minute allow another request. Both waits end with the
 //     caller's context; a queue of MaxWaiting calls is full. The time of the component
@@ -18,8 +18,8 @@
 //     the next probe, because a call that fails at once would only burn the next sample;
 //     one whose deadline comes before the probe does fail at once, and says when the probe
 //     is. So does one whose sample goes back to its queue (rewards.Returning): its error
-//     names the group as what the sample waits for, and Dependency says when to try again.
-//     Where nobody could connect, and the group has a HealthPath, the probe asks there, and
+//     names the upstream as what the sample waits for, and Dependency says when to try again.
+//     Where nobody could connect, and the upstream has a HealthPath, the probe asks there, and
 //     the endpoint is back as soon as that is answered (health.go).
 //  4. A connection is made only to an address that the Policy allows. The check sits
 //     in the socket's control hook, after the name was resolved, so that a name which
@@ -42,8 +42,8 @@
 //  7. Close refuses new calls and closes idle connections. The package starts no
 //     goroutines of its own; those of connections end with them.
 //
-// With Transport.Join the groups of several processes share their limits, by a Fleet that
-// carries words between them. Groups are the same where name, limits, URLs (without user
+// With Transport.Join the upstreams of several processes share their limits, by a Fleet that
+// carries words between them. Upstreams are the same where name, limits, URLs (without user
 // and query) and the key file's name are.
 //
 // Each process says once a second what it wants, and derives all shares from what all

@@ -21,7 +21,7 @@ const (
 )
 
 // hearsay is what other processes say of an endpoint, and how far it counts here. It has
-// no lock and no clock; the group's mutex guards it.
+// no lock and no clock; the upstream's mutex guards it.
 type hearsay struct {
 	words    map[string]*word // By process; nil: none.
 	answered time.Time        // When the endpoint last answered this process.
@@ -107,7 +107,7 @@ func (h *hearsay) trust(b *breaker) time.Time {
 }
 
 // news is what the others shall know of the endpoints.
-func (g *Group) news(now time.Time) (open []Opening, alive []string) {
+func (g *Upstream) news(now time.Time) (open []Opening, alive []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
@@ -131,9 +131,9 @@ func (g *Group) news(now time.Time) (open []Opening, alive []string) {
 	return open, alive
 }
 
-// told is given what another process than self says of the group's endpoints; nil: it has
+// told is given what another process than self says of the upstream's endpoints; nil: it has
 // gone.
-func (g *Group) told(now time.Time, self, from string, r *Report) {
+func (g *Upstream) told(now time.Time, self, from string, r *Report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	changed := false

@@ -11,15 +11,15 @@ import (
 
 var _ Member = (*member)(nil)
 
-// member is a group's part in a fleet: it turns what the processes want into shares,
+// member is an upstream's part in a fleet: it turns what the processes want into shares,
 // and hands on what they say of endpoints. It has no goroutine: the fleet calls it each
-// FleetPeriod, and calls of the group look whether it has gone deaf.
+// FleetPeriod, and calls of the upstream look whether it has gone deaf.
 type member struct {
 	// Immutable.
-	group *Group
-	self  string
-	urge  func()
-	guest bool // Report.Guest
+	upstream *Upstream
+	self     string
+	urge     func()
+	guest    bool // Report.Guest
 
 	mu    sync.Mutex // No other lock is taken under it.
 	seq   uint64
@@ -34,7 +34,7 @@ type member struct {
 	full                     struct{ first, last time.Time } // When the process had all places it might have.
 }
 
-// peer is a process that shares the group.
+// peer is a process that shares the upstream.
 type peer struct {
 	name string
 	last time.Time // When it was heard.
@@ -71,11 +71,11 @@ func (w *want) end(tokens int) {
 	w.waitingTokens.Add(-int64(tokens))
 }
 
-// join makes the group share its limits. What it has saved up is cut to what a newcomer
+// join makes the upstream share its limits. What it has saved up is cut to what a newcomer
 // has: a tenth of its part.
-func (g *Group) join(f Fleet, guest bool, key string) {
+func (g *Upstream) join(f Fleet, guest bool, key string) {
 	now := time.Now()
-	m := &member{group: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
+	m := &member{upstream: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
 	m.requests.total, m.tokens.total, m.places.total = g.cfg.RPM, g.cfg.TPM, float64(g.cfg.Concurrency)
 	// The first word of its own will tell it of the others; unless that comes at once
 	// nobody knows how many start together.
@@ -119,15 +119,15 @@ const fullHold = FleetPeriod + shareHold
 // Report implements Member.
 func (m *member) Report() Report {
 	now := time.Now()
-	held, peak := m.group.slots.peak()
-	open, alive := m.group.news(now)
-	if m.group.down() != "" { // what it could use is of use to the others
+	held, peak := m.upstream.slots.peak()
+	open, alive := m.upstream.news(now)
+	if m.upstream.down() != "" { // what it could use is of use to the others
 		peak = 0
 	}
 	m.mu.Lock()
 	m.seq++
 	m.sent[m.seq%uint64(len(m.sent))] = now
-	w, since := &m.group.want, now.Sub(m.asked)
+	w, since := &m.upstream.want, now.Sub(m.asked)
 	m.asked = now
 	requests, tokens := w.requests.Load(), w.tokens.Load()
 	// Places are wanted at a time, not in a time: their peak is remembered, and fades.
@@ -142,7 +142,7 @@ func (m *member) Report() Report {
 	gone := m.expire(now)
 	m.mu.Unlock()
 	for _, name := range gone {
-		m.group.told(now, m.self, name, nil)
+		m.upstream.told(now, m.self, name, nil)
 	}
 	m.apply()
 	return r
@@ -171,15 +171,15 @@ func (m *member) Heard(from string, r *Report) {
 	m.review(now)
 	m.mu.Unlock()
 	if counts && from != m.self {
-		m.group.told(now, m.self, from, r)
+		m.upstream.told(now, m.self, from, r)
 	}
 	m.apply()
 }
 
 // apply lets those who wait look at the shares again.
 func (m *member) apply() {
-	m.group.rate.look()
-	m.group.slots.look()
+	m.upstream.rate.look()
+	m.upstream.slots.look()
 }
 
 // note keeps what a process said, unless there are too many. The caller holds mu.

@@ -87,7 +87,7 @@ func TestFiveThousandCallsInFlightCostLessThanAHundredKilobytesEach(t *testing.T
 				stop: stop, there: &there, flows: flows,
 			}, nil
 		})
-		g, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, Concurrency: calls, Timeout: 10 * time.Minute})
+		g, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}, Concurrency: calls, Timeout: 10 * time.Minute})
 		require.NoError(t, err)
 		body := make([]byte, size) // One for all: a body is the caller's memory.
 		before := inUse()

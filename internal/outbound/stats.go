@@ -7,7 +7,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Stats is what a group has done since it was made. The counters only rise, except
+// Stats is what an upstream has done since it was made. The counters only rise, except
 // Tokens.
 type Stats struct {
 	Name string
@@ -59,7 +59,7 @@ type EndpointStats struct {
 }
 
 // Stats returns the figures of now.
-func (g *Group) Stats() Stats {
+func (g *Upstream) Stats() Stats {
 	s := Stats{
 		Name: g.cfg.Name, Calls: g.calls.Load(), RetriesDenied: g.budget.refused(),
 	}
@@ -86,7 +86,7 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-func (g *Group) shares() []Share {
+func (g *Upstream) shares() []Share {
 	rpm, tpm := g.rate.parts()
 	all := []Share{{Limit: "concurrency", Whole: float64(g.cfg.Concurrency), Part: float64(g.slots.bound())}}
 	if g.cfg.RPM > 0 {
