@@ -402,8 +402,8 @@ func (e *entry) another(cfg *Config, a attempt) bool {
 	if !slices.Contains(e.avoid, a.worker) {
 		failed++
 	}
-	e.spare.failed = e.spare.failed || a.backup
-	if e.spare.failed {
+	e.backup.failed = e.backup.failed || a.backup
+	if e.backup.failed {
 		failed--
 	}
 	return failed < cfg.MaxAttempts && e.claims-e.bounces < sameAgain*cfg.MaxAttempts

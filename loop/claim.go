@@ -52,19 +52,19 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (handed, effec
 	if e == nil || !e.open(t.Attempt) || t.Group != (e.unit != nil) {
 		return handed{}, effects{}, wire.ErrGone
 	}
-	backup := t.Attempt == e.spare.attempt
+	backup := t.Attempt == e.backup.attempt
 	if gone, fx := c.exhausted(now, e, backup, worker); gone {
 		return handed{}, fx, wire.ErrGone
 	}
 	if e.state == published && backup { // it was promoted
-		e.spare.charged, e.charged = e.charged, 0
+		e.backup.charged, e.charged = e.charged, 0
 	}
 	if e.claimed.IsZero() {
 		e.claimed = now
 	}
 	e.item.Accepted()
 	if backup {
-		e.spare.claims++
+		e.backup.claims++
 	} else {
 		e.claims++
 	}
@@ -86,7 +86,7 @@ func (e *entry) open(attempt int) bool {
 	case published:
 		return attempt == e.attempt
 	case running:
-		return attempt == e.attempt || e.spare.attempt != 0 && attempt == e.spare.attempt
+		return attempt == e.attempt || e.backup.attempt != 0 && attempt == e.backup.attempt
 	}
 	return false
 }
@@ -96,10 +96,10 @@ func (e *entry) open(attempt int) bool {
 func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
 	switch {
 	case backup && e.state == running && slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.worker == worker && !a.backup && a.state == claimed }):
-		c.dropSpare(e) // it came round to the one that has the sample
+		c.dropBackup(e) // it came round to the one that has the sample
 		return true, effects{}
 	case backup:
-		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
+		return e.backup.claims >= c.cfg.MaxAttempts, effects{}
 	case e.claims-e.answers < c.cfg.MaxAttempts:
 		return false, effects{}
 	case e.state == running && (e.offer != nil || slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.backup && a.state == claimed })):

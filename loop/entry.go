@@ -44,7 +44,7 @@ type entry struct {
 	bounces  int        // how many of them tried a worker whose breaker was open, and found it no better
 	offer    *attempt   // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
 	attempts []*attempt // attempts that workers have claimed and not answered
-	spare    spare      // the backup request
+	backup   backup     // the backup request
 	avoid    []string   // workers that failed it
 	errors   []rewards.ComponentError
 	claimed  time.Time // of the first claim
@@ -103,8 +103,8 @@ type attempt struct {
 	since  time.Time // when the worker claimed it
 }
 
-// spare is the second request for a sample that runs long. A sample has one.
-type spare struct {
+// backup is the second request for a sample that runs long. A sample has one.
+type backup struct {
 	attempt int  // of its ticket; 0: there is none that counts
 	sent    bool // it has had its one
 	claims  int

@@ -151,6 +151,6 @@ func (c *core) again(e *entry, fx *effects) {
 	dispatch.Over(e)
 	e.issued++
 	e.attempt = e.issued
-	e.spare.attempt = 0 // it has had its backup
+	e.backup.attempt = 0 // it has had its backup
 	c.move(e, queued)
 }

@@ -64,7 +64,7 @@ func (c *core) reissue(now time.Time, fx *effects) {
 			c.metrics.republished.Inc()
 		case e.state == running && e.offer != nil:
 			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-			c.dropSpare(e)
+			c.dropBackup(e)
 			c.watch(e)
 		}
 	}

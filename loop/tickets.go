@@ -62,7 +62,7 @@ func (c *core) unpublish(t wire.Ticket) {
 	switch {
 	case e == nil || e.offer == nil || e.offer.number != t.Attempt:
 	case e.state == running:
-		c.dropSpare(e)
+		c.dropBackup(e)
 	default:
 		c.rescind(e)
 		c.breakers.unsent(e)
@@ -107,7 +107,7 @@ func (c *core) requeue(now time.Time, queues map[string]string, workers []wire.W
 			c.takeBack(now, e, &fx)
 		default: // its backup
 			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-			c.dropSpare(e)
+			c.dropBackup(e)
 		}
 	}
 	return fx

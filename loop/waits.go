@@ -76,7 +76,7 @@ func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
 		e.back = &giveBack{}
 	}
 	if a.backup {
-		e.spare.claims--
+		e.backup.claims--
 	} else {
 		e.claims--
 		e.answers--

@@ -123,7 +123,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
 	default:
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-		c.dropSpare(e)
+		c.dropBackup(e)
 	}
 	dispatch.Over(e)
 	own := len(fx.revoked)
@@ -139,7 +139,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		}
 		took := now.Sub(a.since)
 		e.share().Refund(e.chargedFor(a), took)
-		if e.spare.sent {
+		if e.backup.sent {
 			c.metrics.backupSeconds.Add(took.Seconds())
 		}
 	}

@@ -20,12 +20,12 @@ func newBackup(cfg Config) *backup { return &backup{cfg, newRating()} }
 // minObserved is how many results a run must have before it is known what is long.
 const minObserved = 8
 
-// spare picks a sample that is to have a second ticket, or none; due is then when there may
+// secondTry picks a sample that is to have a second ticket, or none; due is then when there may
 // be one, and zero if that is not known. It looks only where no sample waits that a worker
 // could take and a place is free, and then at the oldest of each step's running samples, so
 // that its cost is the number of steps with samples in flight plus that of the samples which
 // are overdue: 5,120 that run cost nothing.
-func (p *Profile) spare(now time.Time) (best Sample, due time.Time) {
+func (p *Profile) secondTry(now time.Time) (best Sample, due time.Time) {
 	if len(p.waiting.waiting) > 0 && p.Served() || p.Free() <= p.out || !p.Room(now) {
 		return nil, due
 	}
