@@ -92,7 +92,7 @@ func (s *Scores) Row(i int) []float32 { return s.Values[i*s.Columns : (i+1)*s.Co
 // with ErrScores, naming the sample, where scores and places are not equally many, where
 // a number does not fit a float32, or where a sample has failed and OnFailed is raise.
 func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
-	standIn, err := parseOnFailed(o.OnFailed)
+	fallback, err := parseOnFailed(o.OnFailed)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
 		if out.Valid[i] = r.RewardScore != nil; out.Valid[i] {
 			scores = o.scoresOf(i, r)
 		} else {
-			v, err := standIn(r)
+			v, err := fallback(r)
 			if err != nil {
 				return nil, err
 			}

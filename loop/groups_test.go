@@ -294,7 +294,7 @@ func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
 
 // A worker that saw a group where the gateway sees none leaves its sample unfinished; it
 // ends as any other without a score, with what its policy puts in its place.
-func TestAnUnfinishedSampleWithoutAGroupHasItsStandIn(t *testing.T) {
+func TestAnUnfinishedSampleWithoutAGroupHasItsFallback(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{
 		Loop: loop.Config{OnSampleFailure: map[string]rewards.SamplePolicy{"": {Policy: rewards.PolicyZero}}}, Profiles: profiles(t, component(hanging)),

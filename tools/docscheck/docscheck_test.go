@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// standIn answers as the binary does, for a tree of its own.
-const standIn = `#!/usr/bin/env bash
+// stub answers as the binary does, for a tree of its own.
+const stub = `#!/usr/bin/env bash
 case "$*" in
 --help) printf 'Usage\n\n  serve     run\n  models    bring\n  config    check\n  scorers   list\n' ;;
 "serve --help") printf 'Flags:\n  -c, --config file   x\n      --listen address   x\n' ;;
@@ -64,7 +64,7 @@ func repository(t *testing.T, files map[string]string) (root, bin string) {
 	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "init", "-q").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	bin = filepath.Join(t.TempDir(), "rewardloop")
-	require.NoError(t, os.WriteFile(bin, []byte(standIn), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(bin, []byte(stub), 0o700)) //nolint:gosec // it is run
 	return root, bin
 }
 
