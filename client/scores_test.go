@@ -58,10 +58,10 @@ func scored(id string, v float64, steps ...float64) *wire.Result {
 	return &wire.Result{Type: "result", ID: id, Outcome: rewards.Scored, RewardScore: &v, StepScores: steps}
 }
 
-func failed(id string, substitute *float64) *wire.Result {
+func failed(id string, fallback *float64) *wire.Result {
 	r := &wire.Result{Type: "result", ID: id, Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "too slow"}}}
-	if substitute != nil {
-		r.Substitute = &wire.Substitute{Policy: "group_mean", Value: substitute}
+	if fallback != nil {
+		r.Fallback = &wire.Fallback{Policy: "group_mean", Value: fallback}
 	}
 	return r
 }
@@ -226,7 +226,7 @@ func TestScoresThatDoNotFitTheirPlacesAreRefusedByName(t *testing.T) {
 		`row 0 has 4 tokens, and a row has room for 3`:                            {StepMasks: mask, Length: 3},
 		`row 0 has 0 tokens and no place`:                                         {Lengths: []int{0}},
 		`Length and ToolUseScores need`:                                           {Length: 3},
-		`OnFailed "zero", want substitute, nan, raise or value:<x>`:               {OnFailed: "zero"},
+		`OnFailed "zero", want fallback, nan, raise or value:<x>`:                 {OnFailed: "zero"},
 		`OnFailed: policy "value:x": what follows value: must be a finite number`: {OnFailed: "value:x"},
 	} {
 		_, err := client.RMScores(one, o)

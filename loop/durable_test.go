@@ -279,7 +279,7 @@ func TestADeadlineGoesOnWhileTheGatewayIsDead(t *testing.T) {
 		expired := q.result(t, "late")
 		assert.Equal(t, rewards.OutcomeExpired, expired.Outcome)
 		assert.Contains(t, expired.Errors[0].Message, "no result within 20s")
-		assert.InDelta(t, 0.25, *expired.Substitute.Value, 0, "the policy of the session that sent it")
+		assert.InDelta(t, 0.25, *expired.Fallback.Value, 0, "the policy of the session that sent it")
 		assert.Equal(t, rewards.Scored, q.result(t, "early").Outcome)
 		assert.EqualValues(t, 1, runs.Load())
 	})

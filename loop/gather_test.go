@@ -166,7 +166,7 @@ func TestAMemberThatFailsIsLeftOut(t *testing.T) {
 		failed := p.result(t, "u-3")
 		require.Equal(t, rewards.Failed, failed.Outcome)
 		require.Nil(t, failed.RewardScore)
-		assert.InDelta(t, 11, *failed.Substitute.Value, 1e-12, "the mean of the others")
+		assert.InDelta(t, 11, *failed.Fallback.Value, 1e-12, "the mean of the others")
 		assert.Equal(t, 1, failed.Group.Failed)
 		require.Equal(t, [][]string{{"u-0", "u-1", "u-2"}}, c.calls())
 	})

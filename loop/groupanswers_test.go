@@ -287,7 +287,7 @@ func TestAMemberThatExpiresDoesNotWaitForItsGroup(t *testing.T) {
 		res := result(t, submit(1, 10*time.Second))
 		require.Equal(t, rewards.OutcomeExpired, res.Outcome)
 		require.InDelta(t, 10, time.Since(start).Seconds(), 0.5)
-		require.InDelta(t, 4.0, *res.Substitute.Value, 0, "the mean of what is there")
+		require.InDelta(t, 4.0, *res.Fallback.Value, 0, "the mean of what is there")
 	})
 }
 

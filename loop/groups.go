@@ -149,7 +149,7 @@ func (g *group) close() []*entry {
 	g.describe()
 	for _, e := range waiting {
 		if e.result.RewardScore == nil {
-			e.result.Substitute = substitute(e.policy, g.mean)
+			e.result.Fallback = fallback(e.policy, g.mean)
 		}
 		e.result.Group = &g.stats
 	}

@@ -175,13 +175,13 @@ func TestAFailedSampleHasTheMeanOfItsGroupBesideItsNullScore(t *testing.T) {
 			res := get(fmt.Sprint("m", i))
 			if i != 3 {
 				require.Equal(t, rewards.Scored, res.Outcome)
-				require.Nil(t, res.Substitute)
+				require.Nil(t, res.Fallback)
 				continue
 			}
 			require.Equal(t, rewards.Failed, res.Outcome)
 			require.Nil(t, res.RewardScore, "the wire never invents")
-			require.Equal(t, "group_mean", res.Substitute.Policy)
-			require.InDelta(t, 25/7.0, *res.Substitute.Value, 1e-12)
+			require.Equal(t, "group_mean", res.Fallback.Policy)
+			require.InDelta(t, 25/7.0, *res.Fallback.Value, 1e-12)
 			require.Equal(t, 1, res.Group.Failed)
 		}
 	})
@@ -203,12 +203,12 @@ func TestAGroupWithoutAValidMemberHasNoMean(t *testing.T) {
 		for _, id := range ids("m", 8) {
 			res := get(id)
 			require.Equal(t, rewards.Failed, res.Outcome)
-			require.Nil(t, res.Substitute.Value)
+			require.Nil(t, res.Fallback.Value)
 		}
 	})
 }
 
-func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
+func TestAFixedFallbackWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{}, rewards.BadInput
@@ -220,7 +220,7 @@ func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
 		res := send(member(0))("m0")
 		require.Less(t, time.Since(start), time.Second)
 		require.Nil(t, res.RewardScore)
-		require.InDelta(t, -1.0, *res.Substitute.Value, 0)
+		require.InDelta(t, -1.0, *res.Fallback.Value, 0)
 	})
 }
 
@@ -311,8 +311,8 @@ func TestAnUnfinishedSampleWithoutAGroupHasItsFallback(t *testing.T) {
 		}))
 		res := result(t, f)
 		require.Equal(t, rewards.Failed, res.Outcome)
-		require.NotNil(t, res.Substitute)
-		require.Zero(t, *res.Substitute.Value)
+		require.NotNil(t, res.Fallback)
+		require.Zero(t, *res.Fallback.Value)
 	})
 }
 

@@ -22,7 +22,7 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	g := e.group
 	if g == nil {
 		finishPending(res, nil) // where a worker saw a group that the gateway does not
-		res.Substitute = substituteFor(e, res, nil)
+		res.Fallback = fallbackFor(e, res, nil)
 		c.finalise(now, e, fx)
 		return
 	}
@@ -45,10 +45,10 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 	g, res := e.group, e.result
 	if g.closed {
 		finishPending(res, g.means)
-		res.Substitute = substituteFor(e, res, g.mean)
+		res.Fallback = fallbackFor(e, res, g.mean)
 		res.Group = &g.stats
 	} else {
-		res.Substitute = substituteFor(e, res, nil)
+		res.Fallback = fallbackFor(e, res, nil)
 	}
 	if g.settle(e.key.id, memberOf(res)) { // this very member completes it: its result carries the statistics
 		c.closeGroup(now, g, fx)
@@ -63,20 +63,20 @@ func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
 	g := e.group
 	finishPending(e.result, g.componentMeans())
 	g.settle(e.key.id, memberOf(e.result))
-	e.result.Substitute = substituteFor(e, e.result, g.meanNow())
+	e.result.Fallback = fallbackFor(e, e.result, g.meanNow())
 	c.finalise(now, e, fx)
 }
 
-func substituteFor(e *entry, res *wire.Result, mean *float64) *wire.Substitute {
+func fallbackFor(e *entry, res *wire.Result, mean *float64) *wire.Fallback {
 	if res.RewardScore != nil || res.Pending != nil {
 		return nil
 	}
-	return substitute(e.policy, mean)
+	return fallback(e.policy, mean)
 }
 
-// substitute is what stands beside the null score of a failed sample.
-func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
-	s := &wire.Substitute{Policy: string(p.Policy)}
+// fallback is what stands beside the null score of a failed sample.
+func fallback(p rewards.SamplePolicy, mean *float64) *wire.Fallback {
+	s := &wire.Fallback{Policy: string(p.Policy)}
 	switch p.Policy {
 	case rewards.PolicyZero, rewards.PolicyValue:
 		s.Value = &p.Value

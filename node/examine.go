@@ -81,8 +81,8 @@ func reward(r *wire.Result) string {
 		return fmt.Sprint(*r.RewardScore)
 	}
 	text := string(r.Outcome)
-	if r.Substitute != nil && r.Substitute.Value != nil {
-		text += fmt.Sprintf("; %v stands in for it (%s)", *r.Substitute.Value, r.Substitute.Policy)
+	if r.Fallback != nil && r.Fallback.Value != nil {
+		text += fmt.Sprintf("; %v stands in for it (%s)", *r.Fallback.Value, r.Fallback.Policy)
 	}
 	return text
 }

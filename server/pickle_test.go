@@ -173,7 +173,7 @@ func TestAFailedSampleFailsItsBatchWithAStatusThatTellsWhetherToRetry(t *testing
 	assert.Contains(t, message, "sample 1: main: bad_input")
 }
 
-func TestASubstituteStandsInWhereTheProfileNamesOne(t *testing.T) {
+func TestAFallbackStandsInWhereTheProfileNamesOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -3}}})
 	r := s.post("/scorers/picky", pickled(t, "images", jpegs(3), "prompts", []string{"ok", "fail", "ok"}))

@@ -52,9 +52,9 @@ func controls() map[string]any {
 			Type: "result", ID: "a", Seq: 1, Outcome: rewards.Scored, RewardScore: new(0.5), ExtraInfo: map[string]any{"acc": 0.5, "gone": nil, "ok": true, "text": "t"},
 			TimingMS: map[string]float64{"score": 1.5}, Worker: "w", Config: "1a2b3c4d", Attempts: 1, Group: &wire.GroupStats{UID: "u", Size: 2, Scored: 2, Mean: new(0.5), ZeroStd: true},
 		},
-		`{"type":"result","id":"a","seq":2,"outcome":"failed","reward_score":null,"errors":[{"component":"ocr","class":"timeout","message":"m"}],"substitute":{"policy":"zero","value":0},"attempts":2}`: &wire.Result{
+		`{"type":"result","id":"a","seq":2,"outcome":"failed","reward_score":null,"errors":[{"component":"ocr","class":"timeout","message":"m"}],"fallback":{"policy":"zero","value":0},"attempts":2}`: &wire.Result{
 			Type: "result", ID: "a", Seq: 2, Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Component: "ocr", Class: rewards.Timeout, Message: "m"}},
-			Substitute: &wire.Substitute{Policy: "zero", Value: new(0.0)}, Attempts: 2,
+			Fallback: &wire.Fallback{Policy: "zero", Value: new(0.0)}, Attempts: 2,
 		},
 		`{"type":"error","code":"malformed","message":"m","id":"a"}`: &wire.Error{Code: rewards.Malformed, Message: "m", ID: "a"},
 		`{"type":"draining"}`: &wire.Draining{},

@@ -26,9 +26,9 @@ type Result struct {
 	Details map[string]any `json:"details,omitempty"`
 	// Errors holds every failure on the way, by component where there is one.
 	Errors []rewards.ComponentError `json:"errors,omitempty"`
-	// Substitute is what the profile or the client asked to put in place of a
+	// Fallback is what the profile or the client asked to put in place of a
 	// missing score; the score itself stays null.
-	Substitute *Substitute `json:"substitute,omitempty"`
+	Fallback *Fallback `json:"fallback,omitempty"`
 	// TimingMS holds milliseconds by stage: queue, claim, score, total, component/<key>, and
 	// where there were any decode, batch_wait and infer, which add up over the components.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
@@ -67,8 +67,8 @@ func (m *Result) check() (f faults) {
 	return f
 }
 
-// Substitute says what stands in for the score of a failed sample.
-type Substitute struct {
+// Fallback says what stands in for the score of a failed sample.
+type Fallback struct {
 	// Policy is group_mean, zero or value.
 	Policy string `json:"policy"`
 	// Value is null if the policy found none: the group has no valid member.
@@ -136,9 +136,9 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 		}
 		w.out = append(w.out, ']')
 	}
-	if r.Substitute != nil {
-		w.out = append(w.out, `,"substitute":`...)
-		w.general(r.Substitute)
+	if r.Fallback != nil {
+		w.out = append(w.out, `,"fallback":`...)
+		w.general(r.Fallback)
 	}
 	if len(r.TimingMS) > 0 {
 		writeMap(&w, `,"timing_ms":`, r.TimingMS, w.number)

@@ -33,7 +33,7 @@ func awkwardResult() *wire.Result {
 	r := &wire.Result{
 		Type: "result", ID: "a", Seq: math.MaxInt64, Outcome: rewards.Failed, ExtraInfo: map[string]any{"whole": int64(-3), "flag": true, "none": nil},
 		Details: map[string]any{"list": []any{1, "<"}, "nested": map[string]any{"b": 1.5, "a": nil}}, TimingMS: map[string]float64{}, Worker: "w 1",
-		Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "<slow>"}}, Substitute: &wire.Substitute{Policy: "zero"},
+		Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "<slow>"}}, Fallback: &wire.Fallback{Policy: "zero"},
 		Group: &wire.GroupStats{UID: "u"}, Attempts: 2,
 	}
 	for _, s := range awkwardTexts {

@@ -33,7 +33,7 @@ or without it to the input's folder.
 
 The output has one line for each, in the same order, written as the scores come,
 so that what a run that was stopped has written can be used: id, outcome,
-reward_score, reward_extra_info, details, errors, timing_ms, and substitute and
+reward_score, reward_extra_info, details, errors, timing_ms, and fallback and
 step_scores where the reward has them. A name that ends in .csv gets CSV, in
 which objects and lists are JSON; every other one JSON lines.
 

@@ -321,7 +321,7 @@ func ended(f *loop.Future) bool {
 	}
 }
 
-// outputLine is one line of the output. Nothing is left out but substitute, which is
+// outputLine is one line of the output. Nothing is left out but fallback, which is
 // there where the profile's on_sample_failure asks for one, and step_scores, which only
 // rewards of several steps have. A group's statistics are left out: which members carry
 // them depends on who was scored last.
@@ -332,7 +332,7 @@ type outputLine struct {
 	ExtraInfo   map[string]any           `json:"reward_extra_info"`
 	Details     map[string]any           `json:"details"`
 	Errors      []rewards.ComponentError `json:"errors"`
-	Substitute  *wire.Substitute         `json:"substitute,omitempty"`
+	Fallback    *wire.Fallback           `json:"fallback,omitempty"`
 	StepScores  []float64                `json:"step_scores,omitempty"`
 	TimingMS    map[string]float64       `json:"timing_ms"`
 }
@@ -347,7 +347,7 @@ func (s *scoring) answer(it *item) *outputLine {
 	} else {
 		res, _ := it.future.Wait(context.Background()) // it is there
 		r.Outcome, r.RewardScore, r.ExtraInfo, r.Details = res.Outcome, res.RewardScore, res.ExtraInfo, res.Details
-		r.Errors, r.Substitute, r.TimingMS = res.Errors, res.Substitute, res.TimingMS
+		r.Errors, r.Fallback, r.TimingMS = res.Errors, res.Fallback, res.TimingMS
 		r.StepScores = res.StepScores
 		if s.cutOff(it, res) {
 			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.ComponentError{{

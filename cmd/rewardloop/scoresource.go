@@ -163,7 +163,7 @@ func cellValue(column, cell string) json.RawMessage {
 
 // headCSV is the first row of an output in CSV.
 func headCSV() []byte {
-	return rowCSV("id", "outcome", "reward_score", "reward_extra_info", "details", "errors", "substitute", "step_scores", "timing_ms")
+	return rowCSV("id", "outcome", "reward_score", "reward_extra_info", "details", "errors", "fallback", "step_scores", "timing_ms")
 }
 
 // encodeCSV writes a row: objects and lists are JSON in their cell, and what is not there is an
@@ -182,7 +182,7 @@ func encodeCSV(r *outputLine) []byte {
 		return string(b)
 	}
 	return rowCSV(r.ID, string(r.Outcome), score, cell(r.ExtraInfo, len(r.ExtraInfo) > 0), cell(r.Details, len(r.Details) > 0), cell(r.Errors, len(r.Errors) > 0),
-		cell(r.Substitute, r.Substitute != nil), cell(r.StepScores, r.StepScores != nil), cell(r.TimingMS, len(r.TimingMS) > 0))
+		cell(r.Fallback, r.Fallback != nil), cell(r.StepScores, r.StepScores != nil), cell(r.TimingMS, len(r.TimingMS) > 0))
 }
 
 func rowCSV(cells ...string) []byte {

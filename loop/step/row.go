@@ -88,8 +88,8 @@ func (r *Row) Scored(at time.Time) {
 func (r *Row) settle(now time.Time, res *wire.Result, closed bool) {
 	r.flight = nil
 	r.outcome, r.score, r.steps = res.Outcome, res.RewardScore, res.StepScores
-	if res.Substitute != nil {
-		r.fallback = res.Substitute.Value
+	if res.Fallback != nil {
+		r.fallback = res.Fallback.Value
 	}
 	r.extra, r.stages, r.returned = res.ExtraInfo, res.TimingMS, now
 	r.atDeadline = closed && res.Outcome == rewards.OutcomeExpired

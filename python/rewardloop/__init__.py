@@ -46,7 +46,7 @@ from .errors import (
 from .launch import Server, launch
 from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
-from .result import GroupStats, Outcome, Result, SampleFailedError, Substitute, ComponentError
+from .result import GroupStats, Outcome, Result, SampleFailedError, Fallback, ComponentError
 from .sample import Sample
 from .scores import RmScores, rm_scores, step_mask
 from .steps import Missing, Rewards, StepFailedError
@@ -81,7 +81,7 @@ __all__ = [
     "Server",
     "StepFailedError",
     "StepLostError",
-    "Substitute",
+    "Fallback",
     "TakeRefusedError",
     "TakenOverError",
     "ComponentError",

@@ -54,7 +54,7 @@ class ComponentError:
 
 
 @dataclass(frozen=True)
-class Substitute:
+class Fallback:
     """What stands in for the score of a failed sample, because somebody asked for it.
 
     Args:
@@ -103,7 +103,7 @@ class Result:
             that is absent.
         details: Whatever else the scorers said; not for the trainer's batch.
         errors: Every failure on the way; also a sample that was scored may have some.
-        substitute: What stands in for the score, where the profile or the connection asked for it; None: nothing.
+        fallback: What stands in for the score, where the profile or the connection asked for it; None: nothing.
         timing_ms: Milliseconds by stage: queue, claim, score, total, component/<key>; decode, batch_wait and infer where
             there were any.
         worker: Who scored it; "": nobody did.
@@ -122,7 +122,7 @@ class Result:
     reward_extra_info: Mapping[str, Scalar] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[ComponentError, ...] = ()
-    substitute: Substitute | None = None
+    fallback: Fallback | None = None
     timing_ms: Mapping[str, float] = field(default_factory=dict)
     worker: str = ""
     attempts: int = 0
@@ -150,7 +150,7 @@ class Result:
     def as_row(self) -> dict[str, Scalar]:
         """The result as one flat row: ``pandas.DataFrame(r.as_row() for r in results)``.
 
-        Always there: id, outcome, reward_score, substitute (the number that stands in for a missing score, or None),
+        Always there: id, outcome, reward_score, fallback (the number that stands in for a missing score, or None),
         why (as why() has it), worker, attempts and config. Then reward_extra_info by its own names, such as
         reward/ocr; one that has the name of a column above stands as reward_extra_info/<name>. Then
         timing_ms/<stage>, and group/uid, group/mean and so on of a complete group. details, step_scores and the
@@ -160,7 +160,7 @@ class Result:
             "id": self.id,
             "outcome": str(self.outcome),
             "reward_score": self.reward_score,
-            "substitute": None if self.substitute is None else self.substitute.value,
+            "fallback": None if self.fallback is None else self.fallback.value,
             "why": self.why(),
             "worker": self.worker,
             "attempts": self.attempts,
@@ -209,7 +209,7 @@ def from_wire(m: Mapping[str, Any]) -> Result:
             )
             for e in m.get("errors") or ()
         ),
-        substitute=_substitute(m.get("substitute")),
+        fallback=_fallback(m.get("fallback")),
         timing_ms=_mapping(m, "timing_ms"),
         worker=str(m.get("worker", "")),
         attempts=int(m["attempts"]),
@@ -237,10 +237,10 @@ def _steps(value: Any, outcome: Outcome) -> tuple[float, ...]:
     return tuple(finite(v) for v in value)
 
 
-def _substitute(m: Any) -> Substitute | None:
+def _fallback(m: Any) -> Fallback | None:
     if m is None:
         return None
-    return Substitute(str(m["policy"]), None if m["value"] is None else finite(m["value"]))
+    return Fallback(str(m["policy"]), None if m["value"] is None else finite(m["value"]))
 
 
 def _group(m: Any) -> GroupStats | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import rewardloop
-from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Substitute, ComponentError, engine, messages, result, steps
+from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, engine, messages, result, steps
 from rewardloop.frame import encode
 
 from .harness import REPOSITORY, noise
@@ -65,7 +65,7 @@ class ImportTest(unittest.TestCase):
 
 class DocumentationTest(unittest.TestCase):
     def test_every_field_that_users_see_is_documented(self) -> None:
-        for kind in (rewardloop.Config, Sample, Result, ComponentError, Substitute, GroupStats, Rewards, Missing):
+        for kind in (rewardloop.Config, Sample, Result, ComponentError, Fallback, GroupStats, Rewards, Missing):
             documented = re.findall(r"^ {8}(\w+): \S", kind.__doc__ or "", re.MULTILINE)
             self.assertEqual(documented, [f.name for f in dataclasses.fields(kind)], kind.__name__)
 
@@ -98,7 +98,7 @@ class RowTest(unittest.TestCase):
                 "id": "s0",
                 "outcome": "scored",
                 "reward_score": 0.5,
-                "substitute": None,
+                "fallback": None,
                 "why": "scored",
                 "worker": "w",
                 "attempts": 1,
@@ -124,10 +124,10 @@ class RowTest(unittest.TestCase):
             rewardloop.Outcome.FAILED,
             None,
             errors=(ComponentError("timeout", "too slow", "ocr"),),
-            substitute=Substitute("zero", 0.0),
+            fallback=Fallback("zero", 0.0),
         )
         row = r.as_row()
-        self.assertEqual((row["reward_score"], row["substitute"], row["why"]), (None, 0.0, "failed (ocr: timeout: too slow)"))
+        self.assertEqual((row["reward_score"], row["fallback"], row["why"]), (None, 0.0, "failed (ocr: timeout: too slow)"))
 
 
 def value(kind: str, values: list[str] | None = None) -> Any:
@@ -202,7 +202,7 @@ class MessagesTest(unittest.TestCase):
         for kind, fields in (
             (Result, MESSAGES["gateway", "result"]["fields"]),
             (ComponentError, SCHEMA["objects"]["failure"]["fields"]),
-            (Substitute, SCHEMA["objects"]["substitute"]["fields"]),
+            (Fallback, SCHEMA["objects"]["fallback"]["fields"]),
             (GroupStats, SCHEMA["objects"]["group_stats"]["fields"]),
         ):
             have = {f.name.replace("cls", "class") for f in dataclasses.fields(kind)}

@@ -24,7 +24,7 @@ import (
 //	4xx, 503 {"error": str, "failed": [int…]}                "failed" holds the indices of samples without a score
 //
 // A sample without a score fails its batch, because a list of floats cannot say
-// which one is missing, unless the reward names a substitute.
+// which one is missing, unless the reward names a fallback.
 func readPickle(req *Request) (*Batch, *Fault) {
 	reward, f := req.reward()
 	if f != nil {

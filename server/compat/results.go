@@ -12,14 +12,14 @@ import (
 )
 
 // ScoreOf is the number that stands for a result: its score or, where the profile
-// or the client asked for one, its substitute.
+// or the client asked for one, its fallback.
 func ScoreOf(r *wire.Result) (float64, bool) {
 	v := r.RewardScore
 	if r.Outcome != rewards.Scored {
 		v = nil
 	}
-	if v == nil && r.Substitute != nil {
-		v = r.Substitute.Value
+	if v == nil && r.Fallback != nil {
+		v = r.Fallback.Value
 	}
 	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
 		return 0, false

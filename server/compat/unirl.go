@@ -32,7 +32,7 @@ import (
 //
 // results and errors have one entry for each request. The numbers of a reward are its
 // score, first because clients take the first, then its components. A reward without
-// a score stands in errors, with the reason; one with a substitute in both. The
+// a score stands in errors, with the reason; one with a fallback in both. The
 // identity of a request (request_id, …) and the protocol's version are given back
 // where they were sent.
 func readUniRL(req *Request) (*Batch, *Fault) {
@@ -310,8 +310,8 @@ func (u *unirlBatch) answer(results []*wire.Result) (Reply, *Fault) {
 			}
 			if r.Outcome != rewards.Scored {
 				_, text := FailureOf(r)
-				if r.Substitute != nil && r.Substitute.Value != nil {
-					text += "; the score is the reward's substitute, " + r.Substitute.Policy
+				if r.Fallback != nil && r.Fallback.Value != nil {
+					text += "; the score is the reward's fallback, " + r.Fallback.Policy
 				}
 				faults[i] = append(faults[i], pair{name, text})
 			}

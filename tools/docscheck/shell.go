@@ -71,7 +71,7 @@ func (s *splitter) scan() {
 		case c == '\'' || c == '"':
 			s.quote(c)
 		case strings.HasPrefix(s.text[s.at:], "$(") || c == '`':
-			s.substitute(c)
+			s.fallback(c)
 		case c == ' ' || c == '\t':
 			s.endWord()
 			s.at++
@@ -109,7 +109,7 @@ func (s *splitter) quote(mark byte) {
 		case mark == '"' && s.text[s.at] == '\\' && s.at+1 < len(s.text):
 			s.at++
 		case mark == '"' && strings.HasPrefix(s.text[s.at:], "$("):
-			s.substitute('$')
+			s.fallback('$')
 			s.at--
 			continue
 		case s.text[s.at] == '\n':
@@ -120,8 +120,8 @@ func (s *splitter) quote(mark byte) {
 	s.at++
 }
 
-// substitute reads $(…) or `…`, whose commands are commands, too.
-func (s *splitter) substitute(mark byte) {
+// fallback reads $(…) or `…`, whose commands are commands, too.
+func (s *splitter) fallback(mark byte) {
 	s.inWord, s.quoted = true, true
 	if mark == '`' {
 		inner, _, _ := strings.Cut(s.text[s.at+1:], "`")
