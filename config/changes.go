@@ -128,15 +128,15 @@ func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
 		applied = append(applied, engineKey(e.Name)+".base_urls")
 	}
 	var was, is keys.Set
-	a.GroupConfig.Keys(&was)
-	b.GroupConfig.Keys(&is)
+	a.UpstreamConfig.Keys(&was)
+	b.UpstreamConfig.Keys(&is)
 	for i, k := range was.Keys {
 		if k.Value() != is.Keys[i].Value() {
 			applied = append(applied, engineKey(e.Name)+"."+k.Name)
 		}
 	}
 	for _, x := range []*Engine{&a, &b} {
-		x.GroupConfig, x.Place, x.deviceAt = outbound.GroupConfig{}, Place{}, Place{}
+		x.UpstreamConfig, x.Place, x.deviceAt = outbound.UpstreamConfig{}, Place{}, Place{}
 	}
 	return applied, reflect.DeepEqual(a, b)
 }

@@ -14,9 +14,9 @@ import (
 // Engine is a group of servers that answer alike, such as the replicas of a vLLM.
 // Judges ask it, and the reward router forwards to it.
 type Engine struct {
-	// GroupConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and
+	// UpstreamConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and
 	// how they are asked.
-	outbound.GroupConfig
+	outbound.UpstreamConfig
 
 	// Chat says what is remembered of its answers, and what they cost.
 	Chat chat.Config
@@ -37,14 +37,14 @@ type Engine struct {
 
 // newEngine has the defaults of every setting.
 func newEngine(name string) *Engine {
-	e := &Engine{GroupConfig: outbound.GroupConfig{Name: name}}
+	e := &Engine{UpstreamConfig: outbound.UpstreamConfig{Name: name}}
 	keys.Fill(e)
 	return e
 }
 
 // Keys implements keys.Described: an engine's keys besides base_urls and model.
 func (e *Engine) Keys(k *keys.Set) {
-	e.GroupConfig.Keys(k)
+	e.UpstreamConfig.Keys(k)
 	e.Chat.Keys(k)
 }
 

@@ -39,9 +39,9 @@ type engine struct {
 }
 
 var (
-	_ chat.Clients  = (*Engines)(nil)
-	_ judge.Engines = (*Engines)(nil)
-	_ remote.Groups = (*Engines)(nil)
+	_ chat.Clients     = (*Engines)(nil)
+	_ judge.Engines    = (*Engines)(nil)
+	_ remote.Upstreams = (*Engines)(nil)
 )
 
 // newEngines makes the groups of the configuration's engines, or says everything that
@@ -59,7 +59,7 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 			e.engines = append(e.engines, engine{cfg: cfg})
 			continue
 		}
-		group, err := transport.Group(groupOf(cfg))
+		group, err := transport.Upstream(groupOf(cfg))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
 			continue
@@ -74,8 +74,8 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 }
 
 // groupOf is how an engine is asked.
-func groupOf(cfg *config.Engine) outbound.GroupConfig {
-	g := cfg.GroupConfig
+func groupOf(cfg *config.Engine) outbound.UpstreamConfig {
+	g := cfg.UpstreamConfig
 	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
 	return g
 }
@@ -169,9 +169,9 @@ func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
 	return x.group, cmp.Or(at.Model, x.cfg.Model), nil
 }
 
-// Group implements remote.Groups.
-func (e *Engines) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
-	return e.transport.Group(outbound.GroupConfig{
+// Upstream implements remote.Upstreams.
+func (e *Engines) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
+	return e.transport.Upstream(outbound.UpstreamConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
 		IdleTimeout: o.IdleTimeout,
 	})
@@ -187,7 +187,7 @@ func (e *Engines) Router() outbound.Doer {
 }
 
 // asks reports whether anything is asked by HTTP.
-func (e *Engines) asks() bool { return len(e.transport.Groups()) > 0 }
+func (e *Engines) asks() bool { return len(e.transport.Upstreams()) > 0 }
 
 // chatStats are the counters of the judges' clients.
 func (e *Engines) chatStats() map[chat.Endpoint]chat.Stats {

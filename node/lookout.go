@@ -42,7 +42,7 @@ func (p *parts) lookAtServers(ctx context.Context) {
 	for _, f := range p.scorers.Engines.Look(ctx, false) {
 		if f.Err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "an engine or a service that the configuration names does not answer as it should",
-				"dependency", f.Group, "endpoint", f.Endpoint, "optional", Optional(p.managers, f.Group), "error", f.Err)
+				"dependency", f.Upstream, "endpoint", f.Endpoint, "optional", Optional(p.managers, f.Upstream), "error", f.Err)
 		}
 	}
 	again := time.NewTicker(lookEvery)

@@ -14,7 +14,7 @@ import (
 func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 	type upstream = outbound.Stats
 	set := metric.For(reg, "outbound")
-	metric.Table(set, []string{"group"}, func(yield func(s upstream, values ...string)) {
+	metric.Table(set, []string{"upstream"}, func(yield func(s upstream, values ...string)) {
 		for _, s := range e.upstreams() {
 			yield(s, s.Name)
 		}
@@ -39,7 +39,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 	)
 
 	type server = outbound.EndpointStats
-	metric.Table(set, []string{"group", "server"}, func(yield func(s server, values ...string)) {
+	metric.Table(set, []string{"upstream", "server"}, func(yield func(s server, values ...string)) {
 		for _, u := range e.upstreams() {
 			for _, s := range u.Endpoints {
 				yield(s, u.Name, s.Endpoint)
@@ -84,11 +84,11 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 	)
 }
 
-// upstreams are the counters of all groups of servers, each under a name of its own.
+// upstreams are the counters of all upstreams of servers, each under a name of its own.
 func (e *Engines) upstreams() []outbound.Stats {
 	names := map[string]int{}
 	var list []outbound.Stats
-	for _, g := range e.transport.Groups() {
+	for _, g := range e.transport.Upstreams() {
 		s := g.Stats()
 		names[s.Name]++
 		if n := names[s.Name]; n > 1 { // the same host asked in two ways; the order is always the same

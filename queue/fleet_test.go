@@ -27,10 +27,10 @@ type part struct {
 	fleet *queue.Fleet
 	js    jetstream.JetStream
 	tr    *outbound.Transport
-	group *outbound.Group
+	group *outbound.Upstream
 }
 
-func (b *broker) part(t *testing.T, name string, create bool, cfg outbound.GroupConfig) *part {
+func (b *broker) part(t *testing.T, name string, create bool, cfg outbound.UpstreamConfig) *part {
 	t.Helper()
 	js := b.js(t)
 	fleet, err := queue.NewFleet(t.Context(), js, queue.FleetConfig{Name: name, Create: create})
@@ -42,7 +42,7 @@ func (b *broker) part(t *testing.T, name string, create bool, cfg outbound.Group
 }
 
 // partOf joins a fleet that is there, with a group of its own.
-func partOf(t *testing.T, fleet *queue.Fleet, cfg outbound.GroupConfig) *part {
+func partOf(t *testing.T, fleet *queue.Fleet, cfg outbound.UpstreamConfig) *part {
 	t.Helper()
 	p := &part{fleet: fleet}
 	var err error
@@ -56,7 +56,7 @@ func partOf(t *testing.T, fleet *queue.Fleet, cfg outbound.GroupConfig) *part {
 }
 
 // parts starts n, of which the first makes the bucket.
-func (b *broker) parts(t *testing.T, n int, cfg outbound.GroupConfig) []*part {
+func (b *broker) parts(t *testing.T, n int, cfg outbound.UpstreamConfig) []*part {
 	t.Helper()
 	all := make([]*part, n)
 	for i := range all {
@@ -96,7 +96,7 @@ func TestThreeProcessesOfAFleetKeepToOneLimit(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	t.Cleanup(srv.Close)
 	const perSecond = 100
-	all := newBroker(t).parts(t, 3, outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 60 * perSecond, Concurrency: 30})
+	all := newBroker(t).parts(t, 3, outbound.UpstreamConfig{URLs: []string{srv.URL}, RPM: 60 * perSecond, Concurrency: 30})
 	const seconds = 9
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
@@ -148,7 +148,7 @@ func TestABreakerOfOneProcessHoldsForTheFleet(t *testing.T) {
 	t.Cleanup(srv.Close)
 	// A process that does not hear the word of the first one's probe makes its own, as long
 	// after it as the pause is: so slow may a busy machine be.
-	all = newBroker(t).parts(t, len(asked), outbound.GroupConfig{URLs: []string{srv.URL}, RPM: 900, Attempts: 1, BreakMin: 5 * time.Second})
+	all = newBroker(t).parts(t, len(asked), outbound.UpstreamConfig{URLs: []string{srv.URL}, RPM: 900, Attempts: 1, BreakMin: 5 * time.Second})
 	settled(t, all...)
 	call := func(i int) *outbound.Call {
 		return &outbound.Call{Header: http.Header{"Process": {strconv.Itoa(i)}}}
@@ -185,7 +185,7 @@ func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	b := newBroker(t)
-	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
+	cfg := outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	// A worker that is there before the bucket is waits for it.
 	worker := b.part(t, "worker", false, cfg)
 	assert.Zero(t, worker.group.Stats().Processes)
@@ -212,7 +212,7 @@ func TestSharesSurviveABrokerThatForgetsEverything(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	b := newBroker(t)
-	cfg := outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
+	cfg := outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900}
 	gateway := b.part(t, "gateway", true, cfg)
 	worker := b.part(t, "worker", false, cfg)
 	settled(t, worker, gateway)
@@ -239,7 +239,7 @@ func TestWhatOthersWriteIntoTheBucketDoesNoHarm(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	b := newBroker(t)
-	p := b.part(t, "gateway", true, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
+	p := b.part(t, "gateway", true, outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	kv, err := p.js.KeyValue(t.Context(), "RL_FLEET")
 	require.NoError(t, err)
 	for key, value := range map[string]string{
@@ -264,7 +264,7 @@ func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
 		fleet, err := take(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(fleet.Close)
-		all[i] = partOf(t, fleet, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
+		all[i] = partOf(t, fleet, outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	}
 	settled(t, all...)
 }
@@ -275,7 +275,7 @@ func TestAFleetWhoseEngineHasGoneEndsAllTheSame(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	b := newBroker(t)
-	p := b.part(t, "gateway", true, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
+	p := b.part(t, "gateway", true, outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	settled(t, p)
 	b.stop()
 	require.Eventually(t, func() bool { return !p.js.Conn().IsConnected() }, soon, time.Millisecond)
@@ -343,7 +343,7 @@ func TestAProcessWithoutABucketLooksForItOnceASecond(t *testing.T) {
 	}
 	require.NoError(t, nc.Flush())
 	start := time.Now()
-	b.part(t, "worker", false, outbound.GroupConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
+	b.part(t, "worker", false, outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:9"}, RPM: 900})
 	require.Eventually(t, func() bool { return asked.Load() >= 4 }, soon, 10*time.Millisecond)
 	seconds := int64(time.Since(start) / time.Second)
 	assert.LessOrEqual(t, asked.Load(), seconds+3)

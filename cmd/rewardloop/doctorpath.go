@@ -168,7 +168,7 @@ func article(word string) string {
 // servers looks at the engines and services that the configuration names.
 func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.Manager) (out []check) {
 	for _, f := range s.Engines.Look(ctx, false) {
-		c := check{Name: "server " + f.Group, Required: !node.Optional(managers, f.Group), State: stateOK, Detail: f.Endpoint + " answers"}
+		c := check{Name: "server " + f.Upstream, Required: !node.Optional(managers, f.Upstream), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()
 			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"

@@ -54,7 +54,7 @@ func TestTheBlameForAJudgesAnswerIsByTheTable(t *testing.T) {
 		t.Run(tt.event, func(t *testing.T) {
 			t.Parallel()
 			m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
-				Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: build(t, throughGroup(t, tt.serve, outbound.GroupConfig{}), tt.scorer, tt.options),
+				Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: build(t, throughGroup(t, tt.serve, outbound.UpstreamConfig{}), tt.scorer, tt.options),
 			}}})
 			require.NoError(t, err)
 			s := video(1)

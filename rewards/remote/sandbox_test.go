@@ -196,7 +196,7 @@ func TestNoMoreThanMaxConcurrentCasesRunOverAllSamples(t *testing.T) {
 		gr := &groups{doer: g}
 		sc, err := buildNamed(t, "sandbox_fusion", gr, options{"url": "http://h/run_code", "max_concurrent": 3, "run_timeout": 7})
 		require.NoError(t, err)
-		assert.Equal(t, remote.GroupOptions{Concurrency: 3, Timeout: 24 * time.Second}, gr.options, "compile, run and verl's 10 s")
+		assert.Equal(t, remote.UpstreamOptions{Concurrency: 3, Timeout: 24 * time.Second}, gr.options, "compile, run and verl's 10 s")
 		done := make(chan rewards.Score)
 		for range 5 {
 			go func() {

@@ -71,7 +71,7 @@ func (silent) Client(chat.Endpoint) (chat.Chatter, error) { return silent{}, nil
 
 func (silent) Engine(chat.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
 
-func (silent) Group([]string, remote.GroupOptions) (outbound.Doer, error) { return silent{}, nil }
+func (silent) Group([]string, remote.UpstreamOptions) (outbound.Doer, error) { return silent{}, nil }
 
 // Net implements infer.Nets: models that nobody is to ask.
 func (silent) Net(infer.Model) (infer.Net, error) { return silent{}, nil }
@@ -94,7 +94,7 @@ func tiny(model string) (string, error) {
 // everything is what the scorers need, none of it real.
 func everything() standard.Deps {
 	return standard.Deps{
-		Readers: allBlind, Judges: judge.Deps{Clients: silent{}, Engines: silent{}}, Groups: silent{},
+		Readers: allBlind, Judges: judge.Deps{Clients: silent{}, Engines: silent{}}, Upstreams: silent{},
 		Preference: preference.Deps{Nets: silent{}, Folder: tiny},
 		VLM:        vlm.NewJudges(vlm.Deps{Nets: silent{}, Folder: tiny}),
 	}

@@ -123,9 +123,9 @@ func newHTTPTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	return t, err
 }
 
-// Group implements remote.Groups.
-func (t *httpTrial) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
-	return t.transport.Group(outbound.GroupConfig{URLs: urls, Concurrency: o.Concurrency, Attempts: o.Attempts})
+// Upstream implements remote.Upstreams.
+func (t *httpTrial) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
+	return t.transport.Upstream(outbound.UpstreamConfig{URLs: urls, Concurrency: o.Concurrency, Attempts: o.Attempts})
 }
 
 // listen starts the stub: it answers each call after its time. It speaks just enough
