@@ -210,4 +210,4 @@ func (c client) deliver(s *stored) { c.Deliver(&s.Answer) }
 
 func (c client) expects(by int64) { c.Expects(by) }
 
-func (c client) parks(more bool, what wire.CreditTotals) { c.Parks(more, what) }
+func (c client) waits(more bool, what wire.CreditTotals) { c.Parks(more, what) }

@@ -127,8 +127,8 @@ func (c *core) due() time.Time {
 // alarm.
 func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effects) (wire.Ticket, bool) {
 	switch {
-	case e.state == held:
-		c.releaseHeld(now, e, fx)
+	case e.state == awaitsMean:
+		c.releaseWaiting(now, e, fx)
 	case !now.Before(e.deadline) && e.unit != nil:
 		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.ComponentError{{
 			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
@@ -141,7 +141,7 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		if n := len(e.attempts); n > 0 {
 			where += " on " + e.attempts[n-1].worker
 		}
-		if e.state == gathered {
+		if e.state == awaitsGroup {
 			where = e.awaited()
 		}
 		c.settle(now, e, &wire.Result{
@@ -150,8 +150,8 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 				Class: rewards.Expired, Message: e.lateness() + where, Blame: rewards.BlameNobody,
 			}},
 		}, fx)
-		if e.state == held { // its group may outlive it, its deadline does not
-			c.releaseHeld(now, e, fx)
+		if e.state == awaitsMean { // its group may outlive it, its deadline does not
+			c.releaseWaiting(now, e, fx)
 		}
 	case e.state == queued && !now.Before(e.lastCall()):
 		c.alarms.put(&e.alarm, e.deadline)

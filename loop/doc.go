@@ -18,7 +18,7 @@
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
 //     settles the entry; a later one is counted and dropped. A failure that the worker is
 //     to blame for sends the entry back to 3, for another worker (breaker.go).
-//     A sample whose reward needs its whole group is gathered instead: its frame
+//     A sample whose reward needs its whole group waits for its group instead: its frame
 //     stays, its place is free, and when the last member has come that far the group
 //     gets an entry of its own, which goes from 3 to 5 with all frames and settles
 //     all members (gather.go).

@@ -51,13 +51,13 @@ type entry struct {
 	charged  time.Duration
 	alarm    alarm // the deadline, or an earlier look
 
-	result *wire.Result // while held
+	result *wire.Result // while it waits for the mean of its group
 
-	// While gathered: what the sample's own components said, since when, and whose credit
+	// While it waits for its group: what the sample's own components said, since when, and whose credit
 	// its frame does not count against.
-	partial  *wire.Result
-	gathered time.Time
-	parked   owner
+	partial    *wire.Result
+	waitsSince time.Time
+	waiting    owner
 
 	// How long the sample has waited unserved (waits.go), and what is known of it since a worker
 	// returned it; nil: none has.
@@ -122,7 +122,7 @@ type owner interface {
 	expects(by int64)
 	// parks says that a frame stays although its place is free, or no longer does. The
 	// caller holds the manager's mutex.
-	parks(more bool, what wire.CreditTotals)
+	waits(more bool, what wire.CreditTotals)
 }
 
 // answer is a final result on its way to an owner.

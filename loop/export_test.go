@@ -168,8 +168,8 @@ func (m *Manager) Audit(over int64) error {
 		if fault := e.fault(); fault != "" {
 			return fmt.Errorf("sample %s is %s, and %s", e.key.id, e.state, fault)
 		}
-		if e.state == published && e.offer == nil || e.state == gathered && e.parked == nil {
-			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not parked", e.key.id, e.state)
+		if e.state == published && e.offer == nil || e.state == awaitsGroup && e.waiting == nil {
+			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not waiting", e.key.id, e.state)
 		}
 		for _, h := range e.attempts {
 			if h.state == claimed {
@@ -180,7 +180,7 @@ func (m *Manager) Audit(over int64) error {
 				busy[p][h.worker]++
 			}
 		}
-		if e.state == running && len(e.attempts) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
+		if e.state == running && len(e.attempts) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == awaitsMean || e.unit != nil) {
 			return fmt.Errorf("sample %s is %s with %d attempts, alarm %d, frame %v", e.key.id, e.state, len(e.attempts), e.alarm.place, e.frame != nil)
 		}
 	}

@@ -26,7 +26,7 @@ func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) err
 	now := time.Now()
 	fx := m.core.finish(now, &own)
 	var grants stream.Grants
-	if fx.parked {
+	if fx.waiting {
 		grants = m.relieve(now, &fx)
 	}
 	m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) err
 func (c *core) finish(now time.Time, res *wire.Result) effects {
 	var fx effects
 	e := c.entries[sampleKey{res.Attempt.Run, res.Attempt.Epoch, res.ID}]
-	if e == nil || e.state == held || e.state == gathered {
+	if e == nil || e.state == awaitsMean || e.state == awaitsGroup {
 		c.metrics.late.Inc()
 		return fx
 	}
@@ -94,7 +94,7 @@ func (c *core) answered(e *entry, res *wire.Result) (attempt, bool) {
 func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	outcome := string(res.Outcome)
 	if res.Partial != nil {
-		outcome = string(gathered) // its own components are scored; the group's answer counts
+		outcome = string(awaitsGroup) // its own components are scored; the group's answer counts
 	}
 	if res.Waits != "" {
 		outcome = returnedOutcome

@@ -14,7 +14,7 @@ import (
 
 // This file is about samples whose reward needs their whole prompt group. Such a
 // sample is first scored alone, like any other, by the components that look at one sample.
-// Then it is gathered: its frame stays, its place is free. When the last member has
+// Then it waits for its group: its frame stays, its place is free. When the last member has
 // come that far, the group gets an entry of its own, which goes through queue, ticket,
 // claim and retries as a sample does; whoever claims it has all members' frames. Its
 // answer ends all of them at once, with the statistics of the group.
@@ -31,7 +31,7 @@ func (nobody) deliver(*stored) {}
 
 func (nobody) expects(int64) {}
 
-func (nobody) parks(_ bool, _ wire.CreditTotals) {}
+func (nobody) waits(_ bool, _ wire.CreditTotals) {}
 
 // gather keeps a sample whose own components have been scored for its group.
 func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
@@ -54,11 +54,11 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		return
 	}
 	c.recall(now, e, fx)
-	c.move(e, gathered)
-	e.partial, e.gathered = res, now
-	e.parked = e.owner
-	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
-	fx.parked = true
+	c.move(e, awaitsGroup)
+	e.partial, e.waitsSince = res, now
+	e.waiting = e.owner
+	e.waiting.waits(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	fx.waiting = true
 	c.alarms.put(&e.alarm, e.deadline)
 	if len(g.waiting) == 0 {
 		g.profile = e.profile
@@ -177,7 +177,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *entry, fx *effects) {
 	own := *m
 	own.Worker = res.Worker
-	own.TimingMS = map[string]float64{"gathered": millis(now.Sub(e.gathered))}
+	own.TimingMS = map[string]float64{"group_wait": millis(now.Sub(e.waitsSince))}
 	maps.Copy(own.TimingMS, e.partial.TimingMS)
 	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own components, too
 	for k, v := range res.TimingMS {    // claim and score, once alone and once with the group
@@ -192,9 +192,9 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	e.claims += max(unit.claims-1, 0) // the group's own pass goes on with the first attempt
 	own.Attempts = e.claims
 	e.result = &own
-	c.move(e, held)
+	c.move(e, awaitsMean)
 	e.row.Scored(now)
-	e.group.settle(e.key.id, member{values: own.Values, held: e})
+	e.group.settle(e.key.id, member{values: own.Values, waiting: e})
 }
 
 // dropUnit ends a group's own entry.
@@ -213,8 +213,8 @@ func (c *core) dropUnit(now time.Time, g *group, fx *effects) {
 // ungather takes a member that has ended out of those who wait, and ends a group's entry
 // for which nobody waits any more.
 func (c *core) ungather(now time.Time, e *entry, fx *effects) {
-	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
-	e.parked = nil
+	e.waiting.waits(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	e.waiting = nil
 	g := e.group
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
@@ -223,7 +223,7 @@ func (c *core) ungather(now time.Time, e *entry, fx *effects) {
 	}
 }
 
-// awaited says for whom a gathered sample waits.
+// awaited says for whom a sample that waits for its group waits.
 func (e *entry) awaited() string {
 	g := e.group
 	if g.begun {

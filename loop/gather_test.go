@@ -214,7 +214,7 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 		pending, _ := s.Manager.Pending(10)
 		require.Len(t, pending, 3)
 		for _, p := range pending {
-			assert.Equal(t, "gathered", p.Stage)
+			assert.Equal(t, "waiting_for_group", p.Stage)
 			assert.Contains(t, p.Waits, `its group "u", of which 3 of 4 members had come`)
 		}
 		for i, id := range []string{"u-0", "u-2", "u-3"} {

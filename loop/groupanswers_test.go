@@ -202,7 +202,7 @@ func TestWhatASampleWaitsForIsShown(t *testing.T) {
 		ticket := a.claim(t)
 		pending, n := s.Manager.Pending(10)
 		require.Equal(t, 2, n)
-		require.Equal(t, "gathered", pending[0].Stage)
+		require.Equal(t, "waiting_for_group", pending[0].Stage)
 		require.Equal(t, "u", pending[0].Group)
 		require.Equal(t, "as planned by a", pending[0].LastError)
 		require.Equal(t, `it waited for its group "u", of which 2 of 3 members had come; not scored yet: u-1`, pending[0].Waits)

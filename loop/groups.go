@@ -59,7 +59,7 @@ type member struct {
 	scored  bool
 	reward  float64
 	values  map[string]float64 // of the components that have one
-	held    *entry
+	waiting *entry
 	kept    bool // in the spool
 }
 
@@ -138,12 +138,12 @@ func (g *group) close() []*entry {
 	g.means = g.componentMeans()
 	var waiting []*entry
 	for _, m := range g.ordered() {
-		if m.held == nil {
+		if m.waiting == nil {
 			continue
 		}
-		waiting = append(waiting, m.held)
-		if finishPending(m.held.result, g.means) || m.held.result.RewardScore != nil {
-			m.scored, m.reward = true, *m.held.result.RewardScore
+		waiting = append(waiting, m.waiting)
+		if finishPending(m.waiting.result, g.means) || m.waiting.result.RewardScore != nil {
+			m.scored, m.reward = true, *m.waiting.result.RewardScore
 		}
 	}
 	g.describe()

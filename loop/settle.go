@@ -32,8 +32,8 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		c.settleClosed(now, e, fx)
 		return
 	}
-	c.move(e, held)
-	if g.settle(e.key.id, member{values: res.Values, held: e}) {
+	c.move(e, awaitsMean)
+	if g.settle(e.key.id, member{values: res.Values, waiting: e}) {
 		c.closeGroup(now, g, fx)
 		return
 	}
@@ -58,8 +58,8 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 	c.proceed(now, g, fx)
 }
 
-// releaseHeld finishes a held entry at its own deadline with what its group has by now.
-func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
+// releaseWaiting finishes a held entry at its own deadline with what its group has by now.
+func (c *core) releaseWaiting(now time.Time, e *entry, fx *effects) {
 	g := e.group
 	finishPending(e.result, g.componentMeans())
 	g.settle(e.key.id, memberOf(e.result))

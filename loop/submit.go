@@ -72,7 +72,7 @@ func (f *Future) remembers() bool { return false }
 
 func (f *Future) expects(int64) {}
 
-func (f *Future) parks(bool, wire.CreditTotals) {}
+func (f *Future) waits(bool, wire.CreditTotals) {}
 
 // Submit accepts a sample from inside the process. An error wraps ErrRefused and
 // the class that says why; the sample is then nobody's.

@@ -357,7 +357,7 @@ func TestAGroupThatIsScoredAsAWholeWaitsAsOne(t *testing.T) {
 		pending, n := s.Manager.Pending(10)
 		require.Equal(t, 4, n)
 		for _, p := range pending {
-			assert.Equal(t, "gathered", p.Stage)
+			assert.Equal(t, "waiting_for_group", p.Stage)
 			assert.Equal(t, "waiting for e", p.Waits)
 		}
 		e.Down(false)

@@ -30,7 +30,7 @@ func (m *Manager) takeBack(s *stream.Session, ids []string) {
 func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effects {
 	var fx effects
 	for _, id := range ids {
-		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != held {
+		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != awaitsMean {
 			c.settle(now, e, &wire.Result{
 				Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: reason}},
 			}, &fx)
@@ -46,7 +46,7 @@ func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effect
 func (c *core) deserted(now time.Time, r *run, fx *effects) {
 	c.alarms.clear(&r.alarm)
 	for _, e := range c.all() {
-		if e.run != r || e.unit != nil || e.state == held || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
+		if e.run != r || e.unit != nil || e.state == awaitsMean || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
 			continue
 		}
 		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{
@@ -58,14 +58,14 @@ func (c *core) deserted(now time.Time, r *run, fx *effects) {
 
 // abort ends a sample because the gateway does, held or not.
 func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
-	if e.state == held {
-		c.releaseHeld(now, e, fx)
+	if e.state == awaitsMean {
+		c.releaseWaiting(now, e, fx)
 		return
 	}
 	if e.unit != nil { // a group's own entry goes with the last who waits for it
 		return
 	}
-	if e.state == gathered {
+	if e.state == awaitsGroup {
 		c.ungather(now, e, fx)
 	}
 	e.group = nil // nobody waits any more
@@ -101,7 +101,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 
 // withdraw takes the entry out of wherever it is, and lets its frame go.
 func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
-	if e.parked != nil {
+	if e.waiting != nil {
 		c.ungather(now, e, fx)
 	}
 	c.recall(now, e, fx)
@@ -109,7 +109,7 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 		fx.released = append(fx.released, e.frame)
 		e.frame = nil
 	}
-	if e.state != held {
+	if e.state != awaitsMean {
 		c.move(e, decided)
 	}
 }

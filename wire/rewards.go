@@ -125,7 +125,7 @@ type Missing struct {
 	ID    string `json:"id,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	UID   string `json:"uid,omitempty"`
-	// Stage is where it was: "not arrived", queued, published, running, gathered, held.
+	// Stage is where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean.
 	Stage string  `json:"stage"`
 	AgeMS float64 `json:"age_ms,omitempty"` // since its arrival
 	// Worker is who had it last.

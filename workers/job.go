@@ -317,7 +317,7 @@ func (w *Worker) count(res *wire.Result) {
 	case res.Waits != "":
 		label = "returned"
 	case res.Partial != nil:
-		label = "gathered" // its group's answer counts once more
+		label = "waiting_for_group" // its group's answer counts once more
 	}
 	w.metrics.samples.WithLabelValues(label).Inc()
 	if res.Waits != "" { // it was not tried

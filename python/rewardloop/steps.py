@@ -41,7 +41,7 @@ class Missing:
         id: The sample; "": not known.
         index: Its row; None: not known.
         uid: Its prompt group; "": not known, or none.
-        stage: Where it was: "not arrived", queued, published, running, gathered, held or expired.
+        stage: Where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean or expired.
         age_ms: Milliseconds since its arrival; 0: it has not arrived.
         worker: Who had it last; "": nobody.
         members: How many members of a group have not come, where their ids are not known.
