@@ -111,7 +111,7 @@ func askPython(ctx context.Context, path string) (pythonIs, error) {
 	return is, nil
 }
 
-// callPython starts a host and calls a function in it.
+// callPython starts a process and calls a function in it.
 func callPython(ctx context.Context, cfg python.Config) (took time.Duration, err error) {
 	dir, err := os.MkdirTemp("", "rewardloop-doctor-*")
 	if err != nil {

@@ -35,8 +35,8 @@ type Config struct {
 	// shorter; default 120 s.
 	CallTimeout time.Duration
 
-	// CancelGrace is how long a cancelled call of an async host has to end before
-	// the host is killed; default 2 s.
+	// CancelGrace is how long a cancelled call of an async process has to end before
+	// the process is killed; default 2 s.
 	CancelGrace time.Duration
 	// BackoffMin and BackoffMax bound the pause before a start that follows failed ones, or
 	// calls that ended their process; default 100 ms doubling up to 5 s.
@@ -103,7 +103,7 @@ type Options struct {
 	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module).
 	Path string `json:"path"`
 	// Name is the function or class in it; default compute_score. A class is made
-	// once in each host, without arguments; its compute_score is called, else the
+	// once in each process, without arguments; its compute_score is called, else the
 	// object itself, and its log, where it has one, after each call.
 	Name string `json:"name,omitempty"`
 	// Kwargs are handed to every call by keyword; they win over the sample's own.
@@ -147,7 +147,7 @@ func (o Options) WithDefaults() Options {
 }
 
 // Validate names everything that is wrong with options whose defaults are filled.
-// A file must exist; a module is looked for by the host.
+// A file must exist; a module is looked for by the process.
 func (o Options) Validate() error {
 	var errs []error
 	if problem := checkPath(o.Path); problem != "" {

@@ -43,7 +43,7 @@ func needs(tb testing.TB, module string) {
 	}
 }
 
-// function makes the scorer of a function of testdata/rewards.py, one host unless
+// function makes the scorer of a function of testdata/rewards.py, one process unless
 // cfg says otherwise, and closes it at the end of the test.
 func function(tb testing.TB, cfg python.Config, name string) rewards.Scorer {
 	tb.Helper()

@@ -95,7 +95,7 @@ func TestAFunctionMayScoreEveryStep(t *testing.T) {
 	assert.Len(t, got.Steps, rewards.MaxSteps)
 }
 
-// TestAFaultIsAFailedSampleByName holds every way to fail that leaves the host
+// TestAFaultIsAFailedSampleByName holds every way to fail that leaves the process
 // alive: same process, next sample fine.
 func TestAFaultIsAFailedSampleByName(t *testing.T) {
 	t.Parallel()

@@ -214,19 +214,19 @@ func (t *functionTrial) Measure(ctx context.Context, _ int) (Readings, error) {
 	if _, err := closedLoop(ctx, call, 1, window, t.lasting/6); err != nil {
 		return nil, err
 	}
-	hosts := t.hostsCPU()
+	hosts := t.processesCPU()
 	o, err := closedLoop(ctx, call, 1, window, t.lasting)
 	if err != nil {
 		return nil, err
 	}
-	o.used.cpu += t.hostsCPU() - hosts
+	o.used.cpu += t.processesCPU() - hosts
 	return Readings{
 		"ours_per_s": o.perSecond(), "ours_p50_ms": o.quantile(0.5), "ours_p99_ms": o.quantile(0.99), othersCores: o.others(),
 	}, nil
 }
 
-// hostsCPU is what the function's processes have computed so far.
-func (t *functionTrial) hostsCPU() time.Duration {
+// processesCPU is what the function's processes have computed so far.
+func (t *functionTrial) processesCPU() time.Duration {
 	var sum time.Duration
 	if s, ok := t.scorer.(interface{ Stats() python.Stats }); ok {
 		for _, pid := range s.Stats().PIDs {

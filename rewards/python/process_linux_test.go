@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bareHost is a host.py without the pool: a test writes its frames and reads its replies.
-type bareHost struct {
+// bareProcess is a process.py without the pool: a test writes its frames and reads its replies.
+type bareProcess struct {
 	tb   testing.TB
 	conn net.Conn
 }
 
-// hostReply is what the tests read of a reply.
-type hostReply struct {
+// processReply is what the tests read of a reply.
+type processReply struct {
 	Op    string  `json:"op"`
 	ID    uint64  `json:"id"`
 	Class string  `json:"class"`
@@ -32,25 +32,25 @@ type hostReply struct {
 	Score float64 `json:"score"`
 }
 
-// startHost runs host.py with a function of testdata/rewards.py and waits until it is
-// ready. The host ends with the test.
-func startHost(tb testing.TB, load map[string]any) *bareHost {
+// startProcess runs process.py with a function of testdata/rewards.py and waits until it is
+// ready. The process ends with the test.
+func startProcess(tb testing.TB, load map[string]any) *bareProcess {
 	tb.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(tb, err)
-	ours, theirs := os.NewFile(uintptr(fds[0]), "test"), os.NewFile(uintptr(fds[1]), "host")
+	ours, theirs := os.NewFile(uintptr(fds[0]), "test"), os.NewFile(uintptr(fds[1]), "process")
 	conn, err := net.FileConn(ours)
 	require.NoError(tb, err)
 	require.NoError(tb, ours.Close())
-	cmd := exec.Command(interpreter(tb), "-u", "host.py") // it ends with its socket
+	cmd := exec.Command(interpreter(tb), "-u", "process.py") // it ends with its socket
 	cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = os.Stderr, []*os.File{theirs}, 10*time.Second
 	require.NoError(tb, cmd.Start())
 	require.NoError(tb, theirs.Close())
 	tb.Cleanup(func() {
 		require.NoError(tb, conn.Close())
-		require.NoError(tb, cmd.Wait(), "the host ends when its socket is closed")
+		require.NoError(tb, cmd.Wait(), "the process ends when its socket is closed")
 	})
-	h := &bareHost{tb, conn}
+	h := &bareProcess{tb, conn}
 	all := map[string]any{"protocol": 2, "path": "testdata/rewards.py", "limits": map[string]int{}, "stall_seconds": 60, "pixels": "auto"}
 	for k, v := range load {
 		all[k] = v
@@ -80,23 +80,23 @@ func cancelFrame(tb testing.TB, id uint64) []byte {
 	return frame(tb, map[string]any{"op": "cancel", "id": id})
 }
 
-func (h *bareHost) write(data []byte) {
+func (h *bareProcess) write(data []byte) {
 	h.tb.Helper()
 	require.NoError(h.tb, h.conn.SetWriteDeadline(time.Now().Add(time.Minute)))
 	_, err := h.conn.Write(data)
 	require.NoError(h.tb, err)
 }
 
-func (h *bareHost) read() hostReply {
+func (h *bareProcess) read() processReply {
 	h.tb.Helper()
 	require.NoError(h.tb, h.conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	var sizes [8]byte
 	_, err := io.ReadFull(h.conn, sizes[:])
-	require.NoError(h.tb, err, "the host is alive and answers")
+	require.NoError(h.tb, err, "the process is alive and answers")
 	js := make([]byte, binary.LittleEndian.Uint32(sizes[:4]))
 	_, err = io.ReadFull(h.conn, js)
 	require.NoError(h.tb, err)
-	var r hostReply
+	var r processReply
 	require.NoError(h.tb, json.Unmarshal(js, &r), "%s", js)
 	return r
 }
@@ -105,7 +105,7 @@ func (h *bareHost) read() hostReply {
 // before its first step.
 func TestCallsThatAreCancelledBeforeTheirFirstStepAreAnswered(t *testing.T) {
 	t.Parallel()
-	h := startHost(t, map[string]any{"name": "judge"})
+	h := startProcess(t, map[string]any{"name": "judge"})
 	const calls = 200
 	var burst []byte
 	for id := range uint64(calls) {
@@ -121,11 +121,11 @@ func TestCallsThatAreCancelledBeforeTheirFirstStepAreAnswered(t *testing.T) {
 	}
 	assert.Len(t, answered, calls, "each call once")
 	h.write(callFrame(t, calls+1, "0.5"))
-	assert.Equal(t, hostReply{Op: "result", ID: calls + 1, Score: 0.5}, h.read(), "and no task is left behind")
+	assert.Equal(t, processReply{Op: "result", ID: calls + 1, Score: 0.5}, h.read(), "and no task is left behind")
 }
 
 // Frames in any order and in bursts that are read at once: every call and group is answered
-// exactly once, whatever was cancelled, and the host lives on. REWARDLOOP_SEED repeats one.
+// exactly once, whatever was cancelled, and the process lives on. REWARDLOOP_SEED repeats one.
 func TestEveryCallIsAnsweredOnceInWhateverOrderFramesCome(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -141,12 +141,12 @@ func TestEveryCallIsAnsweredOnceInWhateverOrderFramesCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			t.Logf("REWARDLOOP_SEED=%d", seed)
-			shuffleFrames(t, startHost(t, load), rand.New(rand.NewPCG(seed, 1)))
+			shuffleFrames(t, startProcess(t, load), rand.New(rand.NewPCG(seed, 1)))
 		})
 	}
 }
 
-func shuffleFrames(t *testing.T, h *bareHost, r *rand.Rand) {
+func shuffleFrames(t *testing.T, h *bareProcess, r *rand.Rand) {
 	t.Helper()
 	asked, answered := 0, map[uint64]int{}
 	for range 40 {
@@ -172,7 +172,7 @@ func shuffleFrames(t *testing.T, h *bareHost, r *rand.Rand) {
 		answered[h.read().ID]++
 	}
 	h.write(callFrame(t, uint64(asked)+1, "0.5"))
-	assert.Equal(t, uint64(asked)+1, h.read().ID, "nothing is answered twice, and the host is alive")
+	assert.Equal(t, uint64(asked)+1, h.read().ID, "nothing is answered twice, and the process is alive")
 	for id, times := range answered {
 		assert.Equal(t, 1, times, "call %d", id)
 	}

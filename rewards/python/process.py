@@ -1,4 +1,4 @@
-"""The host process of Python reward functions.
+"""The process process of Python reward functions.
 
 The Go package beside this file starts it as ``python3 -`` with this text on
 standard input and a socket as descriptor 3. It needs the standard library only;
@@ -7,7 +7,7 @@ numpy or torch are imported when a sample carries pixels.
 Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
 unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
-the host answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
+the process answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
 to every call and group, exactly once, and says ``stuck`` of one that blocks the event
 loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
 ``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
@@ -15,8 +15,8 @@ time, so that code using signals for its own time limits works; with a concurren
 above one it runs in that many threads. An ``async def`` runs as many calls at a time
 as the parent sends.
 
-Between the server and the host stands a keeper, the process that the server started:
-it forks the host, and ends whatever the host leaves behind.
+Between the server and the process stands a keeper, the process that the server started:
+it forks the process, and ends whatever the process leaves behind.
 """
 
 import asyncio
@@ -147,8 +147,8 @@ class Tee(io.TextIOBase):
 
 
 def keep():
-    """Goes on as the host, in a child process. The process that was started stays behind as its keeper and
-    ends as the host ends, after every process that the host has left, in whatever session. It ends them all
+    """Goes on as the process, in a child process. The process that was started stays behind as its keeper and
+    ends as the process ends, after every process that the process has left, in whatever session. It ends them all
     on SIGTERM, which is the server's word or, by the parent-death signal, the server's end."""
     try:
         import ctypes
@@ -156,20 +156,20 @@ def keep():
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
         return  # a Python without ctypes: what leaves the process group is not ended
-    host = 0
+    process = 0
 
     def end(*_):
-        if host == 0:
+        if process == 0:
             os._exit(1)
         try:
-            os.kill(host, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it has just ended
 
     prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become the keeper's children
     signal.signal(signal.SIGTERM, end)
-    keeper, host = os.getpid(), os.fork()
-    if host == 0:
+    keeper, process = os.getpid(), os.fork()
+    if process == 0:
         prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.getppid() != keeper:
             os._exit(1)
@@ -177,7 +177,7 @@ def keep():
         return
     os.close(3)
     ended = 0
-    while ended != host:
+    while ended != process:
         ended, status = os.waitpid(-1, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_orphans()
@@ -647,10 +647,10 @@ def failure(error):
     return reply
 
 
-# --- the host ---------------------------------------------------------------
+# --- the process ---------------------------------------------------------------
 
 
-class Host:
+class Process:
     def __init__(self, sock, function):
         self.sock, self.function = sock, function
         self.tasks = {}  # of calls, by id; only the event loop's thread changes it
@@ -737,7 +737,7 @@ class Host:
         await gone.wait()
 
     def watch(self, loop, stall):
-        """Names the call that blocks the event loop of all for too long. The parent ends the host."""
+        """Names the call that blocks the event loop of all for too long. The parent ends the process."""
         seen, task, since = -1, None, time.monotonic()
         while True:
             time.sleep(stall / 8)
@@ -820,7 +820,7 @@ def main():
     try:
         spec, _ = read_frame(sock)
         if spec.get("protocol") != PROTOCOL:
-            raise Refused(f"protocol {spec.get('protocol')}, this host speaks {PROTOCOL}")
+            raise Refused(f"protocol {spec.get('protocol')}, this process speaks {PROTOCOL}")
         limit(spec.get("limits") or {})
         if spec.get("inspect"):
             write_frame(sock, inspected(spec))
@@ -833,12 +833,12 @@ def main():
         return
     about = {"async": function.is_async, "threads": function.threads, "python": sys.version.split()[0], **function.takes.told()}
     write_frame(sock, {"op": "ready", "pid": os.getpid(), **about})
-    host = Host(sock, function)
+    process = Process(sock, function)
     try:
         if function.is_async:
-            asyncio.run(host.serve_async(spec.get("stall_seconds") or 10))
+            asyncio.run(process.serve_async(spec.get("stall_seconds") or 10))
         else:
-            host.serve_plain()
+            process.serve_plain()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     os._exit(0)  # threads and exit handlers of the user's code have no say
