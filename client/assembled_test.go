@@ -80,7 +80,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	const samples = 320
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var readers sync.WaitGroup
@@ -136,7 +136,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 
 func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
@@ -188,7 +188,7 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	}
 	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{hung()}, Timeout: time.Minute})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 16}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	// Of 40 rows 3, 13, 23 and 33 hang, and 38 and 39 never come.
@@ -249,8 +249,8 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 
 func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 	t.Parallel()
-	first := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
-	second := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
+	first := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 16}, Profiles: profile(t, idle())})
+	second := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 16}, Profiles: profile(t, idle())})
 	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func hashComponent() rewards.Component {
 
 func TestAFinishedSampleComesBackScoredByItsOwnBytes(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, hashComponent())})
+	n := newNode(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 2}, Profiles: profile(t, hashComponent())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var futures []*client.Future
@@ -126,7 +126,7 @@ func TestAClientWhoseConnectionIsCutAgainAndAgainGetsEachResultOnce(t *testing.T
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, slow)})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profile(t, slow)})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	seen := map[string]int{}

@@ -59,7 +59,7 @@ func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	start := func() *node {
-		return newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow)})
+		return newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profile(t, slow)})
 	}
 	now, nobody := start(), unheard(t)
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)

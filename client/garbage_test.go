@@ -122,7 +122,7 @@ const (
 func garbageNode(t *testing.T) *node {
 	t.Helper()
 	return newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, hashComponent()),
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, hashComponent()),
 		Loop: loop.Config{MessageBytes: 100_000, CreditBytes: 200_000, CreditSamples: 64},
 	})
 }
@@ -293,7 +293,7 @@ func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t 
 	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{wait}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
+		Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
 	})
 	raw := dialRaw(t, n.url)
 	require.NoError(t, raw.conn.Send([]byte(`{"type":"hello","run":"r"}`)))

@@ -123,7 +123,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 		})},
 	}})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	get := func(id, uid string) *client.Future {

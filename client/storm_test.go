@@ -111,7 +111,7 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 	}})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 4, Worker: rig.Settings{Slots: 24, MaxAbandoned: 20},
+		Workers: 4, Worker: rig.Settings{Places: 24, MaxAbandoned: 20},
 		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128, Breaker: loop.Breaker{Failures: 50}},
 	})
 	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)
@@ -200,7 +200,7 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
 	})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 	t.Parallel()
 	const bound, clients = 64 << 10, 8
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2},
+		Workers: 1, Worker: rig.Settings{Places: 2},
 		Loop:     loop.Config{MaxBytes: bound, CreditBytes: bound, MessageBytes: 8 << 10, CreditSamples: 64},
 		Profiles: profiles(t, component(hashing(300*time.Millisecond))),
 	}, func(t *testing.T, s *stage) {
@@ -245,7 +245,7 @@ func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 			s.Manager.Cancel(p.session, sample.ID)
 		}
 		require.LessOrEqual(t, s.Manager.Lanes("run"), 128)
-		s.Add(t, rig.Settings{ID: "w", Slots: 1})
+		s.Add(t, rig.Settings{ID: "w", Places: 1})
 		require.Equal(t, rewards.Scored, p.result(t, "kept").Outcome, "it has kept its place")
 	})
 }
@@ -255,7 +255,7 @@ func TestClosedGroupsAreRememberedForThePageOnlySoMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, component(hashing(0)))}
+	o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 64}, Profiles: profiles(t, component(hashing(0)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()

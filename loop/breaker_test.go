@@ -97,7 +97,7 @@ func TestAWorkerThatBlamesItselfGetsNoMoreSamplesOfThatProfileAndComesBackByOne(
 	}
 	on := newSite()
 	of := on.profilesOf(t, 100*time.Millisecond)
-	onStage(t, rig.Options{Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 4, Worker: rig.Settings{Places: 2}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		load := func(seconds int) (failed int) {
 			until := time.Now().Add(time.Duration(seconds) * time.Second)
@@ -163,7 +163,7 @@ func TestARewardThatAlwaysFailsPausesNothing(t *testing.T) {
 			"sound": minutes(t, component(hashing(10*time.Millisecond))),
 		}
 	}
-	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: raises(""), ProfilesOf: raises}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 4}, Profiles: raises(""), ProfilesOf: raises}, func(t *testing.T, s *stage) {
 		t.Helper()
 		start := time.Now()
 		var bad, good []*loop.Future
@@ -197,7 +197,7 @@ func TestAWorkerThatFailsEverythingIsToldByComparison(t *testing.T) {
 			t.Parallel()
 			on := newSite()
 			of := on.profilesOf(t, service)
-			onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 				t.Helper()
 				on.fail("w1", fmt.Errorf("%w: KeyError: 'v2'", rewards.Internal))
 				var all []*loop.Future
@@ -231,7 +231,7 @@ func TestWhatFailsOnEveryWorkerSuspectsNone(t *testing.T) {
 	t.Parallel()
 	on := newSite()
 	of := on.profilesOf(t, 10*time.Millisecond)
-	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		batch := func(n int) map[rewards.Outcome]int {
 			var all []*loop.Future
@@ -300,7 +300,7 @@ func TestSamplesWaitVisiblyForAWorkerThatMayComeBackAndAreToldInTime(t *testing.
 	t.Parallel()
 	on := newSite()
 	of := on.profilesOf(t, 10*time.Millisecond)
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: of(""), ProfilesOf: of}, func(t *testing.T, s *stage) {
 		t.Helper()
 		on.fail("w0", errWorkers)
 		start := time.Now()

@@ -22,7 +22,7 @@ func TestASampleBeyondTheCreditIsAnsweredAndTheConnectionLives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Loop: cfg, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Loop: cfg, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -65,7 +65,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 		return hashing(0)(ctx, s)
 	}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, component(score)),
+		Workers: 1, Worker: rig.Settings{Places: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, component(score)),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -84,8 +84,8 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 	})
 }
 
-// A failed sample's slot rests, but its bytes are free at once.
-func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
+// A failed sample's place rests, but its bytes are free at once.
+func TestASampleThatFailedHoldsNoCreditWhileItsPlaceRests(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
 		Workers: 1, Loop: loop.Config{MaxAttempts: 1, CreditSamples: 1},
@@ -113,7 +113,7 @@ func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
 func TestAClientMaySendItsWholeWindowAgainAfterACut(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, component(hashing(time.Second))),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, component(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}

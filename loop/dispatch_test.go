@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
-// ledger books slot time by run.
+// ledger books place time by run.
 type ledger struct {
 	mu   sync.Mutex
 	time map[string]time.Duration
@@ -30,7 +30,7 @@ func (l *ledger) book(run string, d time.Duration) {
 	l.time[run] += d
 }
 
-func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
+func TestTwoRunsUnderLoadSharePlaceTimeByTheirWeights(t *testing.T) {
 	t.Parallel()
 	for name, times := range map[string][2]time.Duration{
 		"with equal samples":                    {200 * time.Millisecond, 200 * time.Millisecond},
@@ -59,7 +59,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				cfg.Dispatch.Policy = dispatch.SpeedWeighted
 			}
 			onStage(t, rig.Options{
-				Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, component(score)), Loop: cfg,
+				Workers: 4, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(score)), Loop: cfg,
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				for i := range 3000 { // more than can be scored meanwhile: both are under load to the end
@@ -71,7 +71,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				books.mu.Lock()
 				defer books.mu.Unlock()
 				ratio := books.time["_heavy"].Seconds() / books.time["_light"].Seconds()
-				t.Logf("slot time %v, ratio %.3f", books.time, ratio)
+				t.Logf("place time %v, ratio %.3f", books.time, ratio)
 				require.InEpsilon(t, 3.0, ratio, 0.05)
 			})
 		})
@@ -166,7 +166,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 		}))
 	}
 	onStage(t, rig.Options{
-		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: rig.Settings{Slots: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
+		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: rig.Settings{Places: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
@@ -329,7 +329,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 		}
 		return rewards.Score{Value: 1, Extra: map[string]any{"length": 3, "text": "abc"}}, nil
 	}
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profiles(t, component(extra))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profiles(t, component(extra))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		scored := result(t, s.submit(t, "_run", rig.Sample("scored", 3)))
 		require.Equal(t, rewards.Scored, scored.Outcome)

@@ -142,7 +142,7 @@ func durably(t *testing.T, test func(t *testing.T, l *lives)) {
 // slowly scores each sample in a second, one at a time, and counts.
 func slowly(t *testing.T, runs *atomic.Int64) rig.Options {
 	t.Helper()
-	return rig.Options{Workers: 1, Worker: rig.Settings{Slots: 1}, Profiles: profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	return rig.Options{Workers: 1, Worker: rig.Settings{Places: 1}, Profiles: profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		score, err := hashing(time.Second)(ctx, s)
 		if err == nil {
 			runs.Add(1)
@@ -339,7 +339,7 @@ func TestAGroupFormsAgainWithTheMembersThatWereAnswered(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
-		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: twoComponents(t, "m3")}
+		o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: twoComponents(t, "m3")}
 		first := l.begin(o)
 		h := wire.Hello{Run: "run"}
 		p := first.connect(t, h)
@@ -380,7 +380,7 @@ func TestAGroupThatIsScoredAsAWholeIsScoredInTheNextLife(t *testing.T) {
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
 		c := &comparison{takes: time.Second}
-		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: compared(t, c)}
+		o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: compared(t, c)}
 		sample := func(i int) *rewards.Sample {
 			s := rig.Sample(fmt.Sprint("m", i), 3)
 			s.UID, s.GroupSize = "prompt", 4
@@ -579,7 +579,7 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		e := memqueue.New(1, lease)
 		defer e.Close()
 		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
 			Engine: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
 		})}
 		test(t, s, d, sp)
@@ -676,7 +676,7 @@ func killedHistory(t *testing.T, seed uint64) {
 	l := &lives{t: t, dir: t.TempDir(), late: true}
 	scored := map[string]int{} // guarded by mu
 	var mu sync.Mutex
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 1 + rng.IntN(3)}, Profiles: profiles(t, component(
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 1 + rng.IntN(3)}, Profiles: profiles(t, component(
 		func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			score, err := hashing(time.Duration(100+idNumber(s.ID)%900)*time.Millisecond)(ctx, s)
 			if err == nil {

@@ -57,7 +57,7 @@ func TestEveryFailureIsLoggedAndRemembered(t *testing.T) {
 		"mixed": profile(t, component(hashing(0)), rewards.Component{Key: "boom", Weight: 1, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}, Scorer: rewards.ScorerFunc(boom)}),
 	}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: all, Loop: loop.Config{SampleTimeout: time.Minute}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: all, Loop: loop.Config{SampleTimeout: time.Minute}, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for _, reward := range []string{"", "judge", "mixed"} {
@@ -129,7 +129,7 @@ func TestAFailedSampleCountsInTheTimesOfItsStep(t *testing.T) {
 	}
 	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component(score)}, Timeout: time.Minute})
 	require.NoError(t, err)
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()

@@ -104,11 +104,11 @@ func fourOf(uid string) []*rewards.Sample {
 	return all
 }
 
-// onCompared is a stage with four slots and the comparison.
+// onCompared is a stage with four places and the comparison.
 func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Component)) {
 	t.Helper()
 	onStage(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
+		Workers: 2, Worker: rig.Settings{Places: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
 	}, test)
 }
 
@@ -141,7 +141,7 @@ func TestAGroupIsScoredOnceTheMomentItsLastMemberIs(t *testing.T) {
 					assert.InDelta(t, 5000, res.TimingMS["component/place"], 1)
 				}
 				require.Equal(t, [][]string{{"u-0", "u-1", "u-2", "u-3"}}, c.calls(), "by index, whatever came first")
-				// On four slots all members start at once; the slowest takes 3 s.
+				// On four places all members start at once; the slowest takes 3 s.
 				assert.InDelta(t, 3*time.Second, c.at[0].Sub(begun), float64(50*time.Millisecond))
 			})
 		})
@@ -335,7 +335,7 @@ func TestAPanicOrAWrongAnswerOfAGroupScorerHurtsItsGroupAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onStage(t, rig.Options{
-				Workers: 1, Worker: rig.Settings{Slots: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
+				Workers: 1, Worker: rig.Settings{Places: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				f := s.submit(t, "_run", ofGroup("u", 0, 2))
@@ -401,7 +401,7 @@ func TestInterleavedGroupsDoNotStarveEachOther(t *testing.T) {
 	const groups, size = 8, 4
 	c := &comparison{}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditSamples: size / 2, SampleTimeout: 10 * time.Minute},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -443,7 +443,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, size))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{
 			CreditSamples: 64, CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, SampleTimeout: 10 * time.Minute,
 		},
@@ -505,7 +505,7 @@ func TestAGroupThatCannotFitIsRefusedByName(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, 100))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, GroupProfiles: []string{""}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -608,7 +608,7 @@ func TestGroupsEndWhateverHappensToTheirMembers(t *testing.T) {
 				return nil
 			}}
 			onStage(t, rig.Options{
-				Workers: 3, Worker: rig.Settings{Slots: 1 + r.IntN(3)}, Profiles: compared(t, c),
+				Workers: 3, Worker: rig.Settings{Places: 1 + r.IntN(3)}, Profiles: compared(t, c),
 				Loop: loop.Config{SampleTimeout: time.Minute, ClaimTimeout: 25 * time.Second},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()

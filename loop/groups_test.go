@@ -80,7 +80,7 @@ func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s 
 
 func TestOneFailedComponentOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: twoComponents(t, "m3")}
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: twoComponents(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var all []*rewards.Sample

@@ -58,7 +58,7 @@ func indices(r *wire.Rewards) []int64 {
 	return list
 }
 
-func workersWith(slots int) rig.Settings { return rig.Settings{Slots: slots} }
+func workersWith(places int) rig.Settings { return rig.Settings{Places: places} }
 
 // patient gives components the time that these tests need.
 func patient(t *testing.T, components ...rewards.Component) map[string]*rewards.Manager {

@@ -55,7 +55,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				engine := memqueue.New(3, 3*time.Second)
 				o := rig.Options{
 					Loop:    loop.Config{SampleTimeout: 10 * time.Minute, Gateway: "g", CreditBytes: 64 << 10, MessageBytes: 16 << 10, RepublishAfter: 2 * time.Second},
-					Worker:  rig.Settings{Slots: 2, Heartbeat: time.Second},
+					Worker:  rig.Settings{Places: 2, Heartbeat: time.Second},
 					Workers: 2, Engine: engine, Source: func(id string) workers.Source { return engine.NewSource(id) },
 					Profiles: map[string]*rewards.Manager{"": manager},
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
-// One free slot of many, drawn at random, is as good as an ideal queue: the last sample
+// One free place of many, drawn at random, is as good as an ideal queue: the last sample
 // is with a worker the moment it comes, unless all are busy.
 func TestRandomChoiceIsWithinOnePercentOfTheBound(t *testing.T) {
 	t.Parallel()

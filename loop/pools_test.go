@@ -38,7 +38,7 @@ func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body f
 	onStage(t, rig.Options{Profiles: of("both"), ProfilesOf: of, Loop: loop.Config{Dispatch: dispatch}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		body(t, s, func(id string) {
-			s.Add(t, rig.Settings{ID: id, Slots: 2})
+			s.Add(t, rig.Settings{ID: id, Places: 2})
 		})
 	})
 }
@@ -173,7 +173,7 @@ func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 }
 
 // onUnequal is a stage under SpeedWeighted with workers f… that take 100 ms for a sample
-// and s… that take a second, of one slot each, for the rewards in the rest of their names.
+// and s… that take a second, of one place each, for the rewards in the rest of their names.
 // Each is known to the run _run by twenty samples and more.
 func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, send func(step int64, reward string, n int) []*loop.Future)) {
 	t.Helper()
@@ -202,7 +202,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 			return futures
 		}
 		for _, id := range names {
-			s.Add(t, rig.Settings{ID: id, Slots: 1})
+			s.Add(t, rig.Settings{ID: id, Places: 1})
 			for range 20 {
 				require.Equal(t, rewards.Scored, result(t, send(0, id[1:2], 1)[0]).Outcome)
 			}

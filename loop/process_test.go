@@ -40,7 +40,7 @@ func processAndOutcome(t *testing.T, without, failing byte) map[string]*rewards.
 func TestTheStepsOfAChunkSumToItsRewardsAndValidationHasTheSame(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
+		Workers: 2, Worker: rig.Settings{Places: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
 	}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()

@@ -83,7 +83,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &paper{}
 			onStage(t, rig.Options{
-				Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},
+				Workers: 1, Worker: rig.Settings{Places: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},
 				Profiles: map[string]*rewards.Manager{"good": minutes(t, component(hashing(0))), "bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: c.scorer})},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
@@ -158,7 +158,7 @@ func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 	blame.Store(rewards.BlameReward)
 	log := &paper{}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Workers: 1, Worker: rig.Settings{Places: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
 			func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				if well.Load() {

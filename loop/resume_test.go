@@ -21,8 +21,8 @@ func counted(t *testing.T, o rig.Options, test func(t *testing.T, s *stage, runs
 	t.Helper()
 	var runs atomic.Int64
 	o.Workers = 1
-	if o.Worker.Slots == 0 {
-		o.Worker.Slots = 4
+	if o.Worker.Places == 0 {
+		o.Worker.Places = 4
 	}
 	o.Profiles = profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		runs.Add(1)
@@ -79,7 +79,7 @@ func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 
 func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
 	t.Parallel()
-	counted(t, rig.Options{Worker: rig.Settings{Slots: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+	counted(t, rig.Options{Worker: rig.Settings{Places: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
 		t.Helper()
 		h := wire.Hello{Run: "run", Client: "a"}
 		p := s.connect(t, h)
@@ -230,7 +230,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			counted(t, rig.Options{Loop: cfg, Worker: rig.Settings{Slots: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+			counted(t, rig.Options{Loop: cfg, Worker: rig.Settings{Places: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()

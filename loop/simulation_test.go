@@ -197,7 +197,7 @@ func history(t *testing.T, seed uint64) {
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
 			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
-		Worker:  rig.Settings{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
+		Worker:  rig.Settings{Places: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
 		Workers: 2 + rng.IntN(4), Engine: engine,
 		Source:     func(id string) workers.Source { return engine.NewSource(id) },
 		Profiles:   map[string]*rewards.Manager{"": manager},

@@ -89,7 +89,7 @@ func (tr *trainer) stats(t *testing.T, split rewards.Split, step int64) map[stri
 
 func onTrainer(t *testing.T, managers map[string]*rewards.Manager, test func(t *testing.T, tr *trainer)) {
 	t.Helper()
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 8}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: managers}
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 8}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: managers}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		tr := s.trainer(t)

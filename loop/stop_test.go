@@ -17,7 +17,7 @@ import (
 
 func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
@@ -90,7 +90,7 @@ func TestStopIsBoundedAlthoughScorersHang(t *testing.T) {
 		time.Sleep(20 * time.Second) // heeds nothing
 		return rewards.Score{Value: 1}, nil
 	}
-	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, component(score))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(score))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {

@@ -31,7 +31,7 @@ import (
 type trial struct {
 	seed    uint64
 	workers int
-	slots   int // of each worker; 0: 1
+	places  int // of each worker; 0: 1
 	samples int // 0: 512
 	bursts  int // samples that come together; 0: 1
 	// load is what the samples need of what the workers can do while they come; 0: 0.9.
@@ -80,7 +80,7 @@ func (tr trial) factor(i int) float64 {
 func (tr trial) speed() float64 {
 	var sum float64
 	for i := range tr.workers {
-		sum += float64(tr.slots) / tr.factor(i)
+		sum += float64(tr.places) / tr.factor(i)
 	}
 	return sum
 }
@@ -91,7 +91,7 @@ func (tr trial) withDefaults() trial {
 			*p = v
 		}
 	}
-	def(&tr.slots, 1)
+	def(&tr.places, 1)
 	def(&tr.samples, 512)
 	def(&tr.bursts, 1)
 	def(&tr.steps, 1)
@@ -146,7 +146,7 @@ func (tr trial) play(t *testing.T) outcome {
 	server := rand.New(rand.NewPCG(tr.seed, 12))
 	r := rig.New(t, rig.Options{
 		Engine: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
-		Worker: rig.Settings{Slots: tr.slots},
+		Worker: rig.Settings{Places: tr.places},
 		Loop: loop.Config{
 			Gateway: fmt.Sprint("gw", tr.seed), Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,
 			SampleTimeout: time.Hour, StepTimeout: 3 * time.Hour, ClaimTimeout: time.Hour,

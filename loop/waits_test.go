@@ -62,7 +62,7 @@ func judged(t *testing.T, e *outage.Engine, n int, read *tally) (links []*outage
 			"sound": minutes(t, component(hashing(10*time.Millisecond))),
 		}
 	}
-	return links, rig.Options{Workers: n, Worker: rig.Settings{Slots: 4}, Profiles: of("w0"), ProfilesOf: of}
+	return links, rig.Options{Workers: n, Worker: rig.Settings{Places: 4}, Profiles: of("w0"), ProfilesOf: of}
 }
 
 func TestSamplesWaitWhileTheirEngineIsDownAndNothingOfItCounts(t *testing.T) {
@@ -118,7 +118,7 @@ func TestEachProbeIsAnotherSample(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}
 	_, o := judged(t, e, 1, &tally{})
-	o.Worker.Slots = 1
+	o.Worker.Places = 1
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
@@ -187,7 +187,7 @@ func TestWhereOnlySomeSamplesNeedTheEngineTheOthersGoOn(t *testing.T) {
 		{Key: "read", Weight: 1, Required: true, Scorer: hashing(50 * time.Millisecond), When: []string{"easy"}},
 	}, Timeout: time.Minute})
 	require.NoError(t, err)
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
 		submit := func(id, source string) *loop.Future {
@@ -226,7 +226,7 @@ func TestAnOptionalComponentIsImputedAtOnceWhileItsEngineIsDown(t *testing.T) {
 	zero, err := rewards.ParseComponentPolicy("zero")
 	require.NoError(t, err)
 	m := minutes(t, component(hashing(10*time.Millisecond)), rewards.Component{Key: "judge", Weight: 1, Scorer: outage.NewLink(e), OnFailure: zero})
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
 			start := time.Now()
@@ -344,7 +344,7 @@ func TestAGroupThatIsScoredAsAWholeWaitsAsOne(t *testing.T) {
 	read := &tally{f: hashing(100 * time.Millisecond)}
 	m := minutes(t, rewards.Component{Key: "read", Weight: 1, Required: true, Scorer: read},
 		rewards.Component{Key: "rank", Weight: 1, Required: true, Group: ranked{outage.NewLink(e)}})
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
 		var all []*loop.Future

@@ -109,7 +109,7 @@ func (f *Queue) consumer(ctx context.Context, queue string) error {
 	_, err := f.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{
 		Durable: consumerOf(queue), FilterSubject: ticketSubjects + queue, AckPolicy: jetstream.AckExplicitPolicy, AckWait: f.cfg.Lease,
 		MemoryStorage: !f.cfg.Durable,
-		MaxAckPending: -1, // what is out is bounded by the slots that asked
+		MaxAckPending: -1, // what is out is bounded by the places that asked
 		MaxDeliver:    -1, // the gateway counts attempts
 		MaxWaiting:    1 << 14,
 		// Requests say themselves whether they wait at the front or at the back.

@@ -31,7 +31,7 @@ func (h *hub) receive(m *nats.Msg, slow bool) {
 	if t := h.choose(l.ticket); t != nil {
 		t.take(l)
 		h.wants(t, t.want-1)
-		if h.wanted > 0 && !h.enough(h.wanted-h.asked) { // what was enough has come: a slot is left that nothing is asked for
+		if h.wanted > 0 && !h.enough(h.wanted-h.asked) { // what was enough has come: a place is left that nothing is asked for
 			h.wake()
 		}
 		select {
@@ -40,7 +40,7 @@ func (h *hub) receive(m *nats.Msg, slow bool) {
 		}
 		return
 	}
-	// A slow pull may have been filed long ago, when a slot was free.
+	// A slow pull may have been filed long ago, when a place was free.
 	if slow || h.extra || !h.attended() || h.hurry(l.ticket) {
 		h.extra = false
 		l.give(0)
@@ -65,7 +65,7 @@ func (h *hub) expire() {
 	h.handOn()
 }
 
-// choose draws one of the slots that want a ticket, of workers that it need not avoid while
+// choose draws one of the places that want a ticket, of workers that it need not avoid while
 // there are such; nil: nobody wants one. The caller holds mu.
 func (h *hub) choose(t wire.Ticket) *taker {
 	if h.wanted == 0 {
@@ -83,12 +83,12 @@ func (h *hub) choose(t wire.Ticket) *taker {
 	if all {
 		able = h.wanted
 	}
-	slot := rand.IntN(able) //nolint:gosec // order needs no secret randomness
+	place := rand.IntN(able) //nolint:gosec // order needs no secret randomness
 	for w := range h.takers {
 		if !all && len(t.Avoid) > 0 && slices.Contains(t.Avoid, w.worker) {
 			continue
 		}
-		if slot -= w.want; slot < 0 {
+		if place -= w.want; place < 0 {
 			return w
 		}
 	}

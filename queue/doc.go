@@ -1,4 +1,4 @@
-// Package queue is NATS: it brings tickets from gateways to free slots over NATS
+// Package queue is NATS: it brings tickets from gateways to free places over NATS
 // JetStream, in one process or between machines. A gateway's side, Queue, implements
 // loop.Queue and loop.Presence; the side of a process that has workers alone is Member;
 // the Source of each worker implements workers.Source.
@@ -19,8 +19,8 @@
 //     queue from which it has heard a worker take. Only gateways make anything; a process
 //     without one asks a queue that is not there yet again after 100 to 200 ms, and ever
 //     more seldom, up to 20 to 40 s.
-//  3. A worker calls Source.Take for its free slots, for each of its queues. The queue's hub
-//     in its process asks for as many tickets as all of these slots, in requests that expire after a
+//  3. A worker calls Source.Take for its free places, for each of its queues. The queue's hub
+//     in its process asks for as many tickets as all of these places, in requests that expire after a
 //     random 10–100 ms and are filed again, to the front of the server's queue one time in as
 //     many as there are processes. Requests that stay open are served in a fixed cycle: with
 //     eight workers that asked for themselves, χ² of successive pairs was above 10,000, with
@@ -30,9 +30,9 @@
 //     ticket, which stays open for 20 to 40 s (pull.go). A gateway that publishes says so to
 //     all who take from the queue (Queue.rouse), and so does the first ticket to the one who
 //     gets it; then all ask as above.
-//  4. The server hands the ticket to one request, the hub to one of its slots at random. From
+//  4. The server hands the ticket to one request, the hub to one of its places at random. From
 //     then on it is leased: the worker says every third of Config.Lease that it is at work, where it
-//     is for as long. Nothing is prefetched. What comes for a slot that is no longer free is handed on
+//     is for as long. Nothing is prefetched. What comes for a place that is no longer free is handed on
 //     within 50 ms, so that no ticket waits behind a busy worker while another is idle.
 //  5. The worker claims the payload, scores it, and has the gateway take the result. Only then
 //     it ends the lease (Done), or gives the ticket to others (Return). A lease that

@@ -13,8 +13,8 @@ import (
 )
 
 // hub asks for the tickets of one queue for all workers of this process that take from it:
-// in one request for as many slots as they want together, however many workers these are
-// (pull.go). A ticket that comes goes to one of the slots at random (deliver.go).
+// in one request for as many places as they want together, however many workers these are
+// (pull.go). A ticket that comes goes to one of the places at random (deliver.go).
 type hub struct {
 	bus   *bus
 	queue string
@@ -25,11 +25,11 @@ type hub struct {
 
 	mu      sync.Mutex
 	takers  map[*taker]bool // guarded by mu
-	wanted  int             // slots of all open Takes; guarded by mu
+	wanted  int             // places of all open Takes; guarded by mu
 	asked   int             // tickets that open fast pulls may still bring; guarded by mu
 	until   time.Time       // when the last of these is over, whatever the server says; guarded by mu
 	slow    time.Time       // until when a slow pull is open; guarded by mu
-	extra   bool            // it brings a ticket more than there are slots; guarded by mu
+	extra   bool            // it brings a ticket more than there are places; guarded by mu
 	lively  time.Time       // the queue counts as idle from then on; guarded by mu
 	crowd   int             // workers that take from the queue, as a gateway said last; guarded by mu
 	rest    time.Time       // it asks for nothing until then; guarded by mu

@@ -86,9 +86,9 @@ func TestATicketThatNobodyHereMayTakeSoonIsHandedOnAtOnce(t *testing.T) {
 	}
 }
 
-// A slot is freed while two requests are open: these are enough until they have brought what
-// they can. Nobody wants anything more then, and the slot that is left must be asked for all the same.
-func TestASlotThatOpenRequestsDidNotReachIsAskedForOnceTheseAreServed(t *testing.T) {
+// A place is freed while two requests are open: these are enough until they have brought what
+// they can. Nobody wants anything more then, and the place that is left must be asked for all the same.
+func TestAPlaceThatOpenRequestsDidNotReachIsAskedForOnceTheseAreServed(t *testing.T) {
 	t.Parallel()
 	h, all := newHub("a", "b")
 	h.ask(all["a"], 2)
@@ -105,11 +105,11 @@ func TestASlotThatOpenRequestsDidNotReachIsAskedForOnceTheseAreServed(t *testing
 	select {
 	case <-h.work:
 	default:
-		require.Fail(t, "nobody looks whether a slot is left")
+		require.Fail(t, "nobody looks whether a place is left")
 	}
 }
 
-func TestATicketThatIsRevokedWhileItWaitsForASlotIsNotHandedOut(t *testing.T) {
+func TestATicketThatIsRevokedWhileItWaitsForAPlaceIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, all := newHub("w")
@@ -171,7 +171,7 @@ func TestAWorkerThatCouldNotBeSeenToIsSeenToWhenItIsHeardAgain(t *testing.T) {
 		told = append(told, w.ID)
 		return !full
 	}}
-	word := &nats.Msg{Subject: presenceSubject, Data: []byte(`{"id":"w","slots":1,"state":"ready"}`)}
+	word := &nats.Msg{Subject: presenceSubject, Data: []byte(`{"id":"w","places":1,"state":"ready"}`)}
 	p.heard(word)
 	require.Empty(t, p.workers(time.Now()))
 	full = false

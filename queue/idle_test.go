@@ -172,7 +172,7 @@ func TestTheFirstTicketOfAnIdleQueueHasEveryProcessAskOften(t *testing.T) {
 	}
 }
 
-// A process asked when its slots were free, and all are taken by now. What still comes to it
+// A process asked when its places were free, and all are taken by now. What still comes to it
 // goes on at once, and not when its worker would have asked again.
 func TestASlowPullOfABusyProcessHoldsUpNoTicket(t *testing.T) {
 	t.Parallel()

@@ -221,7 +221,7 @@ func TestWhatTheServerWasMadeToBringIsNotHeard(t *testing.T) {
 	forged, err := ticketOf("gw", "forged").Encode()
 	require.NoError(t, err)
 	say("rl.ticket."+anyQueue, forged, brought)
-	say("rl.presence", []byte(`{"id":"ghost","slots":100,"state":"ready"}`), brought)
+	say("rl.presence", []byte(`{"id":"ghost","places":100,"state":"ready"}`), brought)
 	say("rl.gateway", []byte(`{"id":"ghost"}`), brought)
 	for _, subject := range []string{"rl.revoke", "rl.presence", "rl.gateway"} {
 		say(subject, []byte("nonsense"), nil)

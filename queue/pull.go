@@ -83,12 +83,12 @@ func (h *hub) file() (time.Duration, error) {
 	return h.fileSlow(now)
 }
 
-// fileFast makes the fast pulls as many as the slots that want a ticket, once half of these
+// fileFast makes the fast pulls as many as the places that want a ticket, once half of these
 // have none. The caller holds mu.
 func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 	missing := h.wanted - h.asked
 	if now.Before(h.slow) {
-		// The slow pull that is still open would do for one slot. But the server serves it after
+		// The slow pull that is still open would do for one place. But the server serves it after
 		// all fast ones, those of other processes among them.
 		if h.processes() == 1 {
 			missing--
@@ -114,7 +114,7 @@ func (h *hub) fileFast(now time.Time) (time.Duration, error) {
 	return h.until.Sub(now) + time.Millisecond, nil
 }
 
-// enough reports whether the requests that are open are enough for now: one for every slot
+// enough reports whether the requests that are open are enough for now: one for every place
 // that is freed would have NATS look through hundreds of them for every ticket. The
 // caller holds mu.
 func (h *hub) enough(missing int) bool { return h.asked > 0 && 2*missing < h.wanted }

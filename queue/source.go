@@ -26,7 +26,7 @@ type taker struct {
 	worker string
 	signal chan struct{} // capacity 1: a ticket came
 
-	want   int      // slots of the open Take that have no ticket; guarded by hub.mu
+	want   int      // places of the open Take that have no ticket; guarded by hub.mu
 	got    []*lease // came for it; guarded by hub.mu
 	closed bool     // guarded by hub.mu
 }

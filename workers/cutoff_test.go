@@ -127,7 +127,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// aboard runs a test with a worker of one slot at a ferry, in fake time.
+// aboard runs a test with a worker of one place at a ferry, in fake time.
 func aboard(t *testing.T, ticket wire.Ticket, test func(t *testing.T, f *ferry, w *workers.Worker, log *journal)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (l *countedLease) Extend(ctx context.Context) error {
 	return l.Lease.Extend(ctx)
 }
 
-// onCounting runs a test in fake time with one worker of four slots that extends leases every
+// onCounting runs a test in fake time with one worker of four places that extends leases every
 // 5 s, and serves the profiles of which each sample takes so long.
 func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *testing.T, r *rig.Rig, c *counting)) {
 	t.Helper()
@@ -69,7 +69,7 @@ func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *test
 			all[name] = m
 		}
 		r := rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: 5 * time.Second}, Engine: engine, Profiles: all,
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Engine: engine, Profiles: all,
 			Source: func(string) workers.Source { return c },
 		})
 		defer r.Stop()

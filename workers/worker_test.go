@@ -94,7 +94,7 @@ func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
 		return rewards.Score{Value: before}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 2, Worker: rig.Settings{Places: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var overrun []*loop.Future
@@ -132,7 +132,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 		return rewards.Score{Value: 1}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 1, Worker: rig.Settings{Places: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		w := r.Workers[0]
@@ -141,7 +141,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, wire.WorkerReady, w.Info().State, "two are allowed")
-		require.Equal(t, 2, w.Info().Busy, "their slots are taken")
+		require.Equal(t, 2, w.Info().Busy, "their places are taken")
 		require.Equal(t, rewards.Scored, result(t, submit(t, r, "x0")).Outcome)
 		third := time.Now()
 		require.Equal(t, rewards.Timeout, result(t, submit(t, r, "o2")).Errors[0].Class)
@@ -170,7 +170,7 @@ func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 		return rewards.Score{}, rewards.BadInput
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
+		Workers: 1, Worker: rig.Settings{Places: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for n := range 20 {
@@ -191,7 +191,7 @@ func TestADrainedWorkerAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {
@@ -236,7 +236,7 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 4 {
@@ -281,7 +281,7 @@ func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 		})
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
+		Workers: 2, Worker: rig.Settings{Places: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for i := 0; r.Workers[0].Info().State != wire.WorkerSick; i++ {

@@ -19,9 +19,9 @@ type Config struct {
 	Samples int
 	// GPUs is how many rollout GPUs are simulated. Defaults to 4.
 	GPUs int
-	// Slots is how many pictures are read at once, one worker and one child
+	// Places is how many pictures are read at once, one worker and one child
 	// process each. Defaults to the CPUs of the machine, at most 8.
-	Slots int
+	Places int
 	// Reader is who reads: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
 	Reader string
 	// Load is the share of the pool that the rollout is to keep busy. Defaults to
@@ -43,7 +43,7 @@ type Config struct {
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.GPUs = cmp.Or(c.GPUs, 4)
-	c.Slots = cmp.Or(c.Slots, min(8, runtime.NumCPU()))
+	c.Places = cmp.Or(c.Places, min(8, runtime.NumCPU()))
 	c.Reader = cmp.Or(c.Reader, ocr.ReaderAuto)
 	c.Load = cmp.Or(c.Load, 0.85)
 	c.MaxRollout = cmp.Or(c.MaxRollout, 25*time.Second)
@@ -60,8 +60,8 @@ func (c Config) Validate() error {
 	if c.GPUs < 1 || c.GPUs > 1024 {
 		errs = append(errs, fmt.Errorf("%d GPUs, must be 1…1024", c.GPUs))
 	}
-	if c.Slots < 1 || c.Slots > 64 {
-		errs = append(errs, fmt.Errorf("%d slots, must be 1…64", c.Slots))
+	if c.Places < 1 || c.Places > 64 {
+		errs = append(errs, fmt.Errorf("%d places, must be 1…64", c.Places))
 	}
 	if !(c.Load > 0 && c.Load <= 10) { // also refuses NaN
 		errs = append(errs, fmt.Errorf("load is %v, must be above 0 and at most 10", c.Load))
@@ -73,12 +73,12 @@ func (c Config) Validate() error {
 }
 
 // node is the configuration of the server: the OCR reward alone, and one worker per
-// slot with one place each, so that a worker is a server in the sense of package sim.
+// place with one place each, so that a worker is a server in the sense of package sim.
 func (c Config) node() (*config.Config, error) {
-	slots := strconv.Itoa(c.Slots)
+	places := strconv.Itoa(c.Places)
 	return config.Load("", []string{
 		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=" + c.Reader,
-		"reward.num_workers=" + slots, "reward.concurrency=" + slots, "pool.tesseract.slots=" + slots, "pool.onnx.slots=" + slots,
+		"reward.num_workers=" + places, "reward.concurrency=" + places, "pool.tesseract.slots=" + places, "pool.onnx.slots=" + places,
 		"server.listen=127.0.0.1:0",
 	}, nil)
 }

@@ -2,7 +2,7 @@
 // scored while the others are still being made.
 //
 // The life of a demo. Load reads the pictures, prompt groups with a known text in
-// each. Run brings a node up with as many workers as it has slots to read text, and
+// each. Run brings a node up with as many workers as it has places to read text, and
 // scores some pictures to learn what one costs on this machine. From that it sets
 // how long the simulated rollout takes, so that the pool is busy but can keep up.
 // Then it plays the same training step twice against the same node, over a real

@@ -29,9 +29,9 @@ type Record struct {
 // About says under which conditions it happened.
 type About struct {
 	Version string `json:"version"`
-	// Reader is the text reader; Slots is how many pictures it read at once.
+	// Reader is the text reader; Places is how many pictures it read at once.
 	Reader string `json:"reader"`
-	Slots  int    `json:"slots"`
+	Places int    `json:"places"`
 	GPUs   int    `json:"gpus"`
 	Seed   uint64 `json:"seed"`
 }

@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	about := About{Version: cfg.Version, Reader: reader, Slots: cfg.Slots, GPUs: cfg.GPUs, Seed: cfg.Seed}
+	about := About{Version: cfg.Version, Reader: reader, Places: cfg.Places, GPUs: cfg.GPUs, Seed: cfg.Seed}
 	return newRecord(about, pictures, plan, streaming, batch), nil
 }
 
@@ -98,7 +98,7 @@ func (s *stage) perform(ctx context.Context) (streaming, batch *played, plan Pla
 	if err != nil {
 		return nil, nil, Plan{}, err
 	}
-	work := time.Duration(len(s.pictures)) * mean / time.Duration(s.cfg.Slots)
+	work := time.Duration(len(s.pictures)) * mean / time.Duration(s.cfg.Places)
 	length := min(time.Duration(float64(work)/s.cfg.Load), s.cfg.MaxRollout)
 	plan = NewPlan(uids(s.pictures), s.cfg.GPUs, s.cfg.Seed)
 	if streaming, err = s.step(ctx, "streaming", plan, length, false); err != nil {
@@ -109,7 +109,7 @@ func (s *stage) perform(ctx context.Context) (streaming, batch *played, plan Pla
 }
 
 // calibrate scores every fourth picture, all submitted at once as in a busy pool,
-// and returns the mean time one took on its slot.
+// and returns the mean time one took on its place.
 func (s *stage) calibrate(ctx context.Context) (time.Duration, error) {
 	few := &stage{cfg: s.cfg, url: s.url}
 	for i := 0; i < len(s.pictures); i += 4 {
@@ -120,7 +120,7 @@ func (s *stage) calibrate(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return meanScore(run.seen, 2*s.cfg.Slots)
+	return meanScore(run.seen, 2*s.cfg.Places)
 }
 
 // meanScore leaves the first results out, unless they are more than half: a reader's

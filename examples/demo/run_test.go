@@ -52,7 +52,7 @@ func TestGoldenPicturesGoThroughBothRunsAndVerify(t *testing.T) {
 	needTesseract(t)
 	var shown bytes.Buffer
 	d, err := demo.Run(t.Context(), demo.Config{
-		Reader: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(&shown, false),
+		Reader: "tesseract", Samples: 24, Places: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(&shown, false),
 	}, all)
 	require.NoError(t, err)
 	for i, s := range d.Scores {
@@ -91,7 +91,7 @@ func TestADemoThatIsInterruptedEndsAtOnce(t *testing.T) {
 		}
 	})
 	start := time.Now()
-	_, err := demo.Run(ctx, demo.Config{Reader: "tesseract", Samples: 24, Slots: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(w, false)}, all)
+	_, err := demo.Run(ctx, demo.Config{Reader: "tesseract", Samples: 24, Places: 2, MaxRollout: 5 * time.Second, Progress: demo.NewProgress(w, false)}, all)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(start), time.Minute)
 }
@@ -127,8 +127,8 @@ func TestPicturesThatCannotShowAnythingAreNamed(t *testing.T) {
 
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
-	_, err := demo.Run(t.Context(), demo.Config{Samples: -1, GPUs: -1, Slots: 1000, Load: -1, MaxRollout: -1}, nil)
-	for _, want := range []string{"-1 samples", "-1 GPUs", "1000 slots", "load is -1", "rollout may take"} {
+	_, err := demo.Run(t.Context(), demo.Config{Samples: -1, GPUs: -1, Places: 1000, Load: -1, MaxRollout: -1}, nil)
+	for _, want := range []string{"-1 samples", "-1 GPUs", "1000 places", "load is -1", "rollout may take"} {
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -24,7 +24,7 @@ type observation struct {
 	res                 *wire.Result
 }
 
-// score is how long the sample was on its slot, from the claim to the result.
+// score is how long the sample was on its place, from the claim to the result.
 func (o observation) score() time.Duration { return took(o.res, "score") }
 
 // took is one stage of the server's timing.
@@ -60,7 +60,7 @@ func (s *stage) step(ctx context.Context, name string, plan Plan, length time.Du
 	if err := g.Wait(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), errors.Join(c.Problems()...))
 	}
-	trace, err := newTrace(r.seen, s.cfg.Slots)
+	trace, err := newTrace(r.seen, s.cfg.Places)
 	return &played{seen: r.seen, trace: trace}, err
 }
 
@@ -117,8 +117,8 @@ func (r *run) wait(ctx context.Context, i int, f *client.Future) error {
 const overlap = 20 * time.Millisecond
 
 // newTrace places what the server measured on the generator's clock. A result says
-// for how long its sample was on a slot, and it was there when the generator held
-// it; a worker has one slot and answers in order. So, per worker and from the last
+// for how long its sample was on a place, and it was there when the generator held
+// it; a worker has one place and answers in order. So, per worker and from the last
 // result back, a sample is placed as late as its result and its successor allow. No
 // placement that fits the durations is later, the true one included; so nothing
 // starts before it was submitted, unless something is wrong with the trace, which
@@ -133,7 +133,7 @@ func newTrace(seen []observation, servers int) (sim.Trace, error) {
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(strings.Compare(seen[a].res.Worker, seen[b].res.Worker), cmp.Compare(seen[b].res.Seq, seen[a].res.Seq))
 	})
-	worker, free := "", time.Duration(0) // the worker's slot is taken from free on
+	worker, free := "", time.Duration(0) // the worker's place is taken from free on
 	for _, i := range order {
 		o, span := seen[i], &trace.Spans[i]
 		if o.res.RewardScore == nil {

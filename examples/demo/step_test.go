@@ -22,10 +22,10 @@ func scored(id, worker string, seq uint64, queue, score float64) *wire.Result {
 	}
 }
 
-func TestASlotIsNeverTakenTwiceHoweverLateItsResultsArrive(t *testing.T) {
+func TestAPlaceIsNeverTakenTwiceHoweverLateItsResultsArrive(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	// Both on one slot: b ran right after a, but a's result took 5 ms to arrive.
+	// Both on one place: b ran right after a, but a's result took 5 ms to arrive.
 	trace, err := demo.TraceOf(1,
 		demo.Seen(0, 105*ms, scored("a", "w0", 1, 0, 100)),
 		demo.Seen(10*ms, 201*ms, scored("b", "w0", 2, 90, 100)))
@@ -33,7 +33,7 @@ func TestASlotIsNeverTakenTwiceHoweverLateItsResultsArrive(t *testing.T) {
 	a, b := trace.Spans[0], trace.Spans[1]
 	assert.InDelta(t, 0.201, *b.Scored, 1e-9)
 	assert.InDelta(t, 0.101, *b.Started, 1e-9)
-	assert.InDelta(t, 0.101, *a.Scored, 1e-9, "a had left the slot when b took it")
+	assert.InDelta(t, 0.101, *a.Scored, 1e-9, "a had left the place when b took it")
 	assert.InDelta(t, 0.001, *a.Started, 1e-9)
 	assert.InDelta(t, 0.011, *b.Queued, 1e-9)
 	rep, err := sim.Measure(trace)

@@ -12,7 +12,7 @@ func (rep *Report) String() string {
 	fmt.Fprintf(&b, "%d pictures of %d prompts from %d simulated GPUs, scored by builtin://ocr\n",
 		rep.Samples, len(rep.Groups), rep.About.GPUs)
 	fmt.Fprintf(&b, "read by %s\n", rep.About.Reader)
-	fmt.Fprintf(&b, "on %s\n", count(rep.About.Slots, "slot"))
+	fmt.Fprintf(&b, "on %s\n", count(rep.About.Places, "place"))
 	rep.groupTable(&b)
 	rep.truthText(&b)
 	rep.timeTable(&b)
@@ -86,7 +86,7 @@ func (rep *Report) comparison(b *strings.Builder) {
 	fmt.Fprintf(b, ". Exposed: what the trainer still waits after the last\n  rollout. The policy update is not simulated.\n")
 	fmt.Fprintf(b, "  Reading a picture took %.0f ms (streaming) and %.0f ms (batch) on average;\n", 1e3*s.Score.Mean, 1e3*t.Score.Mean)
 	if s.Load != nil {
-		fmt.Fprintf(b, "  the rollout asks for %.0f %% of what the %s can do.\n", 100**s.Load, count(s.Servers, "slot"))
+		fmt.Fprintf(b, "  the rollout asks for %.0f %% of what the %s can do.\n", 100**s.Load, count(s.Servers, "place"))
 	}
 	if a, z := s.Score.Mean, t.Score.Mean; max(a, z) > unlike*min(a, z) {
 		b.WriteString("  The two times are far apart: something else keeps this machine busy, and\n  the measured rows do not compare. The other two hold for the streaming run.\n")

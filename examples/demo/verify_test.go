@@ -27,7 +27,7 @@ func made(t *testing.T) *demo.Demo {
 	t.Helper()
 	formula, err := ocr.Preset(ocr.FlowGRPO)
 	require.NoError(t, err)
-	d := &demo.Demo{Record: demo.Record{About: demo.About{Reader: "a reader", Slots: 2, GPUs: 2, Seed: 1}}}
+	d := &demo.Demo{Record: demo.Record{About: demo.About{Reader: "a reader", Places: 2, GPUs: 2, Seed: 1}}}
 	texts := []struct{ read, rendered string }{
 		{"Open", "Open"},
 		{"0pen", "Open"},

@@ -15,7 +15,7 @@ import (
 func Of(st *step.Step) sim.Trace {
 	k := st.Key()
 	t := sim.Trace{
-		Servers: max(st.Slots(), 1), Run: k.Run, Split: string(k.Split), Step: k.Step, Expected: st.Expected(),
+		Servers: max(st.Places(), 1), Run: k.Run, Split: string(k.Split), Step: k.Step, Expected: st.Expected(),
 		Spans: []sim.Span{},
 	}
 	for r := range st.Records() {

@@ -25,7 +25,7 @@ func claims(b *testing.B, size int) {
 	t.Deadline = time.Now().Add(time.Hour)
 	b.SetBytes(t.Bytes)
 	b.ReportAllocs()
-	b.SetParallelism(4) // as many claims at once as slots: four for each core
+	b.SetParallelism(4) // as many claims at once as places: four for each core
 	before := cpu()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {

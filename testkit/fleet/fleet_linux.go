@@ -35,8 +35,8 @@ type Config struct {
 	Lease time.Duration
 	// Replicas is queue.replicas. Defaults to 1.
 	Replicas int
-	// Slots is how many samples a worker scores at a time. Defaults to 8.
-	Slots int
+	// Places is how many samples a worker scores at a time. Defaults to 8.
+	Places int
 	// Proxied puts a netlab.Proxy before each gateway and each broker: Way returns it. Not for
 	// a cluster, whose members tell their real addresses.
 	Proxied bool
@@ -55,7 +55,7 @@ func (c Config) WithDefaults() Config {
 	c.Binary = cmp.Or(os.Getenv("REWARDLOOP_BIN"), c.Binary)
 	c.Lease = cmp.Or(c.Lease, 6*time.Second)
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.Slots = cmp.Or(c.Slots, 8)
+	c.Places = cmp.Or(c.Places, 8)
 	c.ScoreLeast = cmp.Or(c.ScoreLeast, 100*time.Millisecond)
 	c.ScoreMost = max(cmp.Or(c.ScoreMost, 300*time.Millisecond), c.ScoreLeast)
 	return c
@@ -148,7 +148,7 @@ reward:
       request: {id: "{id}", file: "{image_b64}"}
       score_path: score
       concurrency: 256
-`, workers, f.cfg.Slots*max(workers, 1), max(f.weight, 1), f.scorerAddr)
+`, workers, f.cfg.Places*max(workers, 1), max(f.weight, 1), f.scorerAddr)
 }
 
 func (f *Fleet) write(name, text string) {

@@ -34,7 +34,7 @@ func (f *Fleet) alone(samples int) time.Duration {
 		select {
 		case <-p.exited:
 		default:
-			places += p.workers * f.cfg.Slots
+			places += p.workers * f.cfg.Places
 		}
 	}
 	mean := (f.cfg.ScoreLeast + f.cfg.ScoreMost) / 2

@@ -1,7 +1,7 @@
 // Package memqueue is a queue in memory for tests under testing/synctest, where
 // a NATS server cannot run: fake time never advances while its goroutines wait for
 // the network. It keeps the contract of package queue — no prefetch, uniform
-// choice among free slots, leases that lapse — with a seed, so that a history can
+// choice among free places, leases that lapse — with a seed, so that a history can
 // be repeated, and with faults on demand. enginetest holds both to the contract.
 package memqueue
 
@@ -149,7 +149,7 @@ func (e *Queue) Depth() int {
 	return len(e.queue)
 }
 
-// match gives visible tickets, in order, to slots drawn uniformly among the free
+// match gives visible tickets, in order, to places drawn uniformly among the free
 // ones. The caller holds mu.
 func (e *Queue) match() {
 	now := time.Now()
@@ -174,14 +174,14 @@ func (e *Queue) match() {
 	}
 }
 
-// give hands a ticket to the slot of that number among those that take from its queue. The
+// give hands a ticket to the place of that number among those that take from its queue. The
 // caller holds mu.
-func (e *Queue) give(it *item, slot int) {
+func (e *Queue) give(it *item, place int) {
 	for _, t := range e.takers {
 		if t.queue != it.ticket.Queue {
 			continue
 		}
-		if slot -= t.left; slot >= 0 {
+		if place -= t.left; place >= 0 {
 			continue
 		}
 		l := &Lease{e: e, ticket: it.ticket}

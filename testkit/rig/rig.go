@@ -43,8 +43,8 @@ type Rig struct {
 // Settings are a worker's.
 type Settings struct {
 	ID string
-	// Slots is how many samples of each profile it can use at a time; 0: one.
-	Slots        int
+	// Places is how many samples of each profile it can use at a time; 0: one.
+	Places       int
 	MaxAbandoned int
 	Heartbeat    time.Duration
 }
@@ -113,7 +113,7 @@ func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
 	w := &Worker{ID: cfg.ID}
 	inner, err := workers.New(workers.Options{
 		Config: workers.Config{ID: cfg.ID, MaxAbandoned: cfg.MaxAbandoned, Heartbeat: cfg.Heartbeat}, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
-		Profiles: Served(r.profile(cfg.ID), max(cfg.Slots, 1)), Decoder: noDecoder{},
+		Profiles: Served(r.profile(cfg.ID), max(cfg.Places, 1)), Decoder: noDecoder{},
 	})
 	require.NoError(t, err)
 	w.Worker = inner
@@ -132,10 +132,10 @@ func Queues(managers map[string]*rewards.Manager) []string {
 }
 
 // Served are the profiles of these managers, as a worker with so many places for each has them.
-func Served(managers map[string]*rewards.Manager, slots int) map[string]workers.Profile {
+func Served(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
 	out := make(map[string]workers.Profile, len(managers))
 	for name, m := range managers {
-		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: slots}
+		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: places}
 	}
 	return out
 }
