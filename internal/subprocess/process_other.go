@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-var errNoProcesses = errors.New("slot processes need Linux; set isolation to inline")
+var errNoProcesses = errors.New("child processes need Linux; set isolation to inline")
 
 func serveInherited(Kind) error { return errNoProcesses }
 

@@ -23,7 +23,7 @@ const minSide = 8
 // backend is the part that differs between the builds.
 type backend interface {
 	start(ctx context.Context) error
-	// take waits for a slot. Its errors wrap slot's sentinels or ctx's error.
+	// take waits for a slot. Its errors wrap subprocess's sentinels or ctx's error.
 	take(ctx context.Context) (seat, error)
 	stop(ctx context.Context) error
 	stats() subprocess.Stats
@@ -31,7 +31,7 @@ type backend interface {
 
 // seat is a slot that has nothing else to do.
 type seat interface {
-	// read answers from tight RGB bytes, once. Its errors wrap slot's sentinels or ctx's error.
+	// read answers from tight RGB bytes, once. Its errors wrap subprocess's sentinels or ctx's error.
 	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
 	// release gives the slot back, if it has not read. It may be called twice.
 	release()
