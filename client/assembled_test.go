@@ -90,7 +90,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 			seen := map[string]bool{}
 			number := int64(0)
 			order := []string{"", wire.ByIndex, wire.ByCompletion}[step]
-			for r, err := range c.Chunks(t.Context(), wire.Take{Step: step, Groups: 16, Order: order}) {
+			for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: step, Groups: 16, Order: order}) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -106,7 +106,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 					}
 				}
 				number++
-				again, err := c.Rewards(t.Context(), wire.Take{Step: step, Groups: 16, Chunk: r.Chunk})
+				again, err := c.Rewards(t.Context(), wire.Fetch{Step: step, Groups: 16, Chunk: r.Chunk})
 				if err != nil {
 					t.Error(err)
 					return
@@ -142,15 +142,15 @@ func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
 	_, err = submit(t, c, 1, upTo(39))[0].Wait(t.Context()) // the gateway has heard of the step
 	require.NoError(t, err)
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 1})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 1})
 	require.NoError(t, err)
 	require.False(t, r.Ready)
 	require.Empty(t, r.IDs)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 1, Chunk: 2})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 1, Chunk: 2})
 	require.ErrorIs(t, err, rewards.Malformed)
 	submit(t, c, 1, []int{39})
 	n2 := 0
-	for r, err := range c.Chunks(t.Context(), wire.Take{Step: 1}) {
+	for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: 1}) {
 		require.NoError(t, err)
 		n2++
 		require.True(t, r.Done)
@@ -211,7 +211,7 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	whole := func(step int64) (*wire.Rewards, error) {
 		var last *wire.Rewards
 		var lastErr error
-		for r, err := range c.Chunks(t.Context(), wire.Take{Step: step}) {
+		for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: step}) {
 			last, lastErr = r, err
 		}
 		return last, lastErr
@@ -259,10 +259,10 @@ func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 		_, err := f.Wait(t.Context())
 		require.NoError(t, err)
 	}
-	chunk, err := c.Rewards(t.Context(), wire.Take{Step: 1, Groups: 4, WaitMS: 10_000})
+	chunk, err := c.Rewards(t.Context(), wire.Fetch{Step: 1, Groups: 4, WaitMS: 10_000})
 	require.NoError(t, err)
 	require.Len(t, chunk.IDs, 16)
-	waiting := ask(t, c, wire.Take{Step: 1, Chunk: 1, Groups: 4, WaitMS: 60_000})
+	waiting := ask(t, c, wire.Fetch{Step: 1, Chunk: 1, Groups: 4, WaitMS: 60_000})
 	p.aim(strings.TrimPrefix(second.url, "ws://"))
 	first.Manager.Stop()
 	first.cut()
@@ -273,11 +273,11 @@ func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rewards.Scored, res.Outcome)
 	}
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 1})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 1})
 	require.ErrorIs(t, err, client.ErrStepLost, "the next gateway has half of the step and does not know it")
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
 	submit(t, c, 1, upTo(20))
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 1, WaitMS: 20_000})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 1, WaitMS: 20_000})
 	require.NoError(t, err)
 	require.Len(t, r.IDs, 40)
 	own(t, r)

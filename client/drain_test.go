@@ -279,8 +279,8 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	first := within(t, g.met)
 	old := submitOne(t, c, "old")
 	within(t, g.got)
-	g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 1, true)) })
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 6})
+	g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 1, true)) })
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 6})
 	require.NoError(t, err)
 	first.say(&wire.Draining{})
 	awaitDraining(t, c)
@@ -289,8 +289,8 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	s.Step = 7
 	f, err := c.Submit(t.Context(), s, 0)
 	require.NoError(t, err)
-	answer := ask(t, c, wire.Take{Step: 7})
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 6}) // which it had heard of
+	answer := ask(t, c, wire.Fetch{Step: 7})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 6}) // which it had heard of
 	require.NoError(t, err)
 	require.True(t, r.Done)
 	require.Empty(t, g.told)
@@ -303,7 +303,7 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	requireScored(t, f)
 	require.NoError(t, within(t, answer).err)
 	require.Equal(t, int64(7), within(t, g.told).Step)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 6})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 6})
 	require.ErrorIs(t, err, client.ErrStepLost, "what the former had heard of")
 }
 
@@ -316,12 +316,12 @@ func TestAQuestionKeepsTheClientAtADrainingServerUntilASampleWaits(t *testing.T)
 	c := dialFake(t, g)
 	for _, sampleWaits := range []bool{false, true} {
 		at := within(t, g.met)
-		answer := ask(t, c, wire.Take{Step: 7, WaitMS: 60_000})
+		answer := ask(t, c, wire.Fetch{Step: 7, WaitMS: 60_000})
 		asked := within(t, g.took)
 		at.say(&wire.Draining{})
 		awaitDraining(t, c)
 		if sampleWaits {
-			g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 2, true)) }) // the next one does
+			g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 2, true)) }) // the next one does
 			requireScored(t, submitOne(t, c, "x"))
 		} else {
 			at.say(rows(asked, 2, true))

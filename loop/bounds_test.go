@@ -93,7 +93,7 @@ func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:p
 		runtime.ReadMemStats(&before)
 		p.send(t, huge)
 		require.Equal(t, rewards.Scored, p.result(t, huge.ID).Outcome)
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20), "bytes taken meanwhile")
 		require.Equal(t, wire.StepShort, res.State)

@@ -43,7 +43,7 @@ func (g *said) Left(*stream.Session, stream.Conn) {}
 
 func (g *said) Receive(*stream.Session, io.Reader) error { return g.fault }
 
-func (g *said) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+func (g *said) Rewards(ctx context.Context, s *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	g.asked.Add(1)
 	defer g.asked.Done()
 	return g.gateway.Rewards(ctx, s, t)
@@ -217,7 +217,7 @@ func (m *Manager) Audit(over int64) error {
 
 // Asks lets a test ask as a client does over its socket; wait returns when nothing of it
 // runs any more.
-func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Take), wait func()) {
+func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Fetch), wait func()) {
 	g := &said{gateway: gateway{Manager: m}, session: s}
 	handler, over, served := make(chan wsconn.Handler), make(chan struct{}), make(chan struct{})
 	go func() { // ends with wait
@@ -229,7 +229,7 @@ func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (a
 		}})
 	}()
 	h := <-handler
-	ask = func(t wire.Take) {
+	ask = func(t wire.Fetch) {
 		if b, err := wire.EncodeControl(&t); err == nil {
 			_ = h.Text(b)
 		}

@@ -59,7 +59,7 @@ func (m *Manager) grant(change func(now time.Time) stream.Grants) {
 }
 
 // Rewards implements stream.Gateway.
-func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	res, err := m.Manager.Rewards(ctx, s.Run(), s.Epoch(), *t)
 	if errors.Is(err, ErrStopped) {
 		return nil, nil // Stop ends the connection, and the next gateway says what became of the step

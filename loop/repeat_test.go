@@ -645,7 +645,7 @@ func (c *toldClient) declare() {
 
 // take asks for a chunk of a step.
 func (h *told) take(c *toldClient) {
-	q := wire.Take{Req: 1, Step: max(h.step-int64(h.rng.IntN(2)), 0), Chunk: int64(h.rng.IntN(3)), Groups: int64(h.rng.IntN(3))}
+	q := wire.Fetch{Req: 1, Step: max(h.step-int64(h.rng.IntN(2)), 0), Chunk: int64(h.rng.IntN(3)), Groups: int64(h.rng.IntN(3))}
 	if h.rng.IntN(2) == 0 {
 		q.Order = wire.ByIndex
 	}

@@ -388,7 +388,7 @@ func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
 		p.drop()
 		for range 5 {
 			time.Sleep(15 * time.Second)
-			_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1})
+			_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1})
 			require.NoError(t, err)
 		}
 		require.Equal(t, 1, s.Manager.InFlight())

@@ -218,7 +218,7 @@ func TestADeclarationThatComesTooLateIsAnsweredAndTheConnectionLives(t *testing.
 	enough := time.After(time.Minute)
 	for told := ""; !strings.Contains(told, "step 1 (train) ended at its deadline"); {
 		require.NoError(t, c.Send([]byte(`{"type":"step","step":1,"expected":2,"deadline_ms":1}`)))
-		require.NoError(t, c.Send([]byte(`{"type":"take","req":1,"step":1,"chunk":0,"groups":0,"wait_ms":20}`))) // paces the test
+		require.NoError(t, c.Send([]byte(`{"type":"fetch","req":1,"step":1,"chunk":0,"groups":0,"wait_ms":20}`))) // paces the test
 		for told = ""; !strings.Contains(told, `"rewards"`) && !strings.Contains(told, `"error"`); {
 			select {
 			case told = <-heard:
@@ -227,7 +227,7 @@ func TestADeclarationThatComesTooLateIsAnsweredAndTheConnectionLives(t *testing.
 			}
 		}
 	}
-	require.NoError(t, c.Send([]byte(`{"type":"take","req":2,"step":7,"chunk":0,"groups":0}`)))
+	require.NoError(t, c.Send([]byte(`{"type":"fetch","req":2,"step":7,"chunk":0,"groups":0}`)))
 	for told := ""; !strings.Contains(told, `"req":2`); {
 		select {
 		case told = <-heard:

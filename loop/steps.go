@@ -164,8 +164,8 @@ func (e *entry) tried(a attempt, now time.Time, outcome string) {
 //
 // The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
 // chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
-func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error) {
-	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxTakeWaitMS)) * time.Millisecond)
+func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error) {
+	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxFetchWaitMS)) * time.Millisecond)
 	defer timer.Stop()
 	for last := t.WaitMS <= 0; ; {
 		res, news, err := m.take(run, epoch, t, last)
@@ -223,7 +223,7 @@ func awaitReport(ctx context.Context, made <-chan struct{}) {
 
 // take is one look. Without an answer it returns what to wait for, and with the last chunk
 // what is closed once the step's report is made.
-func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
+func (m *Manager) take(run string, epoch uint64, t wire.Fetch, last bool) (*wire.Rewards, <-chan struct{}, error) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

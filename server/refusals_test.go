@@ -242,7 +242,7 @@ type gone struct {
 	err error
 }
 
-func (g gone) Rewards(context.Context, string, uint64, wire.Take) (*wire.Rewards, error) {
+func (g gone) Rewards(context.Context, string, uint64, wire.Fetch) (*wire.Rewards, error) {
 	return nil, g.err
 }
 

@@ -66,7 +66,7 @@ type Loop interface {
 
 // Steps hands out the rewards of whole steps.
 type Steps interface {
-	Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error)
+	Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error)
 	Step(run string, split rewards.Split, step int64) (loop.StepDetail, error)
 	Trace(run string, split rewards.Split, step int64) (sim.Trace, error)
 }

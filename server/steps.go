@@ -64,7 +64,7 @@ func (s *Server) stepRewards(c *gin.Context) {
 const binaryType = "application/octet-stream"
 
 // takeOf reads the query; it answers a bad one itself.
-func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
+func (s *Server) takeOf(c *gin.Context) (t wire.Fetch, ok bool) {
 	if t.Split, t.Step, ok = s.stepOf(c); !ok {
 		return t, false
 	}
@@ -85,7 +85,7 @@ func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
 		s.refuse(c, compat.Faultf(rewards.Malformed, "order=%q: want %s or %s", strictjson.Clip(t.Order), wire.ByCompletion, wire.ByIndex))
 		return t, false
 	}
-	const most = wire.MaxTakeWaitMS / 1000
+	const most = wire.MaxFetchWaitMS / 1000
 	wait, err := strconv.ParseFloat(c.DefaultQuery("wait", "0"), 64)
 	if err != nil || !(wait >= 0 && wait <= most) {
 		s.refuse(c, compat.Faultf(rewards.Malformed, "wait=%q: want seconds from 0 to %d; ask again for longer", strictjson.Clip(c.Query("wait")), most))

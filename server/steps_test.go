@@ -172,6 +172,6 @@ func TestAReaderWhoLeavesFreesItsPlace(t *testing.T) {
 	s := stepped(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.loop.Rewards(ctx, "a/b", 0, wire.Take{Step: 77, WaitMS: 60_000})
+	_, err := s.loop.Rewards(ctx, "a/b", 0, wire.Fetch{Step: 77, WaitMS: 60_000})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

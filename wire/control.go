@@ -31,7 +31,7 @@ var controlKinds = kinds{
 	message[Got]("got", byClient),
 	message[Want]("want", byClient),
 	message[Yield]("yield", byClient),
-	message[Take]("take", byClient),
+	message[Fetch]("fetch", byClient),
 	message[Rewards]("rewards", byGateway),
 	message[Welcome]("welcome", byGateway),
 	message[Credit]("credit", byGateway),
@@ -240,7 +240,7 @@ type Error struct {
 	Code    rewards.Class `json:"code"`
 	Message string        `json:"message"`
 	ID      string        `json:"id,omitempty"`
-	// Req is that of a Take that was refused.
+	// Req is that of a Fetch that was refused.
 	Req uint64 `json:"req,omitempty"`
 }
 

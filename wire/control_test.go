@@ -21,7 +21,7 @@ func controls() map[string]any {
 		`{"type":"step","step":3,"expected":2,"ids":["a","b"],"deadline_ms":1500,"on_deadline":"mask"}`: &wire.Step{
 			Step: 3, Expected: 2, IDs: []string{"a", "b"}, DeadlineMS: 1500, OnDeadline: wire.DeadlineMask,
 		},
-		`{"type":"take","req":1,"split":"val","step":3,"chunk":2,"groups":16,"order":"index","wait_ms":500}`: &wire.Take{
+		`{"type":"fetch","req":1,"split":"val","step":3,"chunk":2,"groups":16,"order":"index","wait_ms":500}`: &wire.Fetch{
 			Req: 1, Split: rewards.Val, Step: 3, Chunk: 2, Groups: 16, Order: wire.ByIndex, WaitMS: 500,
 		},
 		`{"type":"rewards","req":1,"split":"train","step":3,"state":"open","chunk":0,"ready":true,"done":false,"groups":1,"expected":4,"arrived":2,"scored":1,"failed":1,` +
@@ -120,11 +120,11 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"step","step":1,"expected":1,"deadline_ms":-1}`, wire.ErrValue},
 		{`{"type":"step","step":1,"expected":1,"on_deadline":"zero"}`, wire.ErrValue},
 		{`{"type":"step","step":1,"expected":1,"ids":[""]}`, wire.ErrValue},
-		{`{"type":"take","step":1,"chunk":0}`, wire.ErrMissing},
-		{`{"type":"take","req":0,"step":1,"chunk":0}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":-1}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
+		{`{"type":"fetch","step":1,"chunk":0}`, wire.ErrMissing},
+		{`{"type":"fetch","req":0,"step":1,"chunk":0}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":-1}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
 		{`{"type":"end_of_step"}`, wire.ErrMissing},
 		{`{"type":"got"}`, wire.ErrMissing},
 		{`{"type":"got","seq":-1}`, wire.ErrValue},

@@ -110,7 +110,7 @@ type gateway struct {
 	hello    error
 	receive  func(r io.Reader) error
 	declared error
-	rewards  func(ctx context.Context, t *wire.Take) (*wire.Rewards, error)
+	rewards  func(ctx context.Context, t *wire.Fetch) (*wire.Rewards, error)
 
 	left     int
 	said     []any           // messages, but for declarations
@@ -137,7 +137,7 @@ func (g *gateway) Message(_ *stream.Session, msg any) error {
 	return nil
 }
 
-func (g *gateway) Rewards(ctx context.Context, _ *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+func (g *gateway) Rewards(ctx context.Context, _ *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	return g.rewards(ctx, t)
 }
 

@@ -29,7 +29,7 @@ type Gateway interface {
 	Message(s *Session, msg any) error
 	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
 	// that the gateway has stopped: it ends the connection, and the next one answers.
-	Rewards(ctx context.Context, s *Session, t *wire.Take) (*wire.Rewards, error)
+	Rewards(ctx context.Context, s *Session, t *wire.Fetch) (*wire.Rewards, error)
 	// Refused counts what was answered with an error: a sample, or another message.
 	Refused(class rewards.Class, sample bool)
 }
@@ -52,7 +52,7 @@ type handler struct {
 	conn    Conn
 	session *Session // nil until hello
 	greeted chan struct{}
-	takes   takes
+	fetches fetches
 }
 
 // Serve speaks the stream protocol on a connection until it ends. It returns nil
@@ -60,10 +60,10 @@ type handler struct {
 func Serve(ctx context.Context, g Gateway, c Socket) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h := &handler{gateway: g, conn: c, greeted: make(chan struct{}), takes: takes{gateway: g, conn: c, ctx: ctx}}
+	h := &handler{gateway: g, conn: c, greeted: make(chan struct{}), fetches: fetches{gateway: g, conn: c, ctx: ctx}}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer h.takes.running.Wait()
+	defer h.fetches.running.Wait()
 	wg.Go(func() { // closes a connection that never says hello
 		t := time.NewTimer(helloTimeout)
 		defer t.Stop()
@@ -98,8 +98,8 @@ func (h *handler) Text(msg []byte) error {
 	case !ofClient:
 		return h.complain(fmt.Errorf("%w: %s is not a client's message", rewards.Malformed, name))
 	}
-	if take, ok := v.(*wire.Take); ok {
-		return h.takes.take(h.session, take)
+	if take, ok := v.(*wire.Fetch); ok {
+		return h.fetches.fetch(h.session, take)
 	}
 	if err := h.gateway.Message(h.session, v); err != nil {
 		return h.complain(err)

@@ -157,7 +157,7 @@ func TestASampleThatIsRefusedIsAnsweredByItsID(t *testing.T) {
 }
 
 // chunk is one of a single sample.
-func chunk(q *wire.Take, id string) *wire.Rewards {
+func chunk(q *wire.Fetch, id string) *wire.Rewards {
 	return &wire.Rewards{
 		Req: q.Req, Split: rewards.Train, Step: q.Step, State: "complete", Ready: true, IDs: []string{id}, Indices: []*int64{nil}, UIDs: []string{""},
 		Scores: []*float64{new(1.0)}, Valid: []bool{true}, Outcomes: []rewards.Outcome{rewards.Scored},
@@ -167,7 +167,7 @@ func chunk(q *wire.Take, id string) *wire.Rewards {
 func TestQuestionsForRewardsAreBoundedAndEndWithTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &gateway{rewards: func(ctx context.Context, q *wire.Take) (*wire.Rewards, error) {
+		g := &gateway{rewards: func(ctx context.Context, q *wire.Fetch) (*wire.Rewards, error) {
 			switch q.Step {
 			case 1:
 				return chunk(q, "a"), nil
@@ -183,13 +183,13 @@ func TestQuestionsForRewardsAreBoundedAndEndWithTheConnection(t *testing.T) {
 		}}
 		p, err := talk(t, g, func(_ *peer, h wsconn.Handler) error {
 			for step := range int64(4) {
-				if err := h.Text(text(t, &wire.Take{Req: uint64(step + 1), Step: step + 1})); err != nil { //nolint:gosec // small
+				if err := h.Text(text(t, &wire.Fetch{Req: uint64(step + 1), Step: step + 1})); err != nil { //nolint:gosec // small
 					return err
 				}
 			}
 			synctest.Wait()
 			for i := range 70 {
-				if err := h.Text(text(t, &wire.Take{Req: uint64(100 + i), Step: 5, WaitMS: 60_000})); err != nil {
+				if err := h.Text(text(t, &wire.Fetch{Req: uint64(100 + i), Step: 5, WaitMS: 60_000})); err != nil {
 					return err
 				}
 			}

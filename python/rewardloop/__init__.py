@@ -39,7 +39,7 @@ from .errors import (
     RewardloopError,
     StepLostError,
     TakenOverError,
-    TakeRefusedError,
+    FetchRefusedError,
     TooLargeError,
     UnreadError,
 )
@@ -82,7 +82,7 @@ __all__ = [
     "StepFailedError",
     "StepLostError",
     "Fallback",
-    "TakeRefusedError",
+    "FetchRefusedError",
     "TakenOverError",
     "ComponentError",
     "TooLargeError",

@@ -28,7 +28,7 @@ from .loop import MAX_UNREAD
 from .result import Result
 from .sample import Sample
 from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
-from .takes import ANSWER_GRACE
+from .fetches import ANSWER_GRACE
 
 _T = TypeVar("_T")
 

@@ -53,7 +53,7 @@ from .messages import Message
 from .result import Outcome, Result, from_wire, refused
 from .sample import Sample
 from .steps import Question
-from .takes import Answered, Steps
+from .fetches import Answered, Steps
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -684,7 +684,7 @@ class Engine:
         lane = link.lane
         if lane.unconfirmed and lane.link is link:
             lane.unconfirmed = 0
-            link.say(messages.got(lane.seq))
+            link.say(messages.confirm(lane.seq))
 
     def _complaint(self, link: Link, m: Message) -> None:
         code, message = str(m["code"]), str(m["message"])

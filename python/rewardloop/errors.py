@@ -92,7 +92,7 @@ class StepLostError(RewardloopError):
         self.split = split
 
 
-class TakeRefusedError(RewardloopError):
+class FetchRefusedError(RewardloopError):
     """The server refused to hand rewards out, or its answer broke the protocol; ``code`` is the class.
 
     ``expired``: it has forgotten the rows. ``malformed``: a chunk too far ahead, for instance.

@@ -149,7 +149,7 @@ class Loop:
         which its deadline bounds. A lost connection is waited out.
 
         Raises StepFailedError, naming who is missing; StepLostError where the server was started anew;
-        TakeRefusedError where it has forgotten the rows or the chunk is too far ahead.
+        FetchRefusedError where it has forgotten the rows or the chunk is too far ahead.
         """
         self._check()
         question = Question(step, split, chunk, groups, order)

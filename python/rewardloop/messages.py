@@ -62,9 +62,9 @@ def cancel(ids: Sequence[str]) -> Message:
     return _message("cancel", {"ids": ids})
 
 
-def got(seq: int) -> Message:
+def confirm(seq: int) -> Message:
     """Confirms every result up to seq."""
-    return _message("got", {"seq": seq})
+    return _message("confirm", {"seq": seq})
 
 
 def want(samples: int, bytes: int) -> Message:
@@ -77,10 +77,10 @@ def yield_(samples: int, bytes: int) -> Message:
     return _message("yield", {"samples": samples, "bytes": bytes})
 
 
-def take(req: int, split: str, step: int, chunk: int, *, groups: int = 0, order: str = "", wait_ms: int = 0) -> Message:
+def fetch(req: int, split: str, step: int, chunk: int, *, groups: int = 0, order: str = "", wait_ms: int = 0) -> Message:
     """Asks for a chunk of a step's rewards."""
     asked = {"req": req, "split": split, "step": step, "chunk": chunk}
-    return _message("take", asked, groups=groups, order=order, wait_ms=wait_ms)
+    return _message("fetch", asked, groups=groups, order=order, wait_ms=wait_ms)
 
 
 def _message(kind: str, given: Message, **may_be_empty: Any) -> Message:

@@ -185,7 +185,7 @@ class Question:
     def message(self, req: int, wait: float) -> Message:
         """The message of type take."""
         order = "" if self.order == "completion" else self.order
-        return messages.take(
+        return messages.fetch(
             req, self.split, self.step, self.chunk, groups=self.groups, order=order, wait_ms=math.ceil(wait * 1000)
         )
 

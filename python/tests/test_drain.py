@@ -212,7 +212,7 @@ class DrainingTest(FakeCase):
             at, _ = await self.meet()
             self.gateway.answer = lambda take: None
             answer = asyncio.ensure_future(self.loop.rewards(7))
-            asked = await self.next(self.gateway.takes)
+            asked = await self.next(self.gateway.fetches)
             await at.send(DRAINING)
             await self.heard()
             if sample_waits:

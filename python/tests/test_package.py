@@ -231,7 +231,7 @@ class MessagesTest(unittest.TestCase):
             return next(list(f["values"]) for f in fields if f["name"] == name)
 
         self.assertEqual([str(o) for o in rewardloop.Outcome], words("result", "outcome"))
-        self.assertEqual(list(steps.ORDERS), words("take", "order"))
+        self.assertEqual(list(steps.ORDERS), words("fetch", "order"))
         self.assertEqual(list(steps.POLICIES), words("step", "on_deadline"))
         self.assertEqual(list(steps._STATES), words("rewards", "state"))
 

@@ -13,11 +13,11 @@ import (
 // maxAnswerBytes is what goes into a connection's outbox, of 8 MiB, beside results.
 const maxAnswerBytes = 6 << 20
 
-// maxTakes bounds the questions that one connection may have open.
-const maxTakes = 64
+// maxFetches bounds the questions that one connection may have open.
+const maxFetches = 64
 
-// takes are the questions for rewards that one connection has open.
-type takes struct {
+// fetches are the questions for rewards that one connection has open.
+type fetches struct {
 	gateway Gateway
 	conn    Conn
 	ctx     context.Context //nolint:containedctx // of Serve; those that wait end with it
@@ -25,11 +25,11 @@ type takes struct {
 	open    atomic.Int32    // how many of them
 }
 
-// take answers a client's question when its chunk is there.
-func (q *takes) take(s *Session, t *wire.Take) error {
-	if q.open.Add(1) > maxTakes {
+// fetch answers a client's question when its chunk is there.
+func (q *fetches) fetch(s *Session, t *wire.Fetch) error {
+	if q.open.Add(1) > maxFetches {
 		q.open.Add(-1)
-		return q.refuse(t, fmt.Errorf("%w: %d takes are open on this connection", rewards.Unavailable, maxTakes))
+		return q.refuse(t, fmt.Errorf("%w: %d fetches are open on this connection", rewards.Unavailable, maxFetches))
 	}
 	q.running.Go(func() { // ends with its wait or with the connection
 		defer q.open.Add(-1)
@@ -56,7 +56,7 @@ func (q *takes) take(s *Session, t *wire.Take) error {
 }
 
 // refuse answers a question that has no answer.
-func (q *takes) refuse(t *wire.Take, err error) error {
+func (q *fetches) refuse(t *wire.Fetch, err error) error {
 	class := rewards.ClassOf(err)
 	if class == rewards.Internal {
 		class = rewards.Unavailable

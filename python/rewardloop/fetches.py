@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import messages
-from .errors import InputError, NoAnswerError, QueueFullError, RewardloopError, StepLostError, TakeRefusedError
+from .errors import InputError, NoAnswerError, QueueFullError, RewardloopError, StepLostError, FetchRefusedError
 from .jsontext import check_text, text
 from .link import Link
 from .messages import Message
@@ -230,7 +230,7 @@ class Steps:
             return False
         ask = self._asks.get(req) if type(req) is int else None
         if ask is not None:
-            self._settle(ask, TakeRefusedError(str(ask.question), str(m["code"]), str(m["message"])))
+            self._settle(ask, FetchRefusedError(str(ask.question), str(m["code"]), str(m["message"])))
         return True
 
     def garbled(self, m: Any, reason: str) -> None:
@@ -238,7 +238,7 @@ class Steps:
         req = m.get("req") if isinstance(m, dict) else None
         ask = self._asks.get(req) if type(req) is int else None
         if ask is not None:
-            self._settle(ask, TakeRefusedError(str(ask.question), "malformed", reason))
+            self._settle(ask, FetchRefusedError(str(ask.question), "malformed", reason))
 
     def unlink(self) -> None:
         """The connection has ended: the clocks stop until the next."""

@@ -21,8 +21,8 @@ var (
 	// ErrStepFailed is a step that missed its deadline under wire.DeadlineFail. The Rewards
 	// come beside it.
 	ErrStepFailed = errors.New("the step failed at its deadline")
-	// ErrTooManyTakes refuses a question while maxTakes have no answer.
-	ErrTooManyTakes = errors.New("too many questions without an answer")
+	// ErrTooManyFetches refuses a question while maxFetches have no answer.
+	ErrTooManyFetches = errors.New("too many questions without an answer")
 	// ErrNoAnswer is a server that let a question pass.
 	ErrNoAnswer = errors.New("no answer")
 	// ErrBadAnswer is an answer that breaks the protocol.
@@ -30,8 +30,8 @@ var (
 )
 
 const (
-	// maxTakes is how many questions may be without an answer.
-	maxTakes = 64
+	// maxFetches is how many questions may be without an answer.
+	maxFetches = 64
 	// answerGrace is how long an answer may take beyond the wait that was asked for, from
 	// its sending on: the rows of a large step are some megabytes of JSON.
 	answerGrace = 30 * time.Second
@@ -39,9 +39,9 @@ const (
 	chunksWait = 30 * time.Second
 )
 
-// take is a question without an answer. Guarded by Client.mu but for done.
-type take struct {
-	ask  wire.Take
+// fetch is a question without an answer. Guarded by Client.mu but for done.
+type fetch struct {
+	ask  wire.Fetch
 	text []byte
 	late *time.Timer // runs from its sending on; nil while it waits for a connection
 	sent *link       // the latest that it went over
@@ -58,7 +58,7 @@ type take struct {
 // It fails with ErrStepFailed and the answer beside it, naming who is missing; with
 // ErrStepLost, where the server was started anew; with the server's class, such as
 // rewards.Expired where it has forgotten the rows; with ErrClosed and ErrLost.
-func (c *Client) Rewards(ctx context.Context, t wire.Take) (*wire.Rewards, error) {
+func (c *Client) Rewards(ctx context.Context, t wire.Fetch) (*wire.Rewards, error) {
 	key := keyOf(t.Split, t.Step)
 	wrap := func(err error) error { return fmt.Errorf("client: rewards of %v, chunk %d: %w", key, t.Chunk, err) }
 	q, err := c.ask(key, t)
@@ -85,7 +85,7 @@ func (c *Client) Rewards(ctx context.Context, t wire.Take) (*wire.Rewards, error
 // groups are complete; WaitMS is how long one question waits, 30 s if absent. Without a
 // deadline of the step it waits as long as ctx lets it. The last chunk of a step that ended
 // short may have no rows. An error ends it; with ErrStepFailed comes what Rewards gave.
-func (c *Client) Chunks(ctx context.Context, t wire.Take) iter.Seq2[*wire.Rewards, error] {
+func (c *Client) Chunks(ctx context.Context, t wire.Fetch) iter.Seq2[*wire.Rewards, error] {
 	t.WaitMS = cmp.Or(t.WaitMS, chunksWait.Milliseconds())
 	return func(yield func(*wire.Rewards, error) bool) {
 		for t := t; ; {
@@ -125,14 +125,14 @@ func unhurried(ctx context.Context, asked time.Time, waitMS int64) error {
 }
 
 // ask numbers a question and sends it, now or over the next link.
-func (c *Client) ask(key stepKey, t wire.Take) (*take, error) {
+func (c *Client) ask(key stepKey, t wire.Fetch) (*fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch note := c.steps[key]; {
 	case c.err != nil:
 		return nil, c.err
-	case len(c.takes) >= maxTakes:
-		return nil, fmt.Errorf("%w: %d, the most there may be", ErrTooManyTakes, maxTakes)
+	case len(c.fetches) >= maxFetches:
+		return nil, fmt.Errorf("%w: %d, the most there may be", ErrTooManyFetches, maxFetches)
 	case note != nil && note.lost:
 		return nil, ErrStepLost
 	}
@@ -143,8 +143,8 @@ func (c *Client) ask(key stepKey, t wire.Take) (*take, error) {
 	}
 	c.req++
 	note := c.touch(key)
-	q := &take{ask: t, text: text, done: make(chan struct{})}
-	c.takes[t.Req] = q
+	q := &fetch{ask: t, text: text, done: make(chan struct{})}
+	c.fetches[t.Req] = q
 	if l := c.linkFor(note); l != nil {
 		c.put(l, q)
 	}
@@ -154,7 +154,7 @@ func (c *Client) ask(key stepKey, t wire.Take) (*take, error) {
 // asking reports whether a question was sent over the live link and has no answer. The
 // caller holds mu.
 func (c *Client) asking() bool {
-	for _, q := range c.takes {
+	for _, q := range c.fetches {
 		if q.sent == c.link {
 			return true
 		}
@@ -164,7 +164,7 @@ func (c *Client) asking() bool {
 
 // put sends a question over a link, and waits for its answer from now on. The caller
 // holds mu.
-func (c *Client) put(l *link, q *take) {
+func (c *Client) put(l *link, q *fetch) {
 	q.still()
 	if l.conn.Send(q.text) != nil {
 		return // the link has ended: the next one carries it
@@ -186,7 +186,7 @@ func (c *Client) put(l *link, q *take) {
 }
 
 // still stops the clock of a question.
-func (q *take) still() {
+func (q *fetch) still() {
 	if q.late != nil {
 		q.late.Stop()
 		q.late = nil
@@ -196,7 +196,7 @@ func (q *take) still() {
 // askAgain sends over a new link what has no answer. What a gateway knew that is gone
 // nobody can answer. The caller holds mu and has called restate.
 func (c *Client) askAgain(l *link) {
-	for _, q := range c.takes {
+	for _, q := range c.fetches {
 		if note := c.steps[keyOf(q.ask.Split, q.ask.Step)]; note != nil && note.lost {
 			c.answer(q, nil, ErrStepLost)
 			continue
@@ -206,12 +206,12 @@ func (c *Client) askAgain(l *link) {
 }
 
 // answer settles a question, once. The caller holds mu.
-func (c *Client) answer(q *take, r *wire.Rewards, err error) {
-	if c.takes[q.ask.Req] != q {
+func (c *Client) answer(q *fetch, r *wire.Rewards, err error) {
+	if c.fetches[q.ask.Req] != q {
 		return
 	}
 	q.still()
-	delete(c.takes, q.ask.Req)
+	delete(c.fetches, q.ask.Req)
 	q.res, q.err = r, err
 	close(q.done)
 	c.stir() // it may have been the last thing that kept the client at a draining server
@@ -222,7 +222,7 @@ func (c *Client) answer(q *take, r *wire.Rewards, err error) {
 func (c *Client) rewards(r *wire.Rewards) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.takes[r.Req]
+	q := c.fetches[r.Req]
 	switch {
 	case q == nil:
 		if r.Req == 0 || r.Req > c.req {
@@ -258,7 +258,7 @@ func (c *Client) garbled(msg []byte, why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.problem(err)
-	if q := c.takes[m.Req]; q != nil {
+	if q := c.fetches[m.Req]; q != nil {
 		c.answer(q, nil, err)
 	}
 	return true
@@ -268,7 +268,7 @@ func (c *Client) garbled(msg []byte, why error) bool {
 func (c *Client) refused(req uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.takes[req]; q != nil {
+	if q := c.fetches[req]; q != nil {
 		c.answer(q, nil, err)
 	}
 }
