@@ -137,7 +137,7 @@ func TestAServerThatDrainsAndHangsIsLeftOnceItHasAnsweredWhatItHas(t *testing.T)
 	g.scores(nil)
 	first.scored("b") // the server says nothing more, and does not close
 	second := within(t, g.met)
-	require.Equal(t, &wire.Resume{Session: "s", Got: 2}, second.hello.Resume)
+	require.Equal(t, &wire.Resume{Session: "s", Confirmed: 2}, second.hello.Resume)
 	for _, f := range []*client.Future{b, last, f} {
 		requireScored(t, f)
 	}
@@ -179,7 +179,7 @@ func TestARefusalForDrainingIsNoResultAlthoughTheServerDidNotSayThatItDrains(t *
 			f := submitOne(t, c, "x")
 			requireScored(t, f)
 			if name == "numbered result" {
-				require.NotZero(t, within(t, g.met).hello.Resume.Got, "its number is confirmed")
+				require.NotZero(t, within(t, g.met).hello.Resume.Confirmed, "its number is confirmed")
 			}
 			require.NoError(t, c.Close())
 			n := 0

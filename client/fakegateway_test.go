@@ -137,7 +137,7 @@ func (c *fakeConn) Text(b []byte) error {
 		c.g.met <- greeting{c, m}
 	case *wire.Step:
 		c.g.told <- m
-	case *wire.Got:
+	case *wire.Confirm:
 		if c.g.confirmed != nil {
 			c.g.confirmed(m.Seq)
 		}

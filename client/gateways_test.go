@@ -222,7 +222,7 @@ func TestAGatewayWhoseConnectionWasCutIsDialledBeforeTheNext(t *testing.T) {
 	within(t, one.got)
 	one.scores(nil)
 	one.cut(false)
-	require.Equal(t, &wire.Resume{Session: "s", Got: 1}, within(t, one.met).hello.Resume)
+	require.Equal(t, &wire.Resume{Session: "s", Confirmed: 1}, within(t, one.met).hello.Resume)
 	requireScored(t, f)
 	require.Empty(t, two.met)
 }

@@ -70,7 +70,7 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	}
 	hi := stream.Greeting{Client: m.client, Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
 	if resumed {
-		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
+		hi.Welcome.Resumed, hi.Confirmed = true, h.Resume.Confirmed
 	}
 	m.flow.Attach(s, c, hi)
 	m.core.alarms.clear(&m.core.runs[h.Run].alarm)

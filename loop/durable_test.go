@@ -153,7 +153,7 @@ func slowly(t *testing.T, runs *atomic.Int64) rig.Options {
 
 // again is the hello of a client whose gateway has died.
 func again(p *peer, h wire.Hello, got uint64) wire.Hello {
-	h.Resume = &wire.Resume{Session: p.welcome().Session, Got: got}
+	h.Resume = &wire.Resume{Session: p.welcome().Session, Confirmed: got}
 	return h
 }
 

@@ -22,7 +22,7 @@ func (m gateway) Message(s *stream.Session, msg any) error {
 		return m.endStep(s, msg)
 	case *wire.Cancel:
 		m.takeBack(s, msg.IDs)
-	case *wire.Got:
+	case *wire.Confirm:
 		m.confirm(s, msg.Seq)
 	case *wire.Want:
 		m.grant(func(now time.Time) stream.Grants { return m.flow.Want(now, s, *msg) })

@@ -603,7 +603,7 @@ func (h *told) presence() {
 func (c *toldClient) connect() {
 	hello := c.hello
 	if c.session != nil && c.h.rng.IntN(10) > 0 {
-		hello.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+		hello.Resume = &wire.Resume{Session: c.welcome.Session, Confirmed: c.seq}
 	}
 	link := &toldLink{c}
 	s, err := c.h.m.Attach(hello, link)

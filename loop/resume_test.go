@@ -166,7 +166,7 @@ func TestAFinishedSampleIsAnsweredFromMemoryUnderItsOldNumber(t *testing.T) {
 		require.EqualValues(t, 2, all[2].Seq)
 		p.drop()
 		// A session that nobody knows is not resumed, but the epoch goes on and its answers are there.
-		other := wire.Hello{Run: "run", Client: "other", Resume: &wire.Resume{Session: "of another gateway", Got: 9}}
+		other := wire.Hello{Run: "run", Client: "other", Resume: &wire.Resume{Session: "of another gateway", Confirmed: 9}}
 		q := s.connect(t, other)
 		defer q.drop()
 		require.False(t, q.welcome().Resumed)

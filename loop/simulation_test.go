@@ -501,7 +501,7 @@ func (c *simClient) connect() {
 	c.link = link
 	h := c.hello
 	if c.session != nil {
-		h.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+		h.Resume = &wire.Resume{Session: c.welcome.Session, Confirmed: c.seq}
 	}
 	c.mu.Unlock()
 	s, err := c.m.Attach(h, link)

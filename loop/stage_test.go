@@ -172,7 +172,7 @@ func (s *stage) connect(t *testing.T, h wire.Hello) *peer {
 // resume comes back to a session, having got results up to got.
 func (s *stage) resume(t *testing.T, old *peer, h wire.Hello, got uint64) *peer {
 	t.Helper()
-	h.Resume = &wire.Resume{Session: old.welcome().Session, Got: got}
+	h.Resume = &wire.Resume{Session: old.welcome().Session, Confirmed: got}
 	return s.connect(t, h)
 }
 

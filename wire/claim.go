@@ -59,7 +59,7 @@ var claimKinds = kinds{
 	message[ClaimWelcome]("welcome", byGateway),
 	message[ClaimAsk]("claim", byWorker),
 	message[ClaimPayload]("payload", byGateway),
-	message[ClaimGot]("got", byWorker),
+	message[ClaimConfirm]("confirm", byWorker),
 	message[ClaimDrop]("drop", byWorker),
 	message[ClaimResult]("result", byWorker),
 	message[ClaimOK]("ok", byGateway),
@@ -131,8 +131,8 @@ type ClaimFrame struct {
 	Partial []rewards.ComponentResult
 }
 
-// ClaimGot says that the payloads of claims have arrived as announced.
-type ClaimGot struct {
+// ClaimConfirm says that the payloads of claims have arrived as announced.
+type ClaimConfirm struct {
 	N []uint64 `json:"n"`
 }
 

@@ -61,7 +61,7 @@ func claimMessages() []any {
 		&wire.ClaimPayload{N: 5, Group: &wire.Group{UID: "u", Size: 4, LastMeanStd: &mean}, Frames: []wire.ClaimFrame{
 			{Sum: wire.Checksum{Len: 10, CRC32C: 1}, Partial: claimed().Partial}, {Sum: wire.Checksum{Len: 11, CRC32C: 2}},
 		}},
-		&wire.ClaimGot{N: []uint64{5, 6}},
+		&wire.ClaimConfirm{N: []uint64{5, 6}},
 		&wire.ClaimDrop{N: []uint64{5}},
 		&wire.ClaimResult{N: 6, Token: "v1.1.x", Result: claimed()},
 		&wire.ClaimResult{N: 7, Token: "v1.1.x", Result: returned()},
@@ -123,7 +123,7 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		return `{"type":"result","n":1,"token":"t","result":{"id":"a","worker":"w","attempt":{"id":"a","attempt":1},` + fields + `}}`
 	}
 	for what, text := range map[string]string{
-		"nothing": "", "no object": "[]", "no type": "{}", "cut off": `{"type":"got","n":[1`, "wrong type": `{"type":"got","n":"x"}`,
+		"nothing": "", "no object": "[]", "no type": "{}", "cut off": `{"type":"confirm","n":[1`, "wrong type": `{"type":"confirm","n":"x"}`,
 		"negative number": `{"type":"drop","n":[-1]}`, "no frames": `{"type":"payload","n":1,"frames":[]}`, "no number": `{"type":"payload","frames":[{"bytes":20,"crc32c":1}]}`,
 		"two frames of a sample": `{"type":"payload","n":1,"frames":[{"bytes":20,"crc32c":1},{"bytes":20,"crc32c":1}]}`,
 		"a frame of nothing":     `{"type":"payload","n":1,"frames":[{"bytes":0,"crc32c":1}]}`, "a negative one": `{"type":"payload","n":1,"frames":[{"bytes":-5,"crc32c":1}]}`,

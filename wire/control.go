@@ -28,7 +28,7 @@ var controlKinds = kinds{
 	message[Step]("step", byClient),
 	message[EndOfStep]("end_of_step", byClient),
 	message[Cancel]("cancel", byClient),
-	message[Got]("got", byClient),
+	message[Confirm]("confirm", byClient),
 	message[Want]("want", byClient),
 	message[Yield]("yield", byClient),
 	message[Fetch]("fetch", byClient),
@@ -77,8 +77,8 @@ func (m *Hello) check() (f faults) {
 
 // Resume names a session and the last result the client has.
 type Resume struct {
-	Session string `json:"session"`
-	Got     uint64 `json:"got"`
+	Session   string `json:"session"`
+	Confirmed uint64 `json:"confirmed"`
 }
 
 // Step announces how many samples a step will have.
@@ -133,8 +133,8 @@ func (m *Cancel) check() (f faults) {
 	return f
 }
 
-// Got confirms every result up to Seq; the server forgets them.
-type Got struct {
+// Confirm confirms every result up to Seq; the server forgets them.
+type Confirm struct {
 	Seq uint64 `json:"seq"`
 }
 

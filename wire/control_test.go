@@ -14,8 +14,8 @@ import (
 func controls() map[string]any {
 	return map[string]any{
 		`{"type":"hello","run":"r"}`: &wire.Hello{Run: "r"},
-		`{"type":"hello","run":"r","client":"c","lane":2,"reward":"ocr","epoch":3,"on_sample_failure":"value:-1","resume":{"session":"s","got":7}}`: &wire.Hello{
-			Run: "r", Client: "c", Lane: 2, Reward: "ocr", Epoch: 3, OnSampleFailure: "value:-1", Resume: &wire.Resume{Session: "s", Got: 7},
+		`{"type":"hello","run":"r","client":"c","lane":2,"reward":"ocr","epoch":3,"on_sample_failure":"value:-1","resume":{"session":"s","confirmed":7}}`: &wire.Hello{
+			Run: "r", Client: "c", Lane: 2, Reward: "ocr", Epoch: 3, OnSampleFailure: "value:-1", Resume: &wire.Resume{Session: "s", Confirmed: 7},
 		},
 		`{"type":"step","split":"val","step":3,"expected":512,"total":true}`: &wire.Step{Split: rewards.Val, Step: 3, Expected: 512, Total: true},
 		`{"type":"step","step":3,"expected":2,"ids":["a","b"],"deadline_ms":1500,"on_deadline":"mask"}`: &wire.Step{
@@ -35,7 +35,7 @@ func controls() map[string]any {
 		`{"type":"error","code":"expired","message":"m","req":4}`: &wire.Error{Code: rewards.Expired, Message: "m", Req: 4},
 		`{"type":"end_of_step","step":3}`:                         &wire.EndOfStep{Step: 3},
 		`{"type":"cancel","ids":["a","b <&>"]}`:                   &wire.Cancel{IDs: []string{"a", "b <&>"}},
-		`{"type":"got","seq":9}`:                                  &wire.Got{Seq: 9},
+		`{"type":"confirm","seq":9}`:                              &wire.Confirm{Seq: 9},
 		`{"type":"welcome","session":"s","epoch":1,"resumed":false,"protocol":"rewardloop.v1","credit":{"samples":8,"bytes":1024},` +
 			`"limits":{"message_bytes":1,"header_bytes":2,"control_bytes":3,"in_flight":4},"rewards":[{"name":"default","extra":[{"name":"acc","kind":"number"}]}]}`: &wire.Welcome{
 			Session: "s", Epoch: 1, Protocol: wire.Protocol, Credit: wire.CreditTotals{Samples: 8, Bytes: 1024},
@@ -90,7 +90,7 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 	}{
 		{``, wire.ErrJSON},
 		{`[]`, wire.ErrJSON},
-		{`{"type":"got","seq":1} x`, wire.ErrJSON},
+		{`{"type":"confirm","seq":1} x`, wire.ErrJSON},
 		{`{"run":"r"}`, wire.ErrMissing},
 		{`{"type":7}`, wire.ErrJSON},
 		{`{"type":"Hello","run":"r"}`, wire.ErrUnknownType},
@@ -108,8 +108,8 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"hello","run":"r","epoch":9223372036854775808}`, wire.ErrNumber},
 		{`{"type":"hello","run":"r","on_sample_failure":"mean"}`, wire.ErrValue},
 		{`{"type":"hello","run":"r","resume":{"session":"s"}}`, wire.ErrMissing},
-		{`{"type":"hello","run":"r","resume":{"session":"s","got":-1}}`, wire.ErrValue},
-		{`{"type":"hello","run":"r","resume":{"session":"s","got":1,"x":1}}`, wire.ErrUnknownName},
+		{`{"type":"hello","run":"r","resume":{"session":"s","confirmed":-1}}`, wire.ErrValue},
+		{`{"type":"hello","run":"r","resume":{"session":"s","confirmed":1,"x":1}}`, wire.ErrUnknownName},
 		{"{\"type\":\"hello\",\"run\":\"\xff\"}", wire.ErrUTF8},
 		{`{"type":"hello","run":"\udc00"}`, wire.ErrUTF8},
 		{`{"type":"hello","run":"` + strings.Repeat("r", 513) + `"}`, wire.ErrValue},
@@ -126,8 +126,8 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"fetch","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
 		{`{"type":"fetch","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
 		{`{"type":"end_of_step"}`, wire.ErrMissing},
-		{`{"type":"got"}`, wire.ErrMissing},
-		{`{"type":"got","seq":-1}`, wire.ErrValue},
+		{`{"type":"confirm"}`, wire.ErrMissing},
+		{`{"type":"confirm","seq":-1}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[]}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[""]}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[null]}`, wire.ErrValue},

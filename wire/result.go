@@ -12,7 +12,7 @@ import (
 type Result struct {
 	Type string `json:"type"` // always "result"
 	ID   string `json:"id"`
-	// Seq counts the results of a session from 1; got{seq} confirms all up to it.
+	// Seq counts the results of a session from 1; confirm{seq} confirms all up to it.
 	Seq     uint64          `json:"seq"`
 	Outcome rewards.Outcome `json:"outcome"`
 	// RewardScore is null unless the outcome is scored.

@@ -43,8 +43,8 @@ type Greeting struct {
 	Booked string
 	// Welcome has Resumed, Rewards and Limits; the session adds the rest.
 	Welcome wire.Welcome
-	// Got is the latest result that a resuming client has.
-	Got uint64
+	// Confirmed is the latest result that a resuming client has.
+	Confirmed uint64
 	// Draining says that the gateway accepts nothing new.
 	Draining bool
 }

@@ -80,7 +80,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 	p := &peer{}
 	p.script = func(h wsconn.Handler) error {
 		for _, bad := range []func() error{
-			func() error { return h.Text([]byte(`{"type":"got","seq":1}`)) },
+			func() error { return h.Text([]byte(`{"type":"confirm","seq":1}`)) },
 			func() error { return h.Binary(strings.NewReader("a sample")) },
 			func() error { return h.Text([]byte(`{`)) },
 		} {
@@ -90,7 +90,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 		}
 		for _, msg := range []string{
 			`{"type":"hello","run":"run"}`, `{"type":"hello","run":"run"}`, `{"type":"draining"}`, `{"type":"step","step":1,"expected":2}`,
-			`{"type":"got","seq":7}`, `{"type":"cancel","ids":["x"]}`, `{"type":"end_of_step","step":3}`,
+			`{"type":"confirm","seq":7}`, `{"type":"cancel","ids":["x"]}`, `{"type":"end_of_step","step":3}`,
 		} {
 			if err := h.Text([]byte(msg)); err != nil {
 				return err
@@ -109,7 +109,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 	}
 	require.Len(t, g.messages, 6)
 	require.Empty(t, g.samples)
-	require.Equal(t, []any{&wire.Got{Seq: 7}, &wire.Cancel{IDs: []string{"x"}}, &wire.EndOfStep{Step: 3}}, g.said)
+	require.Equal(t, []any{&wire.Confirm{Seq: 7}, &wire.Cancel{IDs: []string{"x"}}, &wire.EndOfStep{Step: 3}}, g.said)
 }
 
 // named is a refusal that says which sample it is about.

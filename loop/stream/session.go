@@ -150,7 +150,7 @@ func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
 		}
 	}
 	for _, d := range s.results {
-		if d.seq > g.Got {
+		if d.seq > g.Confirmed {
 			s.sendResult(d)
 		}
 	}

@@ -330,7 +330,7 @@ class Engine:
     async def _connect(self, lane: Lane, url: str, within: float) -> Link:
         resume, epoch = None, 0
         if lane.session and lane.url == url:
-            resume = {"session": lane.session, "got": lane.seq}
+            resume = {"session": lane.session, "confirmed": lane.seq}
         elif lane.number or not self._home:  # other lanes join the first one's epoch
             epoch = self.epoch
         hello = messages.hello(

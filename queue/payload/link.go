@@ -103,7 +103,7 @@ func (k *link) got(n uint64) {
 			ns := k.gots
 			k.gots = nil
 			k.mu.Unlock()
-			b, _ := wire.EncodeClaim(&wire.ClaimGot{N: ns})
+			b, _ := wire.EncodeClaim(&wire.ClaimConfirm{N: ns})
 			return b
 		})
 	}

@@ -64,7 +64,7 @@ func TestTheGatewayEndsConnectionsThatBreakTheRules(t *testing.T) {
 	hello := `{"type":"hello","protocol":1,"session":"s"}`
 	for what, texts := range map[string][]string{
 		"no JSON":                     {hello, `{"type":`},
-		"no hello":                    {`{"type":"got","n":[1]}`},
+		"no hello":                    {`{"type":"confirm","n":[1]}`},
 		"an unknown message first":    {`{"type":"whatever"}`},
 		"two hellos":                  {hello, hello},
 		"a session without a name":    {`{"type":"hello","protocol":1,"session":""}`},

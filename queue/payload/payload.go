@@ -5,7 +5,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// payload is what a claim got, with a reference to every frame.
+// payload is what a claim confirm, with a reference to every frame.
 type payload struct {
 	frames []wire.ClaimFrame
 	refs   []*wire.Frame

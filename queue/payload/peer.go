@@ -93,7 +93,7 @@ func (p *peerReader) Text(msg []byte) error {
 	switch m := v.(type) {
 	case *wire.ClaimAsk:
 		return p.ask(m)
-	case *wire.ClaimGot:
+	case *wire.ClaimConfirm:
 		p.sess.got(m.N)
 	case *wire.ClaimDrop:
 		p.sess.drop(m.N)

@@ -173,7 +173,7 @@ const mostOpen = 64
 func (p *patient) hop(ctx context.Context, addr string, stay func() bool) error {
 	hello := &wire.Hello{Run: p.run}
 	if p.session != "" {
-		hello.Resume = &wire.Resume{Session: p.session, Got: p.confirmed()}
+		hello.Resume = &wire.Resume{Session: p.session, Confirmed: p.confirmed()}
 	}
 	c, err := dialRude(ctx, addr, hello)
 	if err != nil {
