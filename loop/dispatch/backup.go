@@ -90,7 +90,7 @@ func (b *backup) oldest(v View, l *stepQueue, patience time.Duration) (Sample, t
 // nor is known to be slow.
 func (b *backup) idleFor(v View, s Sample) bool {
 	slow := b.slow(v, s)
-	return slices.ContainsFunc(v.profile.count(), func(w seat) bool {
+	return slices.ContainsFunc(v.profile.count(), func(w workerPlaces) bool {
 		return w.free > 0 && !s.Avoids(w.id) && !s.HeldBy(w.id) && !slices.Contains(slow, w.id)
 	})
 }
@@ -101,7 +101,7 @@ func (b *backup) slow(v View, s Sample) []string {
 		return nil
 	}
 	var out []string
-	for _, w := range b.rating.field(v, s.Item().run).seats {
+	for _, w := range b.rating.paceTable(v, s.Item().run).byWorker {
 		if w.slow {
 			out = append(out, w.id)
 		}

@@ -48,23 +48,23 @@ func (d *desk) Turn(ctx context.Context) (ocr.Turn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open++
-	return &seat{desk: d, turn: t, run: rewards.TenantOf(ctx).Run}, nil
+	return &place{desk: d, turn: t, run: rewards.TenantOf(ctx).Run}, nil
 }
 
-type seat struct {
+type place struct {
 	desk *desk
 	turn fair.Turn
 	run  string
 }
 
-func (s *seat) Done() {
+func (s *place) Done() {
 	s.turn.Release()
 	s.desk.mu.Lock()
 	defer s.desk.mu.Unlock()
 	s.desk.open--
 }
 
-func (s *seat) ReadText(ctx context.Context, _ *rewards.Pixels, _ int) ([]ocr.Line, error) {
+func (s *place) ReadText(ctx context.Context, _ *rewards.Pixels, _ int) ([]ocr.Line, error) {
 	select {
 	case <-time.After(time.Second):
 	case <-ctx.Done():

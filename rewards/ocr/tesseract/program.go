@@ -74,7 +74,7 @@ func (p *program) start(ctx context.Context) error {
 	return nil
 }
 
-func (p *program) take(ctx context.Context) (seat, error) {
+func (p *program) take(ctx context.Context) (place, error) {
 	if p.note(func(*subprocess.Stats) {}) {
 		return nil, fmt.Errorf("%w: closed", subprocess.ErrUnavailable)
 	}
@@ -82,18 +82,18 @@ func (p *program) take(ctx context.Context) (seat, error) {
 	if err != nil {
 		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", subprocess.ErrWaiting))
 	}
-	return programSeat{p, turn}, nil
+	return programPlace{p, turn}, nil
 }
 
-// programSeat is the right to run the program.
-type programSeat struct {
+// programPlace is the right to run the program.
+type programPlace struct {
 	p    *program
 	turn fair.Turn
 }
 
-func (s programSeat) release() { s.turn.Release() }
+func (s programPlace) release() { s.turn.Release() }
 
-func (s programSeat) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+func (s programPlace) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
 	p := s.p
 	p.note(func(s *subprocess.Stats) { s.Busy++; s.Requests++ })
 	defer p.note(func(s *subprocess.Stats) { s.Busy-- })

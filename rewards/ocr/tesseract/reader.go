@@ -24,13 +24,13 @@ const minSide = 8
 type backend interface {
 	start(ctx context.Context) error
 	// take waits for a slot. Its errors wrap subprocess's sentinels or ctx's error.
-	take(ctx context.Context) (seat, error)
+	take(ctx context.Context) (place, error)
 	stop(ctx context.Context) error
 	stats() subprocess.Stats
 }
 
-// seat is a slot that has nothing else to do.
-type seat interface {
+// place is a slot that has nothing else to do.
+type place interface {
 	// read answers from tight RGB bytes, once. Its errors wrap subprocess's sentinels or ctx's error.
 	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
 	// release gives the slot back, if it has not read. It may be called twice.
@@ -152,11 +152,11 @@ func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 // turn is a slot for one frame.
 type turn struct {
 	reader *Reader
-	seat   seat
+	place  place
 }
 
 // Done implements ocr.Turn.
-func (t *turn) Done() { t.seat.release() }
+func (t *turn) Done() { t.place.release() }
 
 // ReadText implements ocr.Turn.
 func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
@@ -166,7 +166,7 @@ func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]o
 	if min(px.Width, px.Height) < minSide {
 		return nil, nil
 	}
-	lines, err := t.seat.read(ctx, px.Frame(frame), px.Width, px.Height)
+	lines, err := t.place.read(ctx, px.Frame(frame), px.Width, px.Height)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}

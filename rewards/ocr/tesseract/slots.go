@@ -96,7 +96,7 @@ func (s *slots) start(ctx context.Context) error {
 	return err
 }
 
-func (s *slots) take(ctx context.Context) (seat, error) {
+func (s *slots) take(ctx context.Context) (place, error) {
 	l, err := s.runner().Take(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
 		return nil, err
