@@ -263,7 +263,7 @@ func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, chunk.IDs, 16)
 	waiting := ask(t, c, wire.Fetch{Step: 1, Chunk: 1, Groups: 4, WaitMS: 60_000})
-	p.aim(strings.TrimPrefix(second.url, "ws://"))
+	p.assign(strings.TrimPrefix(second.url, "ws://"))
 	first.Manager.Stop()
 	first.cut()
 	require.ErrorIs(t, within(t, waiting).err, client.ErrStepLost)

@@ -129,11 +129,11 @@ func TestWhatIsTakenBackWhileTheConnectionIsDownIsCancelledOverTheNext(t *testin
 			within(t, g.met)
 			f := submitOne(t, c, "x")
 			require.Equal(t, "x", within(t, g.got))
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(forgets)
 			awaitDraining(t, c) // the connection is gone
 			require.NoError(t, c.Cancel("x"))
-			p.aim(strings.TrimPrefix(g.url, "ws://"))
+			p.assign(strings.TrimPrefix(g.url, "ws://"))
 			requireCancelled(t, f)
 			if forgets {
 				require.Empty(t, g.got, "nobody has it, and it is not sent again")

@@ -96,10 +96,10 @@ func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 			continue
 		}
 		next := start()
-		p.aim(nobody)
+		p.assign(nobody)
 		require.NoError(t, now.Manager.Drain(t.Context()))
 		now.Stop()
-		p.aim(strings.TrimPrefix(next.url, "ws://"))
+		p.assign(strings.TrimPrefix(next.url, "ws://"))
 		now = next
 	}
 	sender.Wait()
@@ -256,7 +256,7 @@ func TestAClientThatWaitsAtADrainingServerOrForTheNextCanBeClosed(t *testing.T) 
 		p := newProxy(t, strings.TrimPrefix(g.url, "ws://"), 1<<30)
 		c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 		require.NoError(t, err)
-		p.aim(unheard(t))
+		p.assign(unheard(t))
 		ended := make(chan struct{})
 		g.scores(func(c *fakeConn, id string) {
 			c.refused(id)

@@ -60,9 +60,9 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatIsBeingStopped(t *test
 	for next := range 2 {
 		require.Eventually(t, func() bool { return dialled.Load() > int64(next) }, failover, time.Millisecond)
 	}
-	p.aim(unheard(t)) // nobody listens while the next one starts
+	p.assign(unheard(t)) // nobody listens while the next one starts
 	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
-	p.aim(strings.TrimPrefix(next.url, "ws://"))
+	p.assign(strings.TrimPrefix(next.url, "ws://"))
 	c := within(t, connected)
 	require.NotNil(t, c)
 	requireScored(t, submitOne(t, c, "x"))
@@ -78,7 +78,7 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatRefusesTheHelloAsDrain
 	require.ErrorIs(t, err, rewards.Draining)
 	require.ErrorContains(t, err, "no other server came within 300ms")
 	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
-	switched := time.AfterFunc(200*time.Millisecond, func() { p.aim(strings.TrimPrefix(next.url, "ws://")) })
+	switched := time.AfterFunc(200*time.Millisecond, func() { p.assign(strings.TrimPrefix(next.url, "ws://")) })
 	defer switched.Stop()
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)
@@ -155,13 +155,13 @@ func TestWhatHasNoResultGoesToTheNextGatewayOnce(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, p *proxy, g *fakeGateway, c *fakeConn){
 		"it is gone": func(t *testing.T, p *proxy, g *fakeGateway, _ *fakeConn) {
 			t.Helper()
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(true)
 		},
 		"it drains and is gone": func(t *testing.T, p *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()
 			c.say(&wire.Draining{})
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(true)
 		},
 		"it is silent": func(t *testing.T, _ *proxy, g *fakeGateway, c *fakeConn) {
@@ -307,8 +307,8 @@ func TestAllGatewaysGoneFailWhatWaitsWithAReasonForEach(t *testing.T) {
 	c := dialAll(t, client.Config{ReconnectFor: 500 * time.Millisecond}, &fakeGateway{url: p.url}, &fakeGateway{url: q.url})
 	f := submitOne(t, c, "x")
 	within(t, one.got)
-	p.aim(unheard(t))
-	q.aim(unheard(t))
+	p.assign(unheard(t))
+	q.assign(unheard(t))
 	one.cut(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -286,7 +286,7 @@ func TestALostConnectionFailsTheQuestionsOnceItIsLostForGood(t *testing.T) {
 	require.NoError(t, err)
 	answer := ask(t, c, wire.Fetch{Step: 7})
 	within(t, g.took)
-	p.aim("127.0.0.1:1")
+	p.assign("127.0.0.1:1")
 	g.cut(false)
 	require.ErrorIs(t, within(t, answer).err, client.ErrLost)
 	require.NoError(t, ignoreClosed(c.Close()))

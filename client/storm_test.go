@@ -241,7 +241,7 @@ func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
 		futures = append(futures, f)
 	}
 	require.Eventually(t, func() bool { return first.Manager.InFlight() == 20 }, 10*time.Second, time.Millisecond)
-	p.aim(strings.TrimPrefix(second.url, "ws://"))
+	p.assign(strings.TrimPrefix(second.url, "ws://"))
 	first.Manager.Stop()
 	for _, f := range futures {
 		res, err := f.Wait(t.Context())

@@ -29,8 +29,8 @@ type sample struct {
 	row *step.Row
 }
 
-// desk is a book with what its gateway keeps of it.
-type desk struct {
+// gateway is a book with what its gateway keeps of it.
+type gateway struct {
 	*step.Book
 
 	t       *testing.T
@@ -40,16 +40,16 @@ type desk struct {
 	dropped []step.Key
 }
 
-func open(t *testing.T, l step.Limits) *desk {
+func open(t *testing.T, l step.Limits) *gateway {
 	t.Helper()
 	l.OnDeadline, l.Timeout = wire.DeadlineMask, time.Hour
 	if l.Bytes == 0 {
 		l.Bytes = 1 << 20
 	}
-	return &desk{Book: step.NewBook(l), t: t, now: time.Unix(1_000_000, 0), alarms: map[*step.Step]time.Time{}, over: map[*step.Step]int{}}
+	return &gateway{Book: step.NewBook(l), t: t, now: time.Unix(1_000_000, 0), alarms: map[*step.Step]time.Time{}, over: map[*step.Step]int{}}
 }
 
-func (d *desk) heed(ev step.Events) {
+func (d *gateway) heed(ev step.Events) {
 	for _, a := range ev.Alarms {
 		d.alarms[a.Step] = a.At
 		if a.At.IsZero() {
@@ -64,7 +64,7 @@ func (d *desk) heed(ev step.Events) {
 	}
 }
 
-func (d *desk) declare(n, expected int64, ids ...string) error {
+func (d *gateway) declare(n, expected int64, ids ...string) error {
 	d.t.Helper()
 	ev, err := d.Declare(d.now, "run", step.Client{}, &wire.Step{Step: n, Expected: expected, IDs: ids, DeadlineMS: 20_000})
 	d.heed(ev)
@@ -72,7 +72,7 @@ func (d *desk) declare(n, expected int64, ids ...string) error {
 }
 
 // comes takes sample i of a step in whose groups have two members.
-func (d *desk) comes(n int64, i int) sample {
+func (d *gateway) comes(n int64, i int) sample {
 	d.t.Helper()
 	id := fmt.Sprintf("s%d-%d", n, i)
 	st, row, ev := d.Arrived(d.now, step.KeyOf("run", "", n), step.Arrival{
@@ -82,7 +82,7 @@ func (d *desk) comes(n int64, i int) sample {
 	return sample{id, st, row}
 }
 
-func (d *desk) ends(s sample, outcome rewards.Outcome) {
+func (d *gateway) ends(s sample, outcome rewards.Outcome) {
 	d.t.Helper()
 	res := &wire.Result{ID: s.id, Outcome: outcome}
 	if outcome == rewards.Scored {
@@ -91,7 +91,7 @@ func (d *desk) ends(s sample, outcome rewards.Outcome) {
 	d.heed(d.Finished(d.now, s.st, s.row, res, 100, 3))
 }
 
-func (d *desk) fetch(t wire.Fetch) *wire.Rewards {
+func (d *gateway) fetch(t wire.Fetch) *wire.Rewards {
 	d.t.Helper()
 	res, err := d.Fetch(d.now, "run", t)
 	require.NoError(d.t, err)
