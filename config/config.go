@@ -30,7 +30,7 @@ type Config struct {
 	Workers workers.Config
 	// Pool is what scores samples: child processes, devices, decoded pictures.
 	Pool Pool
-	// Server is the HTTP edge.
+	// Server is the HTTP route.
 	Server server.Config
 	// Queue joins processes on several machines.
 	Queue Queue

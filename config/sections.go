@@ -29,7 +29,7 @@ func (c *Config) sections() []*keys.Section {
 	l.Section("workers", "The reward-loop workers of this process; reward.num_workers is their number.", &c.Workers, &c.Loop.Breaker)
 	all.Section("pool", "What scores samples.", &c.Pool)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
-	all.Section("server", "The HTTP edge and the websocket.", &c.Server)
+	all.Section("server", "The HTTP route and the websocket.", &c.Server)
 	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)
 	f.Check(c.checkQueue)
 	return all.Sections

@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Submission is a sample from inside the process: an HTTP edge, the offline
+// Submission is a sample from inside the process: an HTTP route, the offline
 // scorer.
 type Submission struct {
 	// Run names the queue it waits in. Edges use names that begin with "_", which
