@@ -62,7 +62,7 @@ func deviceMetrics(reg prometheus.Registerer, stats func() pool.Stats) {
 	},
 		metric.Gauge("slots", "Batches that the device can run at a time; 0 until the device is open.", func(d device) int { return d.Slots }),
 		metric.Gauge("running", "Batches that the device runs at the moment.", func(d device) int { return d.Running }),
-		metric.Gauge("queued", "Items that wait for the device, for room in its queue, or for leave to be made ready.", func(d device) int { return d.Queued + d.Waiting + d.AtDoor }),
+		metric.Gauge("queued", "Items that wait for the device, for room in its queue, or for leave to be made ready.", func(d device) int { return d.Queued + d.Waiting + d.AtIngress }),
 		metric.Count("open_failures_total", "Tries to open the device that failed.", func(d device) uint64 { return d.OpenFailures }),
 		metric.Gauge("memory_budget_bytes", "Bytes of the device's memory that models may take; 0 where nothing bounds them.", func(d device) int64 { return d.Budget }),
 		metric.Gauge("memory_bytes", "Bytes of the device's memory that models take, as the runtime says or, where it does not say, estimated at twice the models' files.", func(d device) int64 { return d.Taken }),

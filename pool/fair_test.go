@@ -138,7 +138,7 @@ func TestARunThatFloodsOrLeavesOrHangsTakesNoMoreThanItsShareOfADevice(t *testin
 		// others share what is left.
 		assert.Greater(t, fine.Load()-before, int64(.9*5*100*2/3), "in 5 s")
 		d := s.Stats().Devices[0]
-		assert.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.AtDoor+d.Inside)
+		assert.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.AtIngress+d.Inside)
 	})
 }
 
@@ -384,7 +384,7 @@ func TestTenantsUnderEveryFaultAreEachAnsweredOnce(t *testing.T) {
 			all.Wait()
 			var sum int64
 			for _, d := range p.Stats().Devices {
-				require.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.Running+d.AtDoor+d.Inside)
+				require.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.Running+d.AtIngress+d.Inside)
 				for _, m := range d.Models {
 					sum += int64(m.Total.Items + m.Total.Failed + m.Total.Expired + m.Total.Left)
 				}

@@ -20,8 +20,8 @@ type guest struct {
 	outside list              // items for which there is no room yet
 	entry   fair.Place[guest] // in policy.outside, while there are any
 
-	visits visits            // that wait for leave to make something ready
-	door   fair.Place[guest] // in policy.doors, while there are any
+	visits  visits            // that wait for leave to make something ready
+	ingress fair.Place[guest] // in policy.ingress, while there are any
 }
 
 // part is a tenant's part of a model's work.

@@ -37,11 +37,11 @@ type policy struct {
 	book    fair.Book[guest]  // what the tenants have had of the device
 	turns   *fair.Line[guest] // those with something to run
 	outside *fair.Line[guest] // those with items for which there is no room yet
-	doors   *fair.Line[guest] // those with visits that wait
+	ingress *fair.Line[guest] // those with visits that wait
 
 	items, bytes int    // in batch queues
 	full         int    // items for which there is no room
-	atDoor       int    // visits that wait
+	atIngress    int    // visits that wait
 	inside       int    // visits that make something ready, or wait for what it came to
 	worth        int    // items of the largest batch that a batch queue may be about to make
 	seq          uint64 // of the newest item
@@ -57,7 +57,7 @@ type batchQueueKey struct {
 
 func newPolicy(cfg Config, device string) *policy {
 	p := &policy{cfg: cfg, device: device, batchQueues: make(map[batchQueueKey]*batchQueue), worth: 1}
-	p.turns, p.outside, p.doors = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
+	p.turns, p.outside, p.ingress = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
 	return p
 }
 

@@ -193,7 +193,7 @@ func TestVisitsAndConcurrencyCountAllDevices(t *testing.T) {
 		synctest.Wait()
 		for _, d := range s.Stats().Devices {
 			assert.Equal(t, 2, d.Inside)
-			assert.Equal(t, 1, d.AtDoor, "it waits at every door")
+			assert.Equal(t, 1, d.AtIngress, "it waits at every ingress")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -208,7 +208,7 @@ func TestVisitsAndConcurrencyCountAllDevices(t *testing.T) {
 			}
 		}
 		for _, d := range s.Stats().Devices {
-			assert.Zero(t, d.Inside+d.AtDoor)
+			assert.Zero(t, d.Inside+d.AtIngress)
 		}
 	})
 }

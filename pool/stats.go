@@ -23,8 +23,8 @@ type DeviceStats struct {
 	// Queued items and their bytes wait for a slot; Waiting items wait for room in
 	// the queue.
 	Queued, QueuedBytes, Waiting int
-	// Inside callers of Model.Enter make something ready, AtDoor callers wait for leave.
-	Inside, AtDoor int
+	// Inside callers of Model.Enter make something ready, AtIngress callers wait for leave.
+	Inside, AtIngress int
 	// Budget bounds the bytes of models there, 0: nothing does, and Taken is what those take
 	// that are loaded or being loaded.
 	Budget, Taken int64
@@ -141,7 +141,7 @@ func (d *device) stats(models []*replica) DeviceStats {
 		s.Slots, s.Running = d.runner.slots, d.runner.slots-d.idle
 	}
 	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
-	s.Inside, s.AtDoor = d.policy.inside, d.policy.atDoor
+	s.Inside, s.AtIngress = d.policy.inside, d.policy.atIngress
 	s.Budget, s.Taken = d.memory.budget, d.memory.taken
 	s.Evictions, s.Restarts = d.memory.evictions, d.relief.restarts
 	for _, m := range models {

@@ -15,19 +15,19 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// door tells who claims what, and gives nobody anything.
-type door chan string
+// claimant tells who claims what, and gives nobody anything.
+type claimant chan string
 
-func (d door) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
+func (d claimant) Claim(_ context.Context, _ wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
 	d <- worker
 	return nil, nil, wire.ErrGone
 }
 
-func (d door) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {
+func (d claimant) ClaimGroup(context.Context, wire.Ticket, string) (*wire.Group, error) {
 	return nil, wire.ErrGone
 }
 
-func (d door) Finish(context.Context, wire.Ticket, *wire.Result) error { return nil }
+func (d claimant) Finish(context.Context, wire.Ticket, *wire.Result) error { return nil }
 
 // Fifteen idle workers are too slow for a ticket that one other may take. Each hands it
 // back at once and asks for nothing for a moment, so that it is with the sixteenth in
@@ -52,7 +52,7 @@ func TestATicketPassesIdleWorkersThatAreTooSlowForIt(t *testing.T) {
 func passed(t *testing.T, f *queue.Queue, source func(worker string) workers.Source) {
 	t.Helper()
 	const pool, tickets = 16, 40
-	claims := make(door, tickets)
+	claims := make(claimant, tickets)
 	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "none", Weight: 1, Scorer: rewards.ScorerFunc(nil)}}})
 	require.NoError(t, err)
 	managers := map[string]*rewards.Manager{"": m}

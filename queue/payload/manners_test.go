@@ -282,7 +282,7 @@ func TestAGatewayThatRefusesTheConnectionSaysWhy(t *testing.T) {
 	require.ErrorContains(t, err, "the worker speaks protocol 1")
 }
 
-func TestAClaimAtAnotherGatewayIsGoneBehindTheDoorToo(t *testing.T) {
+func TestAClaimAtAnotherGatewayIsGoneAfterTheUpgradeToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := stranger(t, r)

@@ -52,10 +52,10 @@ func opened(t *testing.T) (*rig, *worker) {
 	return r, w
 }
 
-func TestWrongTokensAreRefusedAtTheDoorAndBehindIt(t *testing.T) {
+func TestWrongTokensAreRefusedBeforeAndAfterTheUpgrade(t *testing.T) {
 	t.Parallel()
 	r, w := opened(t)
-	for what, who := range map[string]*worker{"at the door": newWorker(t), "behind it": w} {
+	for what, who := range map[string]*worker{"before the upgrade": newWorker(t), "after the upgrade": w} {
 		for kind, spoil := range map[string]func(*wire.Ticket){
 			"of another key":     func(x *wire.Ticket) { x.Token = payload.NewKey().Sign(x.Key(), time.Now().Add(time.Minute)) },
 			"of another attempt": func(x *wire.Ticket) { x.Attempt = 2 },
