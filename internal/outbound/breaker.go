@@ -43,8 +43,8 @@ type breaker struct {
 	pause    time.Duration // The last pause.
 	due      time.Time     // When the next probe is, while open.
 
-	// In a fleet; see hearsay.
-	told   bool      // It is open on the word of another process only.
+	// In a fleet; see gossip.
+	told   bool      // It is open on the report of another process only.
 	hope   time.Time // When that one's probe is due, if it is.
 	failed int64     // How often it opened otherwise.
 	found  time.Time // When it last did.
@@ -80,7 +80,7 @@ func (b *breaker) end(probe bool, v verdict, suspect uint64, now time.Time) (cha
 	case probe && v == unknown:
 		b.state, b.due, b.hope = Open, now, time.Time{} // The next call probes.
 		return true
-	case v == alive && (probe || b.told && b.state == Open): // An answer outweighs any word.
+	case v == alive && (probe || b.told && b.state == Open): // An answer outweighs any report.
 		b.close()
 		return true
 	case probe:

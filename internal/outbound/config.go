@@ -59,7 +59,7 @@ type UpstreamConfig struct {
 	// is in service: a probe of one to which nobody could connect asks there first. Empty:
 	// there is none, and a probe is a call.
 	HealthPath string
-	// TrustFor is for how long an endpoint is left alone on the word of one other process;
+	// TrustFor is for how long an endpoint is left alone on the report of one other process;
 	// default 60 s, and twice BreakMax where that is set.
 	TrustFor time.Duration
 }

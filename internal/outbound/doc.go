@@ -43,7 +43,7 @@
 //     goroutines of its own; those of connections end with them.
 //
 // With Transport.Join the upstreams of several processes share their limits, by a Fleet that
-// carries words between them. Upstreams are the same where name, limits, URLs (without user
+// carries reports between them. Upstreams are the same where name, limits, URLs (without user
 // and query) and the key file's name are.
 //
 // Each process says once a second what it wants, and derives all shares from what all
@@ -52,10 +52,10 @@
 // a process had and wanted at a time, where one that goes on to have all it may wants all; what
 // nobody wants raises who wants least. A smaller share
 // holds at once, a larger one after 3 s, when everybody has heard of it (see window): the
-// shares sum to the limit at most as long as nobody comes or goes, however late words
+// shares sum to the limit at most as long as nobody comes or goes, however late reports
 // are. The processes need no agreement, no clock but their own, and no message for a
 // request. Who comes starts with a tenth of its part and an empty bucket of that size;
-// who falls silent for 5 s is counted out. Who has not heard a word of its own for 3 s is
+// who falls silent for 5 s is counted out. Who has not heard a report of its own for 3 s is
 // deaf, and has the limit by the number of processes it knew, counting 2 at least, or by 8
 // if it never knew any. In any time, all processes together send at most what the limit
 // allows in it, one bucket for the burst, and a tenth of a part for each that came;
@@ -63,11 +63,11 @@
 // There is at least one place for each process, also where there are fewer than processes.
 //
 // An endpoint that a process found dead is left alone by the others until its probe is
-// due, and as long again for the word that must follow; who failed last probes, and the
+// due, and as long again for the report that must follow; who failed last probes, and the
 // others rely on it. An answer outweighs all that: who had one in the last 5 s, and no
 // failure since, does not listen, and tells the others, who then do not either, until
 // that trouble is over. One broken process can so keep an endpoint from those that had
 // nothing to ask for one and a quarter of TrustFor at most; only two that each found out for
-// themselves are relied on for longer. One failure of its own besides the word of another
+// themselves are relied on for longer. One failure of its own besides the report of another
 // is as good as BreakAfter.
 package outbound

@@ -34,7 +34,7 @@ type endpoint struct {
 	requests, retries int64
 	failures          map[rewards.Class]int64
 	breaker           breaker
-	others            hearsay
+	others            gossip
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
 	unreached bool   // Nobody could connect to it, or connections broke, when it last failed.

@@ -18,11 +18,11 @@ const (
 	// FleetPeriod is how often a Fleet asks its members for a Report, at least.
 	FleetPeriod = time.Second
 	// shareHold is how long a larger share is known before it is used, and how old the
-	// last word of its own may be that a process has heard back. That both are the same
+	// last report of its own may be that a process has heard back. That both are the same
 	// is what keeps the sum of all shares within the limit: see window.
 	shareHold = 3 * time.Second
 	// silence is how long another process may say nothing before its share is divided
-	// among the others, who then hold it for shareHold: 8 s after its last word.
+	// among the others, who then hold it for shareHold: 8 s after its last report.
 	silence = 5 * time.Second
 	// unheard is the number of processes that one counts with which never heard any.
 	unheard = 8
@@ -30,10 +30,10 @@ const (
 	maxPeers = 4096
 )
 
-// Fleet carries the words of upstreams between processes that share limits. Nil: the
+// Fleet carries the reports of upstreams between processes that share limits. Nil: the
 // process is alone, and has all of them.
 //
-// Every process must hear the words of all, its own included, in the same order. It may
+// Every process must hear the reports of all, its own included, in the same order. It may
 // miss some as long as it hears later ones.
 type Fleet interface {
 	// Self names this process; no other has the name, not even its own earlier life.
@@ -82,7 +82,7 @@ type Opening struct {
 	// Endpoint is a digest of its URL.
 	Endpoint string `json:"endpoint"`
 	// Failed counts how often the process's own requests took it out of service or kept
-	// it there; 0: it only relies on the word of others, and is asking for itself now.
+	// it there; 0: it only relies on the report of others, and is asking for itself now.
 	Failed int64 `json:"failed,omitempty"`
 	// Due is in how many milliseconds it will be probed, counted from the report;
 	// negative where nobody has come to do it. Pause is how long it was left alone, in

@@ -25,7 +25,7 @@ type member struct {
 	seq   uint64
 	sent  [8]time.Time // When the reports of the last numbers were asked for.
 	asked time.Time    // When the last one was.
-	// heard is when the last word of its own that was heard back was said.
+	// heard is when the last report of its own that was heard back was said.
 	heard time.Time
 	deaf  bool
 	peers []peer // In the order of their names; itself is one from when it heard itself.
@@ -77,7 +77,7 @@ func (g *Upstream) join(f Fleet, guest bool, key string) {
 	now := time.Now()
 	m := &member{upstream: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
 	m.requests.total, m.tokens.total, m.places.total = g.cfg.RPM, g.cfg.TPM, float64(g.cfg.Concurrency)
-	// The first word of its own will tell it of the others; unless that comes at once
+	// The first report of its own will tell it of the others; unless that comes at once
 	// nobody knows how many start together.
 	m.start(now, unheard)
 	g.member.Store(m)

@@ -11,7 +11,7 @@ const (
 	// and no failure since, does not listen to who calls the endpoint dead.
 	freshAnswer = 5 * time.Second
 	// trusted is for how many times the longest pause an endpoint is left alone on the
-	// word of one other process, where the configuration names that pause.
+	// report of one other process, where the configuration names that pause.
 	trusted = 2
 	// maxPause bounds what another process may say of a pause.
 	maxPause = 10 * time.Minute
@@ -20,19 +20,19 @@ const (
 	sameTime = time.Second
 )
 
-// hearsay is what other processes say of an endpoint, and how far it counts here. It has
+// gossip is what other processes say of an endpoint, and how far it counts here. It has
 // no lock and no clock; the upstream's mutex guards it.
-type hearsay struct {
-	words    map[string]*word // By process; nil: none.
-	answered time.Time        // When the endpoint last answered this process.
-	since    time.Time        // From when on this process has relied on others.
-	// patience stretches the trust in a single word by up to a quarter, so that those who
+type gossip struct {
+	reports  map[string]*report // By process; nil: none.
+	answered time.Time          // When the endpoint last answered this process.
+	since    time.Time          // From when on this process has relied on others.
+	// patience stretches the trust in a single report by up to a quarter, so that those who
 	// lost it do not ask for themselves at the same time.
 	patience float64
 }
 
-// word is what one process says of the endpoint.
-type word struct {
+// report is what one process says of the endpoint.
+type report struct {
 	failed  int64     // Its own count of failures; 0: it only relies on others.
 	at      time.Time // When its last failure was heard of.
 	probing bool
@@ -41,15 +41,15 @@ type word struct {
 	refuted bool
 }
 
-// hear keeps a process's word and reports whether it is news.
-func (h *hearsay) hear(from string, o Opening, now time.Time) (w *word, news bool) {
-	w = h.words[from]
+// hear keeps a process's report and reports whether it is news.
+func (h *gossip) hear(from string, o Opening, now time.Time) (w *report, news bool) {
+	w = h.reports[from]
 	if w == nil {
-		if h.words == nil {
-			h.words = map[string]*word{}
+		if h.reports == nil {
+			h.reports = map[string]*report{}
 		}
-		w, news = &word{}, true
-		h.words[from] = w
+		w, news = &report{}, true
+		h.reports[from] = w
 	}
 	if o.Failed > w.failed {
 		w.at, news = now, true
@@ -59,9 +59,9 @@ func (h *hearsay) hear(from string, o Opening, now time.Time) (w *word, news boo
 	return w, news
 }
 
-// stands reports whether a process's word counts that has asked for itself.
-func (h *hearsay) stands() bool {
-	for _, w := range h.words {
+// stands reports whether a process's report counts that has asked for itself.
+func (h *gossip) stands() bool {
+	for _, w := range h.reports {
 		if !w.refuted && w.failed > 0 {
 			return true
 		}
@@ -70,18 +70,18 @@ func (h *hearsay) stands() bool {
 }
 
 // refute makes all that was said so far void, and reports whether some of it counted.
-func (h *hearsay) refute() (some bool) {
-	for _, w := range h.words {
+func (h *gossip) refute() (some bool) {
+	for _, w := range h.reports {
 		some = some || !w.refuted
 		w.refuted = true
 	}
 	return some
 }
 
-// trust is how long the words of others are relied on: for a while after this process
+// trust is how long the reports of others are relied on: for a while after this process
 // found out itself or began to rely on them; longer as soon as two processes, of which
 // it may be one, have found out for themselves, for a while after the second.
-func (h *hearsay) trust(b *breaker) time.Time {
+func (h *gossip) trust(b *breaker) time.Time {
 	since := h.since
 	var first, second time.Time // The newest two.
 	add := func(at time.Time) {
@@ -93,7 +93,7 @@ func (h *hearsay) trust(b *breaker) time.Time {
 		}
 	}
 	add(b.found)
-	for _, w := range h.words {
+	for _, w := range h.reports {
 		if !w.refuted {
 			add(w.at)
 		}
@@ -114,7 +114,7 @@ func (g *Upstream) news(now time.Time) (open []Opening, alive []string) {
 		b := &e.breaker
 		switch {
 		case b.state == Closed:
-			if len(e.others.words) > 0 && b.row == 0 && now.Sub(e.others.answered) < freshAnswer {
+			if len(e.others.reports) > 0 && b.row == 0 && now.Sub(e.others.answered) < freshAnswer {
 				alive = append(alive, e.digest)
 			}
 		case b.state == HalfOpen || !b.told:
@@ -139,7 +139,7 @@ func (g *Upstream) told(now time.Time, self, from string, r *Report) {
 	changed := false
 	for _, e := range g.endpoints {
 		if r == nil {
-			delete(e.others.words, from)
+			delete(e.others.reports, from)
 			continue
 		}
 		i := slices.IndexFunc(r.Open, func(o Opening) bool { return o.Endpoint == e.digest })
@@ -185,26 +185,26 @@ func (e *endpoint) hearDead(self, from string, o Opening, now time.Time) (change
 	return true
 }
 
-// hearAlive ends what is only based on the word of others. It is said again and again,
+// hearAlive ends what is only based on the report of others. It is said again and again,
 // so that it is a reason to probe only if the same process had said otherwise.
 func (e *endpoint) hearAlive(from string, now time.Time) (changed bool) {
-	w := e.others.words[from]
-	delete(e.others.words, from)
+	w := e.others.reports[from]
+	delete(e.others.reports, from)
 	e.others.refute()
 	return e.release(now, w != nil && !w.refuted)
 }
 
 // hearClosed is told that a process does not, or no longer, call the endpoint dead.
 func (e *endpoint) hearClosed(from string, now time.Time) (changed bool) {
-	w := e.others.words[from]
-	delete(e.others.words, from)
+	w := e.others.reports[from]
+	delete(e.others.reports, from)
 	if w == nil || w.refuted || e.others.stands() {
 		return false
 	}
 	return e.release(now, true)
 }
 
-// release puts an endpoint back into service that was left alone on the word of others;
+// release puts an endpoint back into service that was left alone on the report of others;
 // of one that this process has found dead itself it may have the probe made now.
 func (e *endpoint) release(now time.Time, probe bool) (changed bool) {
 	b := &e.breaker
