@@ -344,12 +344,12 @@ func TestAServerThatDrainsAndReadsNothingIsLeft(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	g := newFakeGateway(t, nil)
-	deaf := make(chan struct{})
-	t.Cleanup(func() { close(deaf) })
+	partitioned := make(chan struct{})
+	t.Cleanup(func() { close(partitioned) })
 	g.scores(func(c *fakeConn, id string) {
 		g.scores(nil)
 		c.refused(id)
-		<-deaf // its reader stands still
+		<-partitioned // its reader stands still
 	})
 	c := dialFake(t, g)
 	requireScored(t, submitOne(t, c, "x"))

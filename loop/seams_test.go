@@ -28,10 +28,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// deaf is an engine that takes nothing back.
-type deaf struct{ *memqueue.Queue }
+// partitioned is an engine that takes nothing back.
+type partitioned struct{ *memqueue.Queue }
 
-func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
+func (partitioned) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
 
 // bare runs a test in a bubble on a gateway with options of the test's own, whose workers
 // are stubs.
@@ -40,7 +40,7 @@ func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memqueue.New(1, lease)
 		o.Presence = e
-		o.Engine = deaf{e}
+		o.Engine = partitioned{e}
 		m, err := loop.New(o)
 		require.NoError(t, err)
 		m.Start(t.Context())

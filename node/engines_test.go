@@ -141,7 +141,7 @@ def compute_score(extra_info, reward_router_address, reward_router_api_key, mode
 		`rewardloop_outbound_limit\{group="reward_model",limit="concurrency"\} 256`,
 		`rewardloop_outbound_share\{group="reward_model",limit="concurrency"\} 256`,
 		`rewardloop_outbound_fleet_processes\{group="reward_model"\} 0`,
-		`rewardloop_outbound_fleet_deaf\{group="reward_model"\} 0`,
+		`rewardloop_outbound_fleet_partitioned\{group="reward_model"\} 0`,
 	} {
 		assert.Regexp(t, line, metrics)
 	}

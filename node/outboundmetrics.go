@@ -35,7 +35,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			}
 		}),
 		metric.Gauge("fleet_processes", "Processes that share the limits of the upstream; 0 while this process is alone.", func(s upstream) int { return s.Processes }),
-		metric.Gauge("fleet_deaf", "1 while this process does not hear the processes that share the limits of the upstream, else 0.", func(s upstream) bool { return s.Deaf }),
+		metric.Gauge("fleet_partitioned", "1 while this process does not hear the processes that share the limits of the upstream, else 0.", func(s upstream) bool { return s.Partitioned }),
 	)
 
 	type server = outbound.EndpointStats

@@ -81,7 +81,7 @@ func settled(t *testing.T, some ...*part) {
 		for _, p := range some {
 			s := p.group.Stats()
 			assert.Equal(t, len(some), s.Processes)
-			assert.False(t, s.Deaf)
+			assert.False(t, s.Partitioned)
 			assert.InDelta(t, 900/float64(len(some)), p.share("requests_per_minute"), 1)
 		}
 	}, soon, 20*time.Millisecond)
@@ -202,7 +202,7 @@ func TestSharesSurviveComingsAndGoingsAndALostBucket(t *testing.T) {
 	third.fleet.Close()
 
 	require.NoError(t, gateway.js.DeleteKeyValue(t.Context(), "RL_FLEET"))
-	require.Eventually(t, func() bool { return worker.group.Stats().Deaf }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return worker.group.Stats().Partitioned }, soon, 10*time.Millisecond)
 	settled(t, worker, gateway)
 }
 
@@ -217,7 +217,7 @@ func TestSharesSurviveABrokerThatForgetsEverything(t *testing.T) {
 	worker := b.part(t, "worker", false, cfg)
 	settled(t, worker, gateway)
 	b.stop()
-	require.Eventually(t, func() bool { return worker.group.Stats().Deaf && gateway.group.Stats().Deaf }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return worker.group.Stats().Partitioned && gateway.group.Stats().Partitioned }, soon, 10*time.Millisecond)
 	assert.LessOrEqual(t, worker.share("requests_per_minute")+gateway.share("requests_per_minute"), 900.001)
 	b.start()
 	settled(t, worker, gateway)
@@ -283,15 +283,15 @@ func TestAFleetWhoseEngineHasGoneEndsAllTheSame(t *testing.T) {
 	p.fleet.Close()
 }
 
-// deaf is a member of a group that counts what it is told and says what a test wants.
-type deaf struct {
+// partitioned is a member of a group that counts what it is told and says what a test wants.
+type partitioned struct {
 	report outbound.Report
 	heard  atomic.Int64
 }
 
-func (d *deaf) Report() outbound.Report { return d.report }
+func (d *partitioned) Report() outbound.Report { return d.report }
 
-func (d *deaf) Heard(string, *outbound.Report) { d.heard.Add(1) }
+func (d *partitioned) Heard(string, *outbound.Report) { d.heard.Add(1) }
 
 func TestASecondGroupOfANameIsNotInTheFleet(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestASecondGroupOfANameIsNotInTheFleet(t *testing.T) {
 	fleet, err := queue.NewFleet(t.Context(), newBroker(t).js(t), queue.FleetConfig{Name: "p", Create: true})
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
-	first, second := &deaf{}, &deaf{}
+	first, second := &partitioned{}, &partitioned{}
 	fleet.Join("g", first)
 	leave := fleet.Join("g", second)
 	require.Eventually(t, func() bool { return first.heard.Load() > 0 }, soon, time.Millisecond)
@@ -318,7 +318,7 @@ func TestAWordThatIsTooLongForTheFleetIsNotSaidAndThatIsLogged(t *testing.T) {
 	fleet, err := queue.NewFleet(t.Context(), js, queue.FleetConfig{Name: "p", Create: true, Log: slog.New(slog.NewTextHandler(book, nil))})
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
-	fleet.Join("g", &deaf{report: outbound.Report{Alive: []string{strings.Repeat("x", 300<<10)}}})
+	fleet.Join("g", &partitioned{report: outbound.Report{Alive: []string{strings.Repeat("x", 300<<10)}}})
 	require.Eventually(t, func() bool { return strings.Contains(book.String(), "1 groups need") }, soon, time.Millisecond)
 	kv, err := js.KeyValue(t.Context(), "RL_FLEET")
 	require.NoError(t, err)

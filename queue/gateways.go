@@ -56,6 +56,6 @@ func (g *gateways) alive(id string) bool {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	deaf := !g.nc.IsConnected() || now.Sub(g.since) < g.gone
-	return deaf || now.Sub(g.heard[id]) < g.gone
+	partitioned := !g.nc.IsConnected() || now.Sub(g.since) < g.gone
+	return partitioned || now.Sub(g.heard[id]) < g.gone
 }

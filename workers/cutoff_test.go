@@ -81,7 +81,7 @@ func (f *ferry) isCut() bool {
 
 func (f *ferry) Extend(context.Context) error {
 	if f.isCut() {
-		return errDeaf
+		return errPartitioned
 	}
 	return nil
 }

@@ -18,24 +18,24 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// deaf is a gateway that does not hear some answers.
-type deaf struct {
+// partitioned is a gateway that does not hear some answers.
+type partitioned struct {
 	*loop.Manager
 	mu   sync.Mutex
 	left int // guarded by mu
 }
 
-func (d *deaf) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
+func (d *partitioned) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left > 0 {
 		d.left--
-		return errDeaf
+		return errPartitioned
 	}
 	return d.Manager.Finish(ctx, t, res)
 }
 
-var errDeaf = errors.New("the gateway does not hear")
+var errPartitioned = errors.New("the gateway does not hear")
 
 // The lease goes only after the gateway has the result: an answer that is not heard
 // sends the ticket back at once, and no lease has to lapse.
@@ -48,7 +48,7 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 	}
 	inBubble(t, rig.Options{Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
-		d := &deaf{Manager: r.Manager, left: 2}
+		d := &partitioned{Manager: r.Manager, left: 2}
 		w, err := workers.New(workers.Options{
 			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Profiles: serving(profiles(t, score)),
 		})

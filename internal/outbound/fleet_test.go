@@ -346,13 +346,13 @@ func TestAShareThatIsLeftGoesToTheOthers(t *testing.T) {
 			assert.InDelta(t, 300, part(a, rpm), 1e-6, name)
 			assert.InDelta(t, 300, part(c1, rpm), 1e-6, name)
 			if name == "stopped" { // When it goes on it knows at once that it knows nothing.
-				assert.True(t, g.Stats().Deaf)
+				assert.True(t, g.Stats().Partitioned)
 				assert.InDelta(t, 200, part(g, rpm), 1e-6)
 				gone.set(false, false)
 				time.Sleep(10 * time.Second) // Of the bubble.
 				assert.InDelta(t, 600, sum(rpm, a, c1, g), 1e-6)
 				assert.InDelta(t, 200, part(g, rpm), 1e-6)
-				assert.False(t, g.Stats().Deaf)
+				assert.False(t, g.Stats().Partitioned)
 			}
 		})
 	}
@@ -384,7 +384,7 @@ func TestWithoutTheBusEachHasItsPartOfThoseLastKnown(t *testing.T) {
 			require.LessOrEqual(t, sum(rpm, all...), 600.001, "not while they find out either")
 		}
 		for _, g := range all {
-			assert.True(t, g.Stats().Deaf)
+			assert.True(t, g.Stats().Partitioned)
 			assert.InDelta(t, 200, part(g, rpm), 1e-6)
 			assert.InDelta(t, 3, part(g, places), 0)
 		}
@@ -400,7 +400,7 @@ func TestOneThatNeverHeardTheOthersHasAnEighth(t *testing.T) {
 		p, g := b.start(t, "p", outbound.UpstreamConfig{RPM: 800}, slow(0, nil))
 		p.set(true, false)
 		time.Sleep(time.Minute) // Of the bubble.
-		assert.True(t, g.Stats().Deaf)
+		assert.True(t, g.Stats().Partitioned)
 		assert.InDelta(t, 100, part(g, rpm), 1e-6)
 	})
 }

@@ -13,7 +13,7 @@ var _ Member = (*member)(nil)
 
 // member is an upstream's part in a fleet: it turns what the processes want into shares,
 // and hands on what they say of endpoints. It has no goroutine: the fleet calls it each
-// FleetPeriod, and calls of the upstream look whether it has gone deaf.
+// FleetPeriod, and calls of the upstream look whether it has gone partitioned.
 type member struct {
 	// Immutable.
 	upstream *Upstream
@@ -26,9 +26,9 @@ type member struct {
 	sent  [8]time.Time // When the reports of the last numbers were asked for.
 	asked time.Time    // When the last one was.
 	// heard is when the last report of its own that was heard back was said.
-	heard time.Time
-	deaf  bool
-	peers []peer // In the order of their names; itself is one from when it heard itself.
+	heard       time.Time
+	partitioned bool
+	peers       []peer // In the order of their names; itself is one from when it heard itself.
 
 	requests, tokens, places limit
 	full                     struct{ first, last time.Time } // When the process had all places it might have.
@@ -212,7 +212,7 @@ func (m *member) note(now time.Time, from string, r *Report) (counts bool) {
 // expire forgets the processes that have fallen silent, and names them. One that hears
 // nothing itself forgets nobody. The caller holds mu.
 func (m *member) expire(now time.Time) (gone []string) {
-	if m.listen(now); m.deaf {
+	if m.listen(now); m.partitioned {
 		return nil
 	}
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
@@ -228,13 +228,13 @@ func (m *member) expire(now time.Time) (gone []string) {
 	return gone
 }
 
-// listen finds out whether the process has gone deaf, or hears again. Its share is then
+// listen finds out whether the process has gone partitioned, or hears again. Its share is then
 // the limit by the last known number of processes. The caller holds mu.
 func (m *member) listen(now time.Time) {
 	silent := now.Sub(m.heard) > shareHold
 	switch {
-	case silent && !m.deaf:
-		m.deaf = true
+	case silent && !m.partitioned:
+		m.partitioned = true
 		n := len(m.peers)
 		if i := slices.IndexFunc(m.peers, func(p peer) bool { return p.name == m.self }); i < 0 {
 			n = unheard
@@ -242,8 +242,8 @@ func (m *member) listen(now time.Time) {
 		for _, l := range m.limits() {
 			l.window.set(m.heard.Add(shareHold), l.total/float64(max(n, 2)))
 		}
-	case !silent && m.deaf:
-		m.deaf = false
+	case !silent && m.partitioned:
+		m.partitioned = false
 		for i := range m.peers { // It could not hear them.
 			m.peers[i].last = now
 		}
@@ -254,7 +254,7 @@ func (m *member) listen(now time.Time) {
 func (m *member) review(now time.Time) {
 	m.listen(now)
 	me := slices.IndexFunc(m.peers, func(p peer) bool { return p.name == m.self })
-	if m.deaf || me < 0 {
+	if m.partitioned || me < 0 {
 		return
 	}
 	wishes := make([]wish, len(m.peers))
@@ -292,10 +292,10 @@ func (m *member) slots(now time.Time) int {
 	return max(1, int(m.places.window.least(now)))
 }
 
-// figures are the number of processes that are known, and whether this one is deaf.
-func (m *member) figures(now time.Time) (processes int, deaf bool) {
+// figures are the number of processes that are known, and whether this one is partitioned.
+func (m *member) figures(now time.Time) (processes int, partitioned bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listen(now)
-	return len(m.peers), m.deaf
+	return len(m.peers), m.partitioned
 }

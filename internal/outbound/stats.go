@@ -28,8 +28,8 @@ type Stats struct {
 	// Processes are those that share the limits, as far as they have been heard of, this
 	// one included once it has heard itself; 0: the process is alone.
 	Processes int
-	// Deaf: the process hears nothing of the others.
-	Deaf bool
+	// Partitioned: the process hears nothing of the others.
+	Partitioned bool
 }
 
 // Share is a part of a limit.
@@ -68,7 +68,7 @@ func (g *Upstream) Stats() Stats {
 	s.Waiting = waiting + int(g.queued.Load()+g.stalled.Load())
 	s.Shares = g.shares()
 	if m := g.member.Load(); m != nil {
-		s.Processes, s.Deaf = m.figures(time.Now())
+		s.Processes, s.Partitioned = m.figures(time.Now())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
