@@ -71,7 +71,7 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	case res.Outcome == rewards.OutcomeCancelled:
 		c.again(e, &fx)
 	case elsewhere:
-		c.tryElsewhere(e, res, &fx)
+		c.tryRemote(e, res, &fx)
 	default:
 		c.settle(now, e, res, &fx)
 	}
@@ -126,8 +126,8 @@ func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	}
 }
 
-// tryElsewhere sends an entry to another worker than the one that failed it.
-func (c *core) tryElsewhere(e *entry, res *wire.Result, fx *effects) {
+// tryRemote sends an entry to another worker than the one that failed it.
+func (c *core) tryRemote(e *entry, res *wire.Result, fx *effects) {
 	e.errors = append(e.errors, firstErrors(res)...)
 	if !slices.Contains(e.avoid, res.Worker) {
 		e.avoid = append(e.avoid, res.Worker)

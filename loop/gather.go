@@ -125,7 +125,7 @@ func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live, e
 	case len(res.Members) == 0 && !live:
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
 	case live && elsewhere:
-		c.tryElsewhere(unit, res, fx)
+		c.tryRemote(unit, res, fx)
 	case len(res.Members) == 0:
 		c.failGroup(now, unit, res.Outcome, res.Errors, fx)
 	default:

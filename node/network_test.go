@@ -75,7 +75,7 @@ func both(engine string) []string {
 
 // A gateway without workers, two processes of workers, samples alone and in groups, small
 // and of 3 MB: every score is what the same configuration gives in one process.
-func TestWorkersElsewhereGiveTheScoresOfOneProcess(t *testing.T) {
+func TestRemoteWorkersGiveTheScoresOfOneProcess(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")

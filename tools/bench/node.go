@@ -38,7 +38,7 @@ type node struct {
 	cfg     nodeConfig
 	decoder rewards.Decoder
 	mortals map[string]*mortal // by worker, with nodeConfig.mortal
-	abroad  *abroad            // with nodeConfig.processes
+	remote  *remote            // with nodeConfig.processes
 }
 
 // nodeConfig is what experiments vary.
@@ -69,7 +69,7 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 		n.cfg.profileOf = func(string) rewards.ManagerConfig { return cfg.profile }
 	}
 	if cfg.processes > 0 {
-		n.abroad = newAbroad(&n.cfg)
+		n.remote = newRemote(&n.cfg)
 	}
 	if n.queue, err = queue.Open(ctx, n.cfg.queue); err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 		return nil, err
 	}
 	n.addr = addr.String()
-	if n.abroad != nil {
-		if err := n.abroad.open(ctx, n); err != nil {
+	if n.remote != nil {
+		if err := n.remote.open(ctx, n); err != nil {
 			return nil, err
 		}
 	}
@@ -112,8 +112,8 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 		return err
 	}
 	connect, gateway := n.queue.NewSource, workers.Gateway(n.loop)
-	if n.abroad != nil {
-		p := n.abroad.next()
+	if n.remote != nil {
+		p := n.remote.next()
 		connect, gateway = p.member.NewSource, p.claims
 	}
 	queue := wire.QueueName("", "")
@@ -149,8 +149,8 @@ func (n *node) listen(ctx context.Context) (net.Addr, error) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n.streams.Add(1)
 			defer n.streams.Done()
-			if n.abroad != nil && r.URL.Path == claimPath {
-				n.abroad.server.ServeHTTP(w, r)
+			if n.remote != nil && r.URL.Path == claimPath {
+				n.remote.server.ServeHTTP(w, r)
 				return
 			}
 			c, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
@@ -192,8 +192,8 @@ func (n *node) Close() error {
 	if n.loop != nil {
 		n.loop.Stop()
 	}
-	if n.abroad != nil {
-		n.abroad.stop()
+	if n.remote != nil {
+		n.remote.stop()
 	}
 	if n.srv != nil {
 		errs = append(errs, n.srv.Close())
@@ -208,8 +208,8 @@ func (n *node) Close() error {
 	for _, s := range n.sources {
 		s.Disconnect()
 	}
-	if n.abroad != nil {
-		n.abroad.close()
+	if n.remote != nil {
+		n.remote.close()
 	}
 	if n.queue != nil {
 		n.queue.Close()

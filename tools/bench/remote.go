@@ -12,8 +12,8 @@ import (
 
 const claimPath = "/v1/claim"
 
-// abroad is what a node needs for workers that are not in its process.
-type abroad struct {
+// remote is what a node needs for workers that are not in its process.
+type remote struct {
 	key       *payload.Key
 	name      string
 	server    *payload.Server
@@ -27,16 +27,16 @@ type process struct {
 	claims *payload.Client
 }
 
-// newAbroad has a node's engine listen, and its tickets name where they are claimed.
-func newAbroad(cfg *nodeConfig) *abroad {
-	a := &abroad{key: payload.NewKey(), name: "bench"}
+// newRemote has a node's engine listen, and its tickets name where they are claimed.
+func newRemote(cfg *nodeConfig) *remote {
+	a := &remote{key: payload.NewKey(), name: "bench"}
 	cfg.loop.Gateway, cfg.queue.Name, cfg.queue.Listen = a.name, a.name, "127.0.0.1:0"
 	cfg.queue.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
 	return a
 }
 
 // open takes claims, and connects the processes.
-func (a *abroad) open(ctx context.Context, n *node) (err error) {
+func (a *remote) open(ctx context.Context, n *node) (err error) {
 	n.queue.Advertise("ws://" + n.addr + claimPath)
 	if a.server, err = payload.NewServer(payload.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
 		return err
@@ -56,21 +56,21 @@ func (a *abroad) open(ctx context.Context, n *node) (err error) {
 }
 
 // next is the process that the next worker is in.
-func (a *abroad) next() process {
+func (a *remote) next() process {
 	p := a.processes[a.turn%len(a.processes)]
 	a.turn++
 	return p
 }
 
 // stop ends the gateway's side.
-func (a *abroad) stop() {
+func (a *remote) stop() {
 	if a.server != nil {
 		a.server.Close()
 	}
 }
 
 // close ends the processes, whose workers have stopped.
-func (a *abroad) close() {
+func (a *remote) close() {
 	for _, p := range a.processes {
 		if p.claims != nil {
 			p.claims.Close()
