@@ -86,7 +86,7 @@ func (w *Worker) unclaimed(j *job, err error) {
 		return
 	}
 	log := w.log.Warn
-	if errors.Is(err, wire.ErrUnreachable) && w.cutOff(time.Now()) {
+	if errors.Is(err, wire.ErrUnreachable) && w.disconnected(time.Now()) {
 		log = w.log.Debug // it has been said
 	}
 	log("claim failed; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
@@ -104,9 +104,9 @@ const (
 	maxCutRest = 5 * time.Second
 )
 
-// cutOff notes that a gateway could not be reached, and reports whether this is not the
+// disconnected notes that a gateway could not be reached, and reports whether this is not the
 // first time in a row.
-func (w *Worker) cutOff(now time.Time) (again bool) {
+func (w *Worker) disconnected(now time.Time) (again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.aside.After(now) || now.Sub(w.reached) < reachable {
