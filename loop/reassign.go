@@ -21,7 +21,7 @@ func (m *Manager) Lost(workers []string) {
 	}
 	m.mu.Lock()
 	var fx effects
-	m.core.bereave(time.Now(), gone, &fx)
+	m.core.reassign(time.Now(), gone, &fx)
 	m.mu.Unlock()
 	m.apply(fx)
 }
@@ -36,8 +36,8 @@ func (m *Manager) Republish() {
 	m.apply(fx)
 }
 
-// bereave gives samples to others whose workers are gone.
-func (c *core) bereave(now time.Time, gone map[string]bool, fx *effects) {
+// reassign gives samples to others whose workers are gone.
+func (c *core) reassign(now time.Time, gone map[string]bool, fx *effects) {
 	for _, e := range c.all() { // it is seldom that one goes
 		before := len(e.attempts)
 		for i := 0; e.state == running && i < len(e.attempts); {
@@ -88,5 +88,5 @@ func (c *core) noticeGone(now time.Time, workers []wire.WorkerInfo, fx *effects)
 	if len(known) == 0 {
 		return
 	}
-	c.bereave(now, known, fx)
+	c.reassign(now, known, fx)
 }
