@@ -35,7 +35,7 @@ func newNode(t *testing.T, o rig.Options) *node {
 	f, err := queue.Open(t.Context(), queue.Config{Lease: 2 * time.Second})
 	require.NoError(t, err)
 	var sources []*queue.Source
-	o.Engine = f
+	o.Queue = f
 	o.Source = func(id string) workers.Source {
 		s, err := f.NewSource(id, rig.Queues(o.Profiles))
 		require.NoError(t, err)

@@ -80,7 +80,7 @@ func (g *laggard) Flush() error {
 func (l *lives) begin(o rig.Options) *life {
 	l.t.Helper()
 	e := memqueue.New(uint64(len(l.all)+1), lease)
-	o.Engine = e
+	o.Queue = e
 	o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 	if o.Worker.Heartbeat == 0 {
 		o.Worker.Heartbeat = time.Second
@@ -580,7 +580,7 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		defer e.Close()
 		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
 			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
-			Engine: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
+			Queue: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
 		})}
 		test(t, s, d, sp)
 		s.Stop()

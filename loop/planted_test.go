@@ -56,11 +56,11 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				o := rig.Options{
 					Loop:    loop.Config{SampleTimeout: 10 * time.Minute, Gateway: "g", CreditBytes: 64 << 10, MessageBytes: 16 << 10, RepublishAfter: 2 * time.Second},
 					Worker:  rig.Settings{Places: 2, Heartbeat: time.Second},
-					Workers: 2, Engine: engine, Source: func(id string) workers.Source { return engine.NewSource(id) },
+					Workers: 2, Queue: engine, Source: func(id string) workers.Source { return engine.NewSource(id) },
 					Profiles: map[string]*rewards.Manager{"": manager},
 				}
 				if plant.engine != nil {
-					o.Engine = plant.engine(engine, &broken)
+					o.Queue = plant.engine(engine, &broken)
 				}
 				if plant.source != nil {
 					o.Source = func(id string) workers.Source { return plant.source(engine.NewSource(id), &broken) }
@@ -134,7 +134,7 @@ func (a *avoider) Publish(ctx context.Context, t wire.Ticket) error {
 			t.Avoid = append(t.Avoid, w.ID)
 		}
 	}
-	return a.Engine.Publish(ctx, t)
+	return a.Queue.Publish(ctx, t)
 }
 
 // full is a disk that takes nothing.

@@ -40,7 +40,7 @@ func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memqueue.New(1, lease)
 		o.Presence = e
-		o.Engine = partitioned{e}
+		o.Queue = partitioned{e}
 		m, err := loop.New(o)
 		require.NoError(t, err)
 		m.Start(t.Context())

@@ -198,7 +198,7 @@ func history(t *testing.T, seed uint64) {
 			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
 		Worker:  rig.Settings{Places: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
-		Workers: 2 + rng.IntN(4), Engine: engine,
+		Workers: 2 + rng.IntN(4), Queue: engine,
 		Source:     func(id string) workers.Source { return engine.NewSource(id) },
 		Profiles:   map[string]*rewards.Manager{"": manager},
 		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, component, manager, worker) },

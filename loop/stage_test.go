@@ -34,7 +34,7 @@ func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := memqueue.New(1, lease)
-		o.Engine = e
+		o.Queue = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		if o.Worker.Heartbeat == 0 {
 			o.Worker.Heartbeat = time.Second

@@ -145,7 +145,7 @@ func (tr trial) play(t *testing.T) outcome {
 	var mu sync.Mutex
 	server := rand.New(rand.NewPCG(tr.seed, 12))
 	r := rig.New(t, rig.Options{
-		Engine: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
+		Queue: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
 		Worker: rig.Settings{Places: tr.places},
 		Loop: loop.Config{
 			Gateway: fmt.Sprint("gw", tr.seed), Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,

@@ -50,7 +50,7 @@ func chosenAtRandom(t *testing.T, f *queue.Queue, source func(worker string) wor
 	}}})
 	require.NoError(t, err)
 	r := rig.New(t, rig.Options{
-		Workers: pool, Worker: rig.Settings{Places: 1}, Engine: f, Profiles: map[string]*rewards.Manager{"": m}, Source: source,
+		Workers: pool, Worker: rig.Settings{Places: 1}, Queue: f, Profiles: map[string]*rewards.Manager{"": m}, Source: source,
 	})
 	defer r.Stop()
 	tick := time.NewTicker(time.Second / rate)

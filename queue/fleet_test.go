@@ -49,7 +49,7 @@ func partOf(t *testing.T, fleet *queue.Fleet, cfg outbound.UpstreamConfig) *part
 	p.tr, err = outbound.NewTransport(outbound.Policy{})
 	require.NoError(t, err)
 	t.Cleanup(p.tr.Close)
-	p.group, err = p.tr.Group(cfg)
+	p.group, err = p.tr.Upstream(cfg)
 	require.NoError(t, err)
 	p.tr.Join(p.fleet, false)
 	return p

@@ -66,7 +66,7 @@ func over(cfg queue.Config) func(*testing.T, func(*testing.T, *queuetest.Harness
 		served.Listen, served.Name = "127.0.0.1:0", "gw"
 		f, _ := open(t, served)
 		test(t, &queuetest.Harness{
-			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
+			Queue: f, Lease: cfg.Lease, Gone: cfg.Gone,
 			Source: func(t *testing.T, worker string, queues []string) workers.Source {
 				t.Helper()
 				own := cfg

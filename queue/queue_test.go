@@ -60,7 +60,7 @@ func setUp(cfg queue.Config) func(*testing.T, func(*testing.T, *queuetest.Harnes
 		t.Helper()
 		f, source := open(t, cfg)
 		test(t, &queuetest.Harness{
-			Engine: f, Lease: cfg.Lease, Gone: cfg.Gone,
+			Queue: f, Lease: cfg.Lease, Gone: cfg.Gone,
 			Source: func(t *testing.T, worker string, queues []string) workers.Source {
 				t.Helper()
 				return source(t, worker, queues...)

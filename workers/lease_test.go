@@ -69,7 +69,7 @@ func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *test
 			all[name] = m
 		}
 		r := rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Engine: engine, Profiles: all,
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Queue: engine, Profiles: all,
 			Source: func(string) workers.Source { return c },
 		})
 		defer r.Stop()

@@ -24,7 +24,7 @@ func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := memqueue.New(1, 15*time.Second)
-		o.Engine = e
+		o.Queue = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		r := rig.New(t, o)
 		defer func() {

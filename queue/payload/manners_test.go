@@ -166,7 +166,7 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 	chunk := func(n uint64, b string) []byte {
 		return append(binary.LittleEndian.AppendUint64(nil, n), b...)
 	}
-	payload := func(e *end, n uint64) {
+	answer := func(e *end, n uint64) {
 		b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: n, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 20}}}})
 		_ = e.conn.Send(b)
 	}
@@ -177,14 +177,14 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 		"a short chunk":      func(e *end, _ *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), []byte("abc")) },
 		"bytes unannounced":  func(e *end, m *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), chunk(m.N, "abc")) },
 		"more bytes than said": func(e *end, m *wire.ClaimAsk) {
-			payload(e, m.N)
+			answer(e, m.N)
 			_ = e.conn.SendBinary(context.Background(), chunk(m.N, strings.Repeat("x", 21)))
 		},
 		"bytes that are no frame": func(e *end, m *wire.ClaimAsk) {
-			payload(e, m.N)
+			answer(e, m.N)
 			_ = e.conn.SendBinary(context.Background(), chunk(m.N, strings.Repeat("x", 20)))
 		},
-		"announced twice":  func(e *end, m *wire.ClaimAsk) { payload(e, m.N); payload(e, m.N) },
+		"announced twice":  func(e *end, m *wire.ClaimAsk) { answer(e, m.N); answer(e, m.N) },
 		"a second welcome": func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(welcome)) },
 		"a group for a sample": func(e *end, m *wire.ClaimAsk) {
 			b, _ := wire.EncodeClaim(&wire.ClaimPayload{N: m.N, Group: &wire.Group{UID: "u", Size: 1}})

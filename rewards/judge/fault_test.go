@@ -27,7 +27,7 @@ func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.UpstreamConfig)
 	require.NoError(t, err)
 	t.Cleanup(transport.Close)
 	cfg.URLs, cfg.BackoffMin, cfg.BackoffMax = []string{srv.URL}, time.Millisecond, time.Millisecond
-	group, err := transport.Group(cfg)
+	group, err := transport.Upstream(cfg)
 	require.NoError(t, err)
 	c, err := chat.New(chat.Config{}, group)
 	require.NoError(t, err)

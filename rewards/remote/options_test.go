@@ -107,7 +107,7 @@ func TestTheGroupIsAskedForByAddressesWithoutTheProtocolsPath(t *testing.T) {
 
 type refusing struct{}
 
-func (refusing) Group([]string, remote.UpstreamOptions) (outbound.Doer, error) {
+func (refusing) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error) {
 	return nil, errors.New("the address is not on the list")
 }
 

@@ -18,7 +18,7 @@ import (
 type network struct{ transport *outbound.Transport }
 
 func (n network) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
-	return n.transport.Group(outbound.UpstreamConfig{
+	return n.transport.Upstream(outbound.UpstreamConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
 		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond,
 	})

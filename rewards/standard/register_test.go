@@ -71,7 +71,7 @@ func (silent) Client(chat.Endpoint) (chat.Chatter, error) { return silent{}, nil
 
 func (silent) Engine(chat.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
 
-func (silent) Group([]string, remote.UpstreamOptions) (outbound.Doer, error) { return silent{}, nil }
+func (silent) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error) { return silent{}, nil }
 
 // Net implements infer.Nets: models that nobody is to ask.
 func (silent) Net(infer.Model) (infer.Net, error) { return silent{}, nil }

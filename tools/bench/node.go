@@ -38,7 +38,7 @@ type node struct {
 	cfg     nodeConfig
 	decoder rewards.Decoder
 	mortals map[string]*mortal // by worker, with nodeConfig.mortal
-	remote  *remote            // with nodeConfig.processes
+	remote  *remoteSide        // with nodeConfig.processes
 }
 
 // nodeConfig is what experiments vary.
@@ -69,7 +69,7 @@ func newNode(ctx context.Context, cfg nodeConfig) (_ *node, err error) {
 		n.cfg.profileOf = func(string) rewards.ManagerConfig { return cfg.profile }
 	}
 	if cfg.processes > 0 {
-		n.remote = newRemote(&n.cfg)
+		n.remote = newRemoteSide(&n.cfg)
 	}
 	if n.queue, err = queue.Open(ctx, n.cfg.queue); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type restingTrial struct {
 	alone, beside *transportTrial
 }
 
-func newIdleConnections(ctx context.Context, p payload, o Options) (_ Trial, err error) {
+func newIdleConnections(ctx context.Context, p sampleKind, o Options) (_ Trial, err error) {
 	t := &restingTrial{}
 	defer func() {
 		if err != nil {

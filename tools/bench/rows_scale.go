@@ -24,7 +24,7 @@ const (
 
 // overMachines is what it costs that workers are on other machines.
 func overMachines() Suite {
-	remote := payload{
+	remote := sampleKind{
 		name: "remote786k", bytes: 512 * 512 * 3, window: 8,
 		media: rewards.Media{Kind: rewards.Image, Layout: rewards.HWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{512, 512, 3}},
 	}
@@ -201,7 +201,7 @@ type remoteTrial struct {
 	local, remote *node
 }
 
-func newRemoteTrial(ctx context.Context, p payload, o Options) (_ Trial, err error) {
+func newRemoteTrial(ctx context.Context, p sampleKind, o Options) (_ Trial, err error) {
 	t := &remoteTrial{samples: &transportTrial{p: p, lasting: o.Lasting, profile: o.Profile}}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // pictures, not secrets
 	for range ring {

@@ -26,11 +26,11 @@ const (
 // transport is the whole way of a sample: client, websocket, gateway, engine, worker,
 // reward manager with a scorer that touches nothing, and the result's way back.
 func transport() Suite {
-	raw := payload{
+	raw := sampleKind{
 		name: "raw786k", bytes: 512 * 512 * 3, window: 8,
 		media: rewards.Media{Kind: rewards.Image, Layout: rewards.HWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{512, 512, 3}},
 	}
-	jpeg := payload{
+	jpeg := sampleKind{
 		name: "jpeg25k", bytes: 25_000, window: 32,
 		media: rewards.Media{Kind: rewards.Image, Encoding: rewards.JPEG, DType: "U8"},
 	}
@@ -60,8 +60,8 @@ func transport() Suite {
 	}
 }
 
-// payload is a kind of sample and how it is offered.
-type payload struct {
+// sampleKind is a kind of sample and how it is offered.
+type sampleKind struct {
 	name   string
 	bytes  int
 	window int // samples in flight on each connection at full load
@@ -71,14 +71,14 @@ type payload struct {
 // lanes is how many connections offer samples, of ours and of the calibration's.
 const lanes = 4
 
-func (p payload) experiment(rows []Row) Experiment {
+func (p sampleKind) experiment(rows []Row) Experiment {
 	return Experiment{
 		Name: p.name, Rows: rows, Calibrations: []string{"bare_per_s"},
 		Setup: func(ctx context.Context, o Options) (Trial, error) { return newTransportTrial(ctx, p, o) },
 	}
 }
 
-func (p payload) rows(perSecond float64, line string) []Row {
+func (p sampleKind) rows(perSecond float64, line string) []Row {
 	return []Row{
 		{
 			Name: "throughput", Issue: line, Unit: "/s", Value: reading("ours_per_s"), Target: rateScaled(perSecond, "bare_per_s"),
@@ -101,7 +101,7 @@ const ring = 32
 
 // transportTrial has both sides set up; they never run at the same time.
 type transportTrial struct {
-	p        payload
+	p        sampleKind
 	node     *node
 	bare     *bare
 	pictures [][]byte
@@ -110,7 +110,7 @@ type transportTrial struct {
 	profile  string
 }
 
-func newTransportTrial(ctx context.Context, p payload, o Options) (_ Trial, err error) {
+func newTransportTrial(ctx context.Context, p sampleKind, o Options) (_ Trial, err error) {
 	t := &transportTrial{p: p, lasting: o.Lasting, profile: o.Profile}
 	if err := t.prepare(); err != nil {
 		return nil, err

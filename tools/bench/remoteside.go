@@ -12,8 +12,8 @@ import (
 
 const claimPath = "/v1/claim"
 
-// remote is what a node needs for workers that are not in its process.
-type remote struct {
+// remoteSide is what a node needs for workers that are not in its process.
+type remoteSide struct {
 	key       *payload.Key
 	name      string
 	server    *payload.Server
@@ -27,16 +27,16 @@ type process struct {
 	claims *payload.Client
 }
 
-// newRemote has a node's engine listen, and its tickets name where they are claimed.
-func newRemote(cfg *nodeConfig) *remote {
-	a := &remote{key: payload.NewKey(), name: "bench"}
+// newRemoteSide has a node's engine listen, and its tickets name where they are claimed.
+func newRemoteSide(cfg *nodeConfig) *remoteSide {
+	a := &remoteSide{key: payload.NewKey(), name: "bench"}
 	cfg.loop.Gateway, cfg.queue.Name, cfg.queue.Listen = a.name, a.name, "127.0.0.1:0"
 	cfg.queue.Sign = func(k wire.AttemptKey) string { return a.key.Sign(k, time.Now().Add(time.Minute)) }
 	return a
 }
 
 // open takes claims, and connects the processes.
-func (a *remote) open(ctx context.Context, n *node) (err error) {
+func (a *remoteSide) open(ctx context.Context, n *node) (err error) {
 	n.queue.Advertise("ws://" + n.addr + claimPath)
 	if a.server, err = payload.NewServer(payload.ServerOptions{Gateway: n.loop, Name: a.name, Key: a.key}); err != nil {
 		return err
@@ -56,21 +56,21 @@ func (a *remote) open(ctx context.Context, n *node) (err error) {
 }
 
 // next is the process that the next worker is in.
-func (a *remote) next() process {
+func (a *remoteSide) next() process {
 	p := a.processes[a.turn%len(a.processes)]
 	a.turn++
 	return p
 }
 
 // stop ends the gateway's side.
-func (a *remote) stop() {
+func (a *remoteSide) stop() {
 	if a.server != nil {
 		a.server.Close()
 	}
 }
 
 // close ends the processes, whose workers have stopped.
-func (a *remote) close() {
+func (a *remoteSide) close() {
 	for _, p := range a.processes {
 		if p.claims != nil {
 			p.claims.Close()
