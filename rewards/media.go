@@ -64,10 +64,14 @@ type Media struct {
 	SampleRate int
 
 	decoder Decoder
-	decoded chan *decodeState // capacity 1: the state doubles as its lock
+	decoded *decodeState
 }
 
+// decodeState is what has become of a media's pixels.
 type decodeState struct {
+	decoding chan struct{} // capacity 1: whoever decodes, or looks whether to, has put one in
+
+	mu      sync.Mutex // guards what follows; nobody waits for anything with it
 	done    bool
 	pixels  *Pixels // nil: not decoded, not decodable, or with the keeper
 	keeper  Keeper  // has the pixels while nobody reads them; nil: there is none
@@ -102,8 +106,7 @@ var ErrNoDecoder = errors.New("no decoder installed for this media")
 // sample and must not run concurrently with Pixels.
 func (m *Media) SetDecoder(d Decoder) {
 	m.decoder = d
-	m.decoded = make(chan *decodeState, 1)
-	m.decoded <- &decodeState{}
+	m.decoded = &decodeState{decoding: make(chan struct{}, 1)}
 }
 
 // Pixels is Borrow until the call of the component that ctx is of returns, however that
@@ -134,21 +137,19 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	if m.decoder == nil {
 		return nil, nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
 	}
-	st, err := m.lock(ctx)
-	if err != nil {
+	st := m.decoded
+	if err := st.begin(ctx); err != nil {
 		return nil, nil, fmt.Errorf("waiting for the pixels: %w", err)
 	}
-	defer func() { m.decoded <- st }()
-	if st.keeper != nil {
-		if st.pixels = st.keeper.Take(); st.pixels == nil {
-			st.done = false
-		}
-		st.keeper = nil
+	defer func() { <-st.decoding }()
+	if !st.ready() {
+		px, err := m.decoder.Decode(ctx, m)
+		st.mu.Lock()
+		st.pixels, st.err, st.done = px, err, err == nil || ctx.Err() == nil
+		st.mu.Unlock()
 	}
-	if !st.done {
-		st.pixels, st.err = m.decoder.Decode(ctx, m)
-		st.done = st.err == nil || ctx.Err() == nil
-	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.err != nil || st.pixels == nil {
 		return nil, nil, st.err
 	}
@@ -157,37 +158,53 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	reader.borrows(1)
 	return st.pixels, sync.OnceFunc(func() {
 		reader.borrows(-1)
-		m.giveBack()
+		st.giveBack()
 	}), nil
 }
 
-// lock takes the state. Who decodes may wait for an executor meanwhile, and so nobody waits here
-// with one.
-func (m *Media) lock(ctx context.Context) (st *decodeState, err error) {
+// begin waits until nobody decodes. Who decodes may wait for an executor meanwhile, and so nobody
+// waits here with one.
+func (st *decodeState) begin(ctx context.Context) error {
 	select {
-	case st = <-m.decoded:
-		return st, nil
+	case st.decoding <- struct{}{}:
+		return nil
 	default:
 	}
-	err = Aside(ctx, func() {
+	begun := false
+	err := Aside(ctx, func() {
 		select {
-		case st = <-m.decoded:
+		case st.decoding <- struct{}{}:
+			begun = true
 		case <-ctx.Done():
 		}
 	})
-	if err != nil && st != nil {
-		m.decoded <- st
+	if begun && err != nil {
+		<-st.decoding
 	}
-	if err != nil || st == nil {
-		return nil, ctx.Err()
+	if err != nil || !begun {
+		return ctx.Err()
 	}
-	return st, nil
+	return nil
 }
 
-// giveBack ends one reading of the pixels.
-func (m *Media) giveBack() {
-	st := <-m.decoded // whoever decodes has no readers
-	defer func() { m.decoded <- st }()
+// ready reports whether there are pixels, or the reason why there are none.
+func (st *decodeState) ready() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.keeper != nil {
+		if st.pixels = st.keeper.Take(); st.pixels == nil {
+			st.done = false
+		}
+		st.keeper = nil
+	}
+	return st.done
+}
+
+// giveBack ends one reading of the pixels. The caller may have an executor for which somebody waits
+// who is about to look whether to decode: giving back never waits for that.
+func (st *decodeState) giveBack() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.readers--; st.readers > 0 || st.pixels.Keeper == nil {
 		return
 	}
@@ -198,8 +215,8 @@ func (m *Media) giveBack() {
 
 // pin leaves the pixels to a reader that does not say when it has read them.
 func (m *Media) pin(px *Pixels) {
-	st := <-m.decoded
-	defer func() { m.decoded <- st }()
+	m.decoded.mu.Lock()
+	defer m.decoded.mu.Unlock()
 	if px.Keeper != nil {
 		px.Keeper.Release()
 		px.Keeper = nil
@@ -209,14 +226,15 @@ func (m *Media) pin(px *Pixels) {
 // Forget gives back what the pixels have booked; asked for again they are decoded again.
 // Nobody reads them. The Manager calls it when all components of the sample have returned.
 func (m *Media) Forget() {
-	if m.decoded == nil {
+	st := m.decoded
+	if st == nil {
 		return
 	}
-	st := <-m.decoded
-	defer func() { m.decoded <- st }()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.keeper != nil {
 		st.keeper.Release()
-		*st = decodeState{}
+		st.done, st.pixels, st.keeper, st.readers, st.err = false, nil, nil, 0, nil
 	}
 }
 

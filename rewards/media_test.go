@@ -225,3 +225,54 @@ func TestTheClassOfAnErrorIsTheOneItWraps(t *testing.T) {
 	require.EqualError(t, rewards.Crashed, "crashed")
 	require.EqualError(t, rewards.Skip("no video"), "skipped: no video")
 }
+
+// executor computes one thing at a time.
+type executor chan struct{}
+
+func (x executor) Yield(context.Context) error { return nil }
+
+func (x executor) Pause() func(context.Context) error {
+	<-x
+	return x.begin
+}
+
+func (x executor) begin(ctx context.Context) error {
+	select {
+	case x <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waiting decodes as those do that wait for memory: without the executor.
+type waiting struct{ decoder }
+
+func (w *waiting) Decode(ctx context.Context, m *rewards.Media) (px *rewards.Pixels, err error) {
+	ended := rewards.Aside(ctx, func() { px, err = w.decoder.Decode(ctx, m) })
+	return px, errors.Join(err, ended)
+}
+
+func TestPixelsAreGivenBackAlthoughTheNextReaderWaitsForTheSameExecutor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x, m, start := make(executor, 1), decoded(new(waiting)), time.Now()
+		ctx, cancel := context.WithTimeout(rewards.WithTurn(t.Context(), x), time.Minute)
+		defer cancel()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if !assert.NoError(t, x.begin(ctx)) {
+					return
+				}
+				defer func() { <-x }()
+				_, giveBack, err := m.Borrow(ctx)
+				if assert.NoError(t, err) {
+					giveBack()
+				}
+			})
+		}
+		both.Wait()
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}

@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/judge"
 )
 
-// throughGroup wires scorers to a server by the groups of endpoints that ship.
+// throughGroup wires scorers to a server by the upstreams that ship.
 func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.UpstreamConfig) judge.Deps {
 	t.Helper()
 	srv := httptest.NewServer(h)
