@@ -78,7 +78,7 @@ func (c *Config) Keys(k *keys.Set) {
 	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "How long rows of steps are kept for trainers that read them as a whole.").Min(time.Second)
 	k.Int(&c.NumExamine, "num_examine", 0, "Samples of each step that are printed with their rewards.").Max(10_000)
 	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "How long a worker may keep a sample before another gets it. At least the longest component.").Min(time.Second)
-	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "How long a sample waits, all its waits together, while no worker takes samples of its profile because a queue or a service "+
+	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "How long a sample waits, all its waits together, while no worker takes samples of its profile because an engine or a service "+
 		"is down or no worker is there, before it fails. 0: until 5 s, or a tenth of its time if that is less, before its deadline.")
 	k.Weights(&c.Weights, "run_weights", "Shares of training runs under load by name, such as {ocr: 2}; a run not named has 1.")
 	k.Int(&c.KeepResults, "results_kept", 100_000, "Results of a run kept for a client that comes back.").Between(1, 10_000_000)

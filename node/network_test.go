@@ -245,7 +245,7 @@ func TestALimitIsSharedByProcessesWithTheirOwnKeys(t *testing.T) {
 	res := submit(t, addr, rewards.Sample{ID: "a", Response: "four"})[0]
 	require.Equal(t, rewards.Scored, res.Outcome, res.Errors)
 	assert.Eventually(t, func() bool {
-		return strings.Contains(page(t, addr, "/metrics"), `rewardloop_outbound_fleet_processes{group="reward_model"} 2`)
+		return strings.Contains(page(t, addr, "/metrics"), `rewardloop_outbound_fleet_processes{upstream="reward_model"} 2`)
 	}, 20*time.Second, 50*time.Millisecond)
 	assert.NotRegexp(t, `rewardloop_nats_(refused|denied)_total\{[^}]*\} [1-9]`, page(t, addr, "/metrics"))
 }

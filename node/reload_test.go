@@ -171,7 +171,7 @@ func TestWhatCannotChangeWhileSamplesAreScoredIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newReloadable(t, weighing(1))
 	close(r.one.let)
-	r.write(strings.Replace(weighing(2), "num_workers: 2", "num_workers: 3", 1) + "loop: {max_attempts: 5}\nfabric: {lease: 20s}\n")
+	r.write(strings.Replace(weighing(2), "num_workers: 2", "num_workers: 3", 1) + "loop: {max_attempts: 5}\nqueue: {lease: 20s}\n")
 	done, err := r.Reload(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"reward.reward_functions.one.weight"}, done.Applied)

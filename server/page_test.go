@@ -66,7 +66,7 @@ func busyPicture() (*picture, crew) {
 		pending: []loop.PendingSample{
 			{ID: "step12/prompt-0091/sample-3", Run: "sd3-ocr", Step: 12, Stage: "running", Attempt: 2, Workers: []string{"w3", "w1"}, Bytes: 786_944, AgeMS: 48_212, LastError: "crashed: the Tesseract child was killed by signal 11"},
 			{ID: hostile, Run: hostile, Step: 12, Stage: "running", Attempt: 1, Workers: []string{hostile}, Bytes: 786_944, AgeMS: 9_100, LastError: hostile},
-			{ID: "step12/prompt-0007/sample-15-with-a-very-long-name-that-a-trainer-made-of-a-hash-7f1d2c0a9be44f", Run: "sd3-ocr", Step: 12, Stage: "held", Attempt: 1, Group: "g7", Bytes: 25_000, AgeMS: 812},
+			{ID: "step12/prompt-0007/sample-15-with-a-very-long-name-that-a-trainer-made-of-a-hash-7f1d2c0a9be44f", Run: "sd3-ocr", Step: 12, Stage: "waiting_for_group_mean", Attempt: 1, Group: "g7", Bytes: 25_000, AgeMS: 812},
 			{ID: "step12/prompt-0008/sample-0", Run: "qwen-image-pickscore", Step: 88, Stage: "queued", Bytes: 786_944, AgeMS: 3.2, Waits: "no worker serves the profile \"ocr\" at the moment"},
 		},
 		breakers: []loop.BreakerInfo{

@@ -250,7 +250,7 @@ func (s *scoring) closeGroups(ctx context.Context) {
 		}
 		held := 0
 		for _, p := range left {
-			if p.Stage == "held" {
+			if p.Stage == "waiting_for_group_mean" {
 				held++
 			}
 		}

@@ -59,7 +59,7 @@ func waiting(t *testing.T, c *client.Client, addr string, deadline time.Duration
 			Samples []loop.PendingSample `json:"samples"`
 		}
 		require.NoError(t, json.Unmarshal(get(t, "http://"+addr+"/v1/pending"), &state))
-		if len(state.Samples) == 1 && state.Samples[0].Stage == "held" {
+		if len(state.Samples) == 1 && state.Samples[0].Stage == "waiting_for_group_mean" {
 			return f
 		}
 		require.Less(t, time.Since(begun), 30*time.Second, "the sample is not held: %+v", state.Samples)

@@ -132,7 +132,7 @@ func CheckHeader(name, value string) error {
 	return outbound.CheckHeader(name, value)
 }
 
-var errNoUpstreams = errors.New("no HTTP goes out from here: the program was built without endpoint upstreams")
+var errNoUpstreams = errors.New("no HTTP goes out from here: the program was built without upstreams")
 
 // Upstream asks for the endpoints. path is the one at which the service listens: an address
 // may be written with it or without; empty: addresses are taken as they are.

@@ -187,12 +187,12 @@ func (c *chromeWriter) workers(spans []Span) {
 	track := 0
 	for _, name := range names {
 		ends := c.tracks(byWorker[name], track)
-		for track := range ends {
+		for row := range ends {
 			label := cmp.Or(name, "(not named)")
 			if len(ends) > 1 {
-				label += " #" + strconv.Itoa(track+1)
+				label += " #" + strconv.Itoa(row+1)
 			}
-			c.name("thread_name", workersProcess, track+track+1, label)
+			c.name("thread_name", workersProcess, track+row+1, label)
 		}
 		track += len(ends)
 	}
@@ -209,15 +209,15 @@ func (c *chromeWriter) tracks(all []drawn, track int) (ends []micros) {
 	})
 	for _, d := range all {
 		start, end := nanos(d.Started), nanos(d.Ended)
-		track := slices.IndexFunc(ends, func(free micros) bool { return free <= start })
-		if track < 0 {
-			track = len(ends)
+		row := slices.IndexFunc(ends, func(free micros) bool { return free <= start })
+		if row < 0 {
+			row = len(ends)
 			ends = append(ends, 0)
 		}
-		ends[track] = end
+		ends[row] = end
 		c.event(chromeEvent{
 			Name: d.span.ID, Phase: "X", Category: "score", TS: start, Duration: new(end - start),
-			Process: workersProcess, Track: track + track + 1, Args: d.args(),
+			Process: workersProcess, Track: track + row + 1, Args: d.args(),
 		})
 	}
 	return ends
