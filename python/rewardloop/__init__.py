@@ -15,7 +15,7 @@ modules are the package's own:
     2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster
     3  frame, scores, steps                                 a sample's bytes; the trainer's tensors; a step's rewards
     4  link                                                 a live connection with its credit
-    5  takes                                                declarations and questions over lost connections
+    5  fetches                                              declarations and questions over lost connections
     6  engine                                               one outcome for each sample over lost connections
     7  loop                                                 the client of an event loop
     8  blocking                                             the client of any thread

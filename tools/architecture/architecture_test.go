@@ -293,9 +293,9 @@ func TestTheRulesThemselvesCatchAFault(t *testing.T) {
 		"upwards":          {listed{ImportPath: module + "/wire", Imports: []string{module + "/loop"}}, "wire (line 1) imports loop (line 4)"},
 		"sideways":         {listed{ImportPath: module + "/client", Imports: []string{module + "/workers"}}, "client (line 2) imports workers (line 2)"},
 		"unknown":          {listed{ImportPath: module + "/utils"}, "utils is in no line"},
-		"testkit":          {listed{ImportPath: module + "/loop", Imports: []string{module + "/" + testkit + "memengine"}}, "external test packages only"},
-		"testkit, in-test": {listed{ImportPath: module + "/loop", TestImports: []string{module + "/" + testkit + "memengine"}}, "make it an external test package"},
-		"testkit, too far": {listed{ImportPath: module + "/" + testkit + "memengine", Imports: []string{module + "/server"}}, "imports server (line 5)"},
+		"testkit":          {listed{ImportPath: module + "/loop", Imports: []string{module + "/" + testkit + "memqueue"}}, "external test packages only"},
+		"testkit, in-test": {listed{ImportPath: module + "/loop", TestImports: []string{module + "/" + testkit + "memqueue"}}, "make it an external test package"},
+		"testkit, too far": {listed{ImportPath: module + "/" + testkit + "memqueue", Imports: []string{module + "/server"}}, "imports server (line 5)"},
 		"testkit, undrawn": {listed{ImportPath: module + "/" + testkit + "spare"}, "is not drawn"},
 		"scorer":           {listed{ImportPath: module + "/rewards/jpeg", Imports: []string{module + "/rewards/ocr"}}, "rewards/jpeg (line 2) imports rewards/ocr (line 2)"},
 	}
