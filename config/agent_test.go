@@ -72,6 +72,8 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 		"+update_pipeline=True":       "belongs to the trainer",
 		"++queue.pool=p":              "has been removed: each reward has a queue of its own; write queue.rewards",
 		"+pool.python.hosts=2":        "has moved: write pool.python.processes",
+		"++fabric.nats_listen=:4222":  "has moved: write queue",
+		"++loop.term_timeout=60s":     "has moved: write loop.component_timeout",
 		"+pool.python.memory_bytes=1": "has moved: write pool.python.memory",
 	} {
 		_, err := load("Bare", line)

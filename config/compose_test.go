@@ -82,7 +82,7 @@ func (noGroup) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error)
 func shipped(r rater) *rewards.Registry {
 	var reg rewards.Registry
 	standard.Register(&reg, standard.Deps{
-		Judges: judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return r, nil })},
+		Judges:    judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return r, nil })},
 		Upstreams: noGroup{},
 	})
 	return &reg

@@ -30,6 +30,8 @@ func renamed() map[string]string {
 		"reward_model.sandbox_fusion":           "reward.sandbox_fusion",
 		"reward_model.model.path":               "reward.reward_model.model_path",
 		"max_concurrency":                       "reward.custom_reward_function.max_concurrency",
+		"fabric":                                "queue",
+		"loop.term_timeout":                     "loop.component_timeout",
 		"pool.python.hosts":                     "pool.python.processes",
 		"pool.python.memory_bytes":              "pool.python.memory",
 		"reward.reward_kwargs":                  "reward.custom_reward_function.reward_kwargs",
