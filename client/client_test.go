@@ -22,7 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// node is a gateway with workers over the real engine behind a real socket.
+// node is a gateway with workers over the real queue behind a real socket.
 type node struct {
 	*rig.Rig
 	url   string

@@ -344,12 +344,12 @@ func TestAServerThatDrainsAndReadsNothingIsLeft(t *testing.T) {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
 	g := newFakeGateway(t, nil)
-	partitioned := make(chan struct{})
-	t.Cleanup(func() { close(partitioned) })
+	stalled := make(chan struct{})
+	t.Cleanup(func() { close(stalled) })
 	g.scores(func(c *fakeConn, id string) {
 		g.scores(nil)
 		c.refused(id)
-		<-partitioned // its reader stands still
+		<-stalled // its reader stands still
 	})
 	c := dialFake(t, g)
 	requireScored(t, submitOne(t, c, "x"))

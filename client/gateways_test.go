@@ -166,9 +166,9 @@ func TestWhatHasNoResultGoesToTheNextGatewayOnce(t *testing.T) {
 		},
 		"it is silent": func(t *testing.T, _ *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()
-			partitioned := make(chan struct{})
-			t.Cleanup(func() { close(partitioned) })
-			g.scores(func(*fakeConn, string) { <-partitioned }) // its reader stands still
+			stalled := make(chan struct{})
+			t.Cleanup(func() { close(stalled) })
+			g.scores(func(*fakeConn, string) { <-stalled }) // its reader stands still
 		},
 		"it drains and hangs": func(t *testing.T, _ *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()

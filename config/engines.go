@@ -11,7 +11,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
-// Engine is a upstream that answer alike, such as the replicas of a vLLM.
+// Engine is an upstream, servers that answer alike, such as the replicas of a vLLM.
 // Judges ask it, and the reward router forwards to it.
 type Engine struct {
 	// UpstreamConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and

@@ -171,7 +171,7 @@ func localModel(k *keys.Set) {
 
 // engineSection is what stands below engines.<name>.
 func engineSection() *keys.Section {
-	s := &keys.Section{Name: "engines.<name>", Doc: "A upstream that answer alike, which judges ask, or a model that runs here."}
+	s := &keys.Section{Name: "engines.<name>", Doc: "Servers that answer alike, which judges ask, or a model that runs here."}
 	baseURLs(&s.Set)
 	s.Other("model", "", "a name", "The name that the servers know the model by.")
 	newEngine("").Keys(&s.Set)

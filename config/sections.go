@@ -83,7 +83,7 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Section("decode", "Pictures and videos on their way to pixels.", &p.Decode)
 }
 
-// Queue holds the settings of the section queue: where the engine is, who this process is
+// Queue holds the settings of the section queue: where NATS is, who this process is
 // there, and what a durable gateway keeps.
 type Queue struct {
 	queue.Config

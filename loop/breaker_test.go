@@ -289,7 +289,7 @@ func TestAProfileThatNoWorkerCanEverScoreFailsAtOnceUntilOneIsRestarted(t *testi
 		w := s.Workers[0]
 		on.fail(w.ID, nil)
 		w.Stop()
-		s.engine.Kill(w.ID)
+		s.queue.Kill(w.ID)
 		s.Replace(w.ID)
 		time.Sleep(3 * time.Second) // until it is known
 		require.Equal(t, rewards.Scored, result(t, s.submit(t, "_run", rig.Sample("fresh", 3))).Outcome)

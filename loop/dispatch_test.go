@@ -239,7 +239,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 			for _, w := range s.Workers {
 				if w.Info().Busy > 0 {
 					w.Kill()
-					s.engine.Kill(w.ID)
+					s.queue.Kill(w.ID)
 				}
 			}
 			return rewards.Score{}, pause(ctx, time.Hour)
@@ -302,7 +302,7 @@ func TestASampleWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 		for _, w := range s.Workers {
 			if w.Info().Busy > 0 {
 				w.Kill()
-				s.engine.Kill(w.ID)
+				s.queue.Kill(w.ID)
 			}
 		}
 		return rewards.Score{}, pause(ctx, time.Hour)
@@ -408,10 +408,10 @@ func TestTicketsThatTheEngineLosesOrRefusesAreSentAgain(t *testing.T) {
 			futures = append(futures, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))
 		}
 		time.Sleep(500 * time.Millisecond)
-		s.engine.Lose()
-		s.engine.RefusePublish(errors.New("away"))
+		s.queue.Lose()
+		s.queue.RefusePublish(errors.New("away"))
 		time.Sleep(2 * time.Second)
-		s.engine.RefusePublish(nil)
+		s.queue.RefusePublish(nil)
 		start := time.Now()
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)

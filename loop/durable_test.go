@@ -93,7 +93,7 @@ func (l *lives) begin(o rig.Options) *life {
 		late = &laggard{Spool: sp}
 		o.Spool = late
 	}
-	v := &life{late: late, stage: &stage{Rig: rig.New(l.t, o), engine: e}, spool: sp, dir: l.dir}
+	v := &life{late: late, stage: &stage{Rig: rig.New(l.t, o), queue: e}, spool: sp, dir: l.dir}
 	l.all = append(l.all, v)
 	return v
 }
@@ -117,7 +117,7 @@ func (l *lives) kill(v *life) {
 
 func (v *life) end() {
 	v.Stop()
-	v.engine.Close()
+	v.queue.Close()
 }
 
 // durably runs a test of several lives in a bubble; after it nothing is left of any.
@@ -578,7 +578,7 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		d := &slowDisk{Spool: sp, written: make(chan error)}
 		e := memqueue.New(1, lease)
 		defer e.Close()
-		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
+		s := &stage{queue: e, Rig: rig.New(t, rig.Options{
 			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
 			Queue: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
 		})}

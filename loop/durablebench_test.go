@@ -34,9 +34,9 @@ func BenchmarkAccept(b *testing.B) {
 			name = "durable"
 		}
 		b.Run(name, func(b *testing.B) {
-			engine := memqueue.New(1, time.Second)
-			defer engine.Close()
-			o := loop.Options{Queue: engine, Presence: engine}
+			queue := memqueue.New(1, time.Second)
+			defer queue.Close()
+			o := loop.Options{Queue: queue, Presence: queue}
 			if durable {
 				sp, err := spool.Open(spool.Config{Dir: b.TempDir()})
 				require.NoError(b, err)

@@ -367,7 +367,7 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 		d, err := s.Manager.Step("run", rewards.Train, 3)
 		require.NoError(t, err)
 		require.Equal(t, &report, d.Report, "recomputed from the exported trace")
-		assert.InDelta(t, 1, *report.OverIdeal, 1e-3, "the engine in memory has no overhead to speak of")
+		assert.InDelta(t, 1, *report.OverIdeal, 1e-3, "the queue in memory has no overhead to speak of")
 		for _, span := range trace.Spans {
 			require.InDelta(t, slow[span.ID].Seconds(), *span.Scored-*span.Started, 1e-6)
 			require.Len(t, span.Attempts, 1)

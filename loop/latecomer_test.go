@@ -20,8 +20,8 @@ func TestASampleThatMeetsTheStopIsRefusedOrAnswered(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
-			engine := memqueue.New(seed, time.Second)
-			m, err := loop.New(loop.Options{Queue: engine, Presence: engine})
+			queue := memqueue.New(seed, time.Second)
+			m, err := loop.New(loop.Options{Queue: queue, Presence: queue})
 			require.NoError(t, err)
 			m.Start(t.Context())
 			var wg sync.WaitGroup

@@ -24,7 +24,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]struct {
 		source func(workers.Source, *atomic.Bool) workers.Source
-		engine func(rig.Queue, *atomic.Bool) rig.Queue
+		queue func(rig.Queue, *atomic.Bool) rig.Queue
 		spool  bool
 		barred bool
 		says   string // "": nothing is planted, and the phase passes
@@ -39,7 +39,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 			says:   "has no results",
 		},
 		"a ticket that nobody may take": {
-			engine: func(e rig.Queue, broken *atomic.Bool) rig.Queue { return &avoider{e, broken} },
+			queue: func(e rig.Queue, broken *atomic.Bool) rig.Queue { return &avoider{e, broken} },
 			says:   "has no results",
 		},
 		"credit that is never granted": {barred: true, says: "may not send all its samples"},
@@ -52,18 +52,18 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: componentTimeout})
 				require.NoError(t, err)
 				var broken atomic.Bool
-				engine := memqueue.New(3, 3*time.Second)
+				queue := memqueue.New(3, 3*time.Second)
 				o := rig.Options{
 					Loop:    loop.Config{SampleTimeout: 10 * time.Minute, Gateway: "g", CreditBytes: 64 << 10, MessageBytes: 16 << 10, RepublishAfter: 2 * time.Second},
 					Worker:  rig.Settings{Places: 2, Heartbeat: time.Second},
-					Workers: 2, Queue: engine, Source: func(id string) workers.Source { return engine.NewSource(id) },
+					Workers: 2, Queue: queue, Source: func(id string) workers.Source { return queue.NewSource(id) },
 					Profiles: map[string]*rewards.Manager{"": manager},
 				}
-				if plant.engine != nil {
-					o.Queue = plant.engine(engine, &broken)
+				if plant.queue != nil {
+					o.Queue = plant.queue(queue, &broken)
 				}
 				if plant.source != nil {
-					o.Source = func(id string) workers.Source { return plant.source(engine.NewSource(id), &broken) }
+					o.Source = func(id string) workers.Source { return plant.source(queue.NewSource(id), &broken) }
 				}
 				if plant.spool {
 					o.Spool = full{}
@@ -74,7 +74,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				err = freshServed(t, w, r, plant.barred)
 				broken.Store(false)
 				r.Stop()
-				engine.Close()
+				queue.Close()
 				time.Sleep(10 * time.Second)
 				if plant.says == "" {
 					require.NoError(t, err)

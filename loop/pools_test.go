@@ -110,7 +110,7 @@ func TestSamplesThatNobodyServesKeepNoOthersWaiting(t *testing.T) {
 	}
 }
 
-// A ticket that lies in the engine for a pool whose workers have gone is made anew for
+// A ticket that lies in the queue for a pool whose workers have gone is made anew for
 // another pool that serves it.
 func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 	t.Parallel()
@@ -118,12 +118,12 @@ func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 		t.Helper()
 		add("o1")
 		var futures []*loop.Future
-		for i := range 4 { // two are claimed, two lie in the engine
+		for i := range 4 { // two are claimed, two lie in the queue
 			futures = append(futures, s.submit(t, "_run", asking(fmt.Sprint(i), "ocr")))
 		}
 		require.NoError(t, pause(t.Context(), 400*time.Millisecond))
 		s.Workers[0].Kill()
-		s.engine.Kill("o1")
+		s.queue.Kill("o1")
 		add("b1")
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)
@@ -140,7 +140,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 		future := s.submit(t, "_run", asking("x", "ocr"))
 		require.NoError(t, pause(t.Context(), 50*time.Millisecond))
 		s.Workers[0].Kill()
-		s.engine.Kill("o1")
+		s.queue.Kill("o1")
 		add("o2")
 		begin := time.Now()
 		s.Manager.Lost([]string{"o1", "somebody else"})
@@ -151,7 +151,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 	})
 }
 
-// The engine forgets its tickets and says so: they are made anew at once.
+// The queue forgets its tickets and says so: they are made anew at once.
 func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 	t.Parallel()
 	twoPools(t, time.Second, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
@@ -163,7 +163,7 @@ func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 		}
 		require.NoError(t, pause(t.Context(), 100*time.Millisecond))
 		begin := time.Now()
-		s.engine.Lose()
+		s.queue.Lose()
 		s.Manager.Republish()
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)
@@ -248,7 +248,7 @@ func TestAWorkerOfAnotherConfigurationGetsNothingAndIsNamed(t *testing.T) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		s.engine.NewSource("w").Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: wire.QueueName("", "other"), Capacity: 8, Narrow: 8}}})
+		s.queue.NewSource("w").Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: wire.QueueName("", "other"), Capacity: 8, Narrow: 8}}})
 		p.send(t, rig.Sample("x", 30))
 		time.Sleep(5 * time.Second)
 		pending, _ := s.Manager.Pending(9)

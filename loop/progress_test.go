@@ -55,7 +55,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 			scorer: rewards.ScorerFunc(hashing(0)),
 			begin: func(s *stage) {
 				s.Workers[0].Kill()
-				s.engine.Kill(s.Workers[0].ID)
+				s.queue.Kill(s.Workers[0].ID)
 			},
 			state: loop.Stopped, why: "no worker serves the profile",
 			end: func(s *stage) { s.Replace("w9") },
@@ -206,7 +206,7 @@ func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		queue := s.Workers[0].Info().Profiles[0].Queue
 		lacks := wire.WorkerInfo{ID: "w7", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Name: "read", Queue: queue, State: wire.WorkerMissing, Waits: "the model is not here"}}}
-		s.engine.NewSource("w7").Announce(lacks)
+		s.queue.NewSource("w7").Announce(lacks)
 		p := s.connect(t, wire.Hello{Run: "run", Reward: "read"})
 		defer p.drop()
 		for _, id := range ids("x", 20) {
@@ -217,9 +217,9 @@ func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 		require.Equal(t, loop.Progressing, now.State)
 		require.Equal(t, "worker w7 cannot score it: the model is not here", now.Why)
 		s.Workers[0].Kill()
-		s.engine.Kill(s.Workers[0].ID)
+		s.queue.Kill(s.Workers[0].ID)
 		time.Sleep(11 * time.Second)
-		s.engine.NewSource("w7").Announce(lacks)
+		s.queue.NewSource("w7").Announce(lacks)
 		now = s.progress(t, "read")
 		require.Equal(t, loop.Stopped, now.State)
 		require.Equal(t, "worker w7: the model is not here", now.Why)

@@ -186,7 +186,7 @@ func (h *told) noted(what string, err error) {
 // Publish implements loop.Queue.
 func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 	if h.refusing {
-		return errors.New("the engine is away")
+		return errors.New("the queue is away")
 	}
 	h.note("ticket", t)
 	if !slices.ContainsFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == t.Key() }) {

@@ -28,10 +28,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// partitioned is an engine that takes nothing back.
-type partitioned struct{ *memqueue.Queue }
+// irrevocable is a queue that takes nothing back.
+type irrevocable struct{ *memqueue.Queue }
 
-func (partitioned) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
+func (irrevocable) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
 
 // bare runs a test in a bubble on a gateway with options of the test's own, whose workers
 // are stubs.
@@ -40,11 +40,11 @@ func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memqueue.New(1, lease)
 		o.Presence = e
-		o.Queue = partitioned{e}
+		o.Queue = irrevocable{e}
 		m, err := loop.New(o)
 		require.NoError(t, err)
 		m.Start(t.Context())
-		test(t, &stage{Rig: &rig.Rig{Manager: m}, engine: e})
+		test(t, &stage{Rig: &rig.Rig{Manager: m}, queue: e})
 		m.Stop()
 		e.Close()
 	})

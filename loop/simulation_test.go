@@ -191,20 +191,20 @@ func history(t *testing.T, seed uint64) {
 	component := rewards.Component{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
 	manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
-	engine := memqueue.New(seed, 3*time.Second)
+	queue := memqueue.New(seed, 3*time.Second)
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
 			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
 		Worker:  rig.Settings{Places: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
-		Workers: 2 + rng.IntN(4), Queue: engine,
-		Source:     func(id string) workers.Source { return engine.NewSource(id) },
+		Workers: 2 + rng.IntN(4), Queue: queue,
+		Source:     func(id string) workers.Source { return queue.NewSource(id) },
 		Profiles:   map[string]*rewards.Manager{"": manager},
 		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, component, manager, worker) },
 	})
 	var wg sync.WaitGroup
-	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, engine) })
+	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, queue) })
 	clients := 1 + rng.IntN(2)
 	got := make([]map[string]*wire.Result, clients)
 	for i := range clients {
@@ -220,7 +220,7 @@ func history(t *testing.T, seed uint64) {
 	wg.Wait()
 	afterTheLastFault(t, w, r)
 	r.Stop()
-	engine.Close()
+	queue.Close()
 	time.Sleep(10 * time.Second) // scorers that overran give their frames back
 	for i := range got {
 		for id, res := range got[i] {
@@ -384,7 +384,7 @@ func faults(rng *rand.Rand, r *rig.Rig, e *memqueue.Queue) {
 		case 1:
 			e.Lose()
 		case 2:
-			e.RefusePublish(errors.New("the engine is away"))
+			e.RefusePublish(errors.New("the queue is away"))
 			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
 			e.RefusePublish(nil)
 		case 3:

@@ -24,12 +24,12 @@ import (
 // stage is a gateway with workers in a bubble of fake time.
 type stage struct {
 	*rig.Rig
-	engine *memqueue.Queue
+	queue *memqueue.Queue
 }
 
 const lease = 3 * time.Second
 
-// onStage runs a test in a bubble on a rig over the engine in memory.
+// onStage runs a test in a bubble on a rig over the queue in memory.
 func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
 		if o.Worker.Heartbeat == 0 {
 			o.Worker.Heartbeat = time.Second
 		}
-		s := &stage{Rig: rig.New(t, o), engine: e}
+		s := &stage{Rig: rig.New(t, o), queue: e}
 		defer func() {
 			s.Stop()
 			e.Close()
@@ -248,7 +248,7 @@ type stub struct {
 
 func (s *stage) stub(t *testing.T, id string) *stub {
 	t.Helper()
-	w := &stub{s: s, id: id, source: s.engine.NewSource(id), serves: []string{""}}
+	w := &stub{s: s, id: id, source: s.queue.NewSource(id), serves: []string{""}}
 	w.source.Announce(wire.WorkerInfo{ID: id, State: wire.WorkerReady, Profiles: serving(8, "", "one", "other")})
 	return w
 }

@@ -52,7 +52,7 @@ func lifeName(name string) string {
 	return name + "-" + hex.EncodeToString(b[:])
 }
 
-// queueConfig is where the engine is and who this process is there.
+// queueConfig says where NATS is and who this process is there.
 func queueConfig(c *config.Config, role acl.Role) (queue.Config, error) {
 	f := c.Queue
 	cfg := f.Config

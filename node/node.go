@@ -49,7 +49,7 @@ type Options struct {
 	beside bool
 }
 
-// Node is one process: gateway, workers, engine and edge.
+// Node is one process: gateway, workers, queue and HTTP routes.
 type Node struct {
 	*parts
 
@@ -130,7 +130,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// openQueue starts the engine, or connects to it. Where workers of other processes may
+// openQueue starts NATS, or connects to it. Where workers of other processes may
 // join, the gateway has a name that no other has, and a key for its tickets.
 func (n *Node) openQueue(ctx context.Context) error {
 	cfg, err := queueConfig(n.cfg, acl.Gateway)
@@ -235,7 +235,7 @@ func (n *Node) serverConfig() server.Config {
 // comes back with its known score. The node must have been started.
 func (n *Node) SelfTest(ctx context.Context) error {
 	if !n.queue.Connected() {
-		return errors.New("the engine cannot be reached") // the picture would wait for it
+		return errors.New("NATS cannot be reached") // the picture would wait for it
 	}
 	return n.test.run(ctx, n.Loop)
 }

@@ -63,10 +63,10 @@ func forWorker(of *config.Config) *config.Config {
 	return &cfg
 }
 
-// Name is the process among all that share the engine.
+// Name is the process among all that share NATS.
 func (w *Worker) Name() string { return w.name }
 
-// Start brings everything up: scorers, the connection to the engine, workers. On an error
+// Start brings everything up: scorers, the connection to NATS, workers. On an error
 // what was started is stopped again.
 func (w *Worker) Start(ctx context.Context) (err error) {
 	defer func() {
@@ -128,7 +128,7 @@ func (w *Worker) Listen(ctx context.Context, address string) (net.Addr, error) {
 // ready says why the workers cannot take samples; nil: they can.
 func (w *Worker) ready(context.Context) error {
 	if !w.member.Connected() {
-		return errors.New("the engine cannot be reached")
+		return errors.New("NATS cannot be reached")
 	}
 	for _, worker := range w.workers {
 		if worker.Info().State == wire.WorkerReady {

@@ -250,11 +250,11 @@ func TestALoadThatFailsIsRememberedForAWhileAndUntilTheFileChanges(t *testing.T)
 func TestALoadThatHangsIsAnsweredWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	release := time.Minute
-	partitioned := func(context.Context, infer.Model) error {
+	uncancellable := func(context.Context, infer.Model) error {
 		time.Sleep(release)
 		return nil
 	}
-	onStage(t, &fake{load: partitioned}, pool.Config{LoadTimeout: time.Second}, func(t *testing.T, s *stage) {
+	onStage(t, &fake{load: uncancellable}, pool.Config{LoadTimeout: time.Second}, func(t *testing.T, s *stage) {
 		t.Helper()
 		m := s.model(t, ocr)
 		for range 3 {
@@ -375,7 +375,7 @@ func TestCloseSaysWhatItHasToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := &fake{slots: 1, spoil: func(_ infer.Model, _ infer.Batch, out []infer.Tensor) ([]infer.Tensor, error) {
-			<-release // partitioned to its context
+			<-release // its context is ignored
 			return out, nil
 		}}
 		p, err := pool.New(pool.Config{}, f)
@@ -398,7 +398,7 @@ func TestARunnerThatOpensAfterTheEndIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{slots: 1, open: func(context.Context, string) error {
-			time.Sleep(time.Minute) // partitioned to its context
+			time.Sleep(time.Minute) // its context is ignored
 			return nil
 		}}
 		p, err := pool.New(pool.Config{}, f)

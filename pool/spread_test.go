@@ -283,7 +283,7 @@ func TestALoadThatHangsOnOneDeviceKeepsNobodyFromAnother(t *testing.T) {
 	t.Parallel()
 	load := func(ctx context.Context, m infer.Model) error {
 		if m.Device == "cuda:0" {
-			time.Sleep(time.Hour) // partitioned to its context
+			time.Sleep(time.Hour) // its context is ignored
 		}
 		return nil
 	}

@@ -46,7 +46,7 @@
 //
 // What is lost: a connection is looked for without end, and meanwhile whatever would be
 // sent is refused at once, for all of it is said again or made again. When it is back the
-// engine may be another one that knows nothing. The keeper makes what there was, and then
+// NATS may be another one that knows nothing. The keeper makes what there was, and then
 // the gateway publishes every ticket that nobody has claimed (OnRestored).
 //
 // Fleet is beside tickets: a small bucket in which each process says what it wants of

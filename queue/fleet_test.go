@@ -283,15 +283,15 @@ func TestAFleetWhoseEngineHasGoneEndsAllTheSame(t *testing.T) {
 	p.fleet.Close()
 }
 
-// partitioned is a member of a group that counts what it is told and says what a test wants.
-type partitioned struct {
+// counting is a member of a group that counts what it is told and says what a test wants.
+type counting struct {
 	report outbound.Report
 	heard  atomic.Int64
 }
 
-func (d *partitioned) Report() outbound.Report { return d.report }
+func (d *counting) Report() outbound.Report { return d.report }
 
-func (d *partitioned) Heard(string, *outbound.Report) { d.heard.Add(1) }
+func (d *counting) Heard(string, *outbound.Report) { d.heard.Add(1) }
 
 func TestASecondGroupOfANameIsNotInTheFleet(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestASecondGroupOfANameIsNotInTheFleet(t *testing.T) {
 	fleet, err := queue.NewFleet(t.Context(), newBroker(t).js(t), queue.FleetConfig{Name: "p", Create: true})
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
-	first, second := &partitioned{}, &partitioned{}
+	first, second := &counting{}, &counting{}
 	fleet.Join("g", first)
 	leave := fleet.Join("g", second)
 	require.Eventually(t, func() bool { return first.heard.Load() > 0 }, soon, time.Millisecond)
@@ -318,7 +318,7 @@ func TestAWordThatIsTooLongForTheFleetIsNotSaidAndThatIsLogged(t *testing.T) {
 	fleet, err := queue.NewFleet(t.Context(), js, queue.FleetConfig{Name: "p", Create: true, Log: slog.New(slog.NewTextHandler(book, nil))})
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
-	fleet.Join("g", &partitioned{report: outbound.Report{Alive: []string{strings.Repeat("x", 300<<10)}}})
+	fleet.Join("g", &counting{report: outbound.Report{Alive: []string{strings.Repeat("x", 300<<10)}}})
 	require.Eventually(t, func() bool { return strings.Contains(book.String(), "1 groups need") }, soon, time.Millisecond)
 	kv, err := js.KeyValue(t.Context(), "RL_FLEET")
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func serving(worker string, queues ...string) wire.WorkerInfo {
 	return info
 }
 
-func TestQueueOverTheNetworkKeepsTheContractOfAnEngine(t *testing.T) {
+func TestTheQueueKeepsItsContractOverTheNetwork(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")

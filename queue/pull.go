@@ -16,7 +16,7 @@ const (
 	// pullGrace is how long after its expiry a fast pull is waited for: the server says
 	// when it ends, unless the connection was cut.
 	pullGrace = time.Second
-	// pullRest is how long a hub rests whose queue has no consumer yet, or whose engine
+	// pullRest is how long a hub rests whose queue has no consumer yet, or whose NATS
 	// has no leader; it is at least as long and less than twice, and doubles with each
 	// time in a row up to longestRest.
 	pullRest    = 100 * time.Millisecond

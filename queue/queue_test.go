@@ -46,7 +46,7 @@ func open(t *testing.T, cfg queue.Config) (f *queue.Queue, source func(t *testin
 	}
 }
 
-func TestQueueKeepsTheContractOfAnEngine(t *testing.T) {
+func TestTheQueueKeepsItsContract(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")

@@ -142,13 +142,13 @@ func TestAGroupsFailureThatMayPassIsTriedAgain(t *testing.T) {
 func TestAGroupScorerThatOverrunsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		partitioned := rewards.Component{Key: "best", Weight: 1, Required: true, Timeout: time.Second, Group: rewards.GroupScorerFunc(
+		uncancellable := rewards.Component{Key: "best", Weight: 1, Required: true, Timeout: time.Second, Group: rewards.GroupScorerFunc(
 			func(context.Context, *rewards.Group) ([]rewards.MemberScore, error) {
 				time.Sleep(time.Minute)
 				return nil, errors.New("late")
 			})}
 		begun := time.Now()
-		m := grouped(t, partitioned)
+		m := grouped(t, uncancellable)
 		s := &rewards.Sample{ID: "a", UID: "u", GroupSize: 2}
 		partial := m.Run(t.Context(), s).Result.Partial
 		run := m.RunGroup(t.Context(), []rewards.GroupMember{{Sample: s, Components: partial}, {Sample: s, Components: partial}}, 2, nil)

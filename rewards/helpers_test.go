@@ -38,8 +38,8 @@ func slow(d time.Duration, v float64) rewards.Scorer {
 	})
 }
 
-// partitioned answers v after d and never looks at its context.
-func partitioned(d time.Duration, v float64) rewards.Scorer {
+// uncancellable answers v after d and never looks at its context.
+func uncancellable(d time.Duration, v float64) rewards.Scorer {
 	return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		<-time.After(d)
 		return rewards.Score{Value: v}, nil

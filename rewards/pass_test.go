@@ -212,7 +212,7 @@ func TestAnAbandonedScorerIsUnfinishedUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t)
 		m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{
-			{Key: "hangs", Weight: 1, Scorer: partitioned(time.Hour, 1), Timeout: time.Second, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}},
+			{Key: "hangs", Weight: 1, Scorer: uncancellable(time.Hour, 1), Timeout: time.Second, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}},
 			component("quick", constant(1)),
 		}})
 		run := m.Run(t.Context(), &alone, rewards.OnEnd(l.end))

@@ -143,7 +143,7 @@ func TestAScorerGivenUpOnItsSecondAttemptSaysSo(t *testing.T) {
 			if calls == 1 {
 				return rewards.Score{}, rewards.Crashed
 			}
-			return partitioned(time.Hour, 1).Score(ctx, s)
+			return uncancellable(time.Hour, 1).Score(ctx, s)
 		})
 		run := manager(t, retrying(sc, 9, 5*time.Second)).Run(t.Context(), &alone)
 		assert.Equal(t, rewards.Timeout, run.Result.Class())

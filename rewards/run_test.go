@@ -196,7 +196,7 @@ func TestAScorerThatHeedsItsContextFailsAtItsDeadline(t *testing.T) {
 func TestAScorerThatIgnoresItsContextIsGivenUpAndDoneWaitsForIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bad := on("zero", "bad", partitioned(10*time.Second, 5))
+		bad := on("zero", "bad", uncancellable(10*time.Second, 5))
 		bad.Timeout = time.Second
 		m := manager(t, bad, component("good", constant(1)))
 		start := time.Now()
@@ -225,7 +225,7 @@ func TestAScorerThatIgnoresItsContextIsGivenUpAndDoneWaitsForIt(t *testing.T) {
 func TestARequiredScorerThatHangsFailsTheSampleAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bad := required("bad", partitioned(time.Minute, 5))
+		bad := required("bad", uncancellable(time.Minute, 5))
 		bad.Timeout = time.Second
 		run := manager(t, bad, component("good", slow(time.Hour, 1))).Run(t.Context(), &alone)
 		assert.Equal(t, rewards.Failed, run.Result.Outcome)
@@ -240,7 +240,7 @@ func TestARequiredScorerThatHangsFailsTheSampleAtItsDeadline(t *testing.T) {
 func TestEveryComponentHasItsOwnGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		first, second := on("zero", "first", partitioned(time.Minute, 1)), on("zero", "second", partitioned(1120*time.Millisecond, 7))
+		first, second := on("zero", "first", uncancellable(time.Minute, 1)), on("zero", "second", uncancellable(1120*time.Millisecond, 7))
 		first.Timeout, second.Timeout = time.Second, 1050*time.Millisecond
 		run := manager(t, first, second).Run(t.Context(), &alone)
 		assert.Equal(t, rewards.StatusOK, componentOf(t, run.Result, "second").Status)
@@ -263,7 +263,7 @@ func TestASampleWhoseContextEndsIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	scorers := map[string]rewards.Scorer{
 		"a scorer that heeds it":   slow(time.Minute, 1),
-		"a scorer that ignores it": partitioned(time.Minute, 1),
+		"a scorer that ignores it": uncancellable(time.Minute, 1),
 	}
 	for name, sc := range scorers {
 		t.Run(name, func(t *testing.T) {

@@ -54,9 +54,9 @@ func (l *countedLease) Extend(ctx context.Context) error {
 func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *testing.T, r *rig.Rig, c *counting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		engine := memqueue.New(1, 15*time.Second)
-		defer engine.Close()
-		c := &counting{Source: engine.NewSource("w0"), asked: map[string]bool{}}
+		queue := memqueue.New(1, 15*time.Second)
+		defer queue.Close()
+		c := &counting{Source: queue.NewSource("w0"), asked: map[string]bool{}}
 		all := map[string]*rewards.Manager{}
 		for name, took := range serves {
 			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{{
@@ -69,7 +69,7 @@ func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *test
 			all[name] = m
 		}
 		r := rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Queue: engine, Profiles: all,
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Queue: queue, Profiles: all,
 			Source: func(string) workers.Source { return c },
 		})
 		defer r.Stop()

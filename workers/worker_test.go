@@ -19,7 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// inBubble runs a test on a rig over the engine in memory, in fake time.
+// inBubble runs a test on a rig over the queue in memory, in fake time.
 func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 const doctorText = `
 Checks what this machine has, and says what to do about what is missing: memory
 and limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in
-a child process, a function in Python, the engine, and one known picture through
+a child process, a function in Python, the queue, and one known picture through
 the whole path. With a configuration also its files and its address, that every
 reward it names gets ready, and that functions in Python score a known sample
 (probe: false at a function's entry leaves that out); a server that runs at the
@@ -160,7 +160,7 @@ func (x *exam) all(ctx context.Context) []check {
 	out = append(out, x.readings(ctx)...)
 	add(x.python)
 	add(func(context.Context) check { return jpegSize() })
-	add(engine)
+	add(tickets)
 	add(selfTest)
 	if x.given {
 		add(func(context.Context) check { return x.configuration() })

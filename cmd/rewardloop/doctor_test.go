@@ -48,7 +48,7 @@ func TestAMachineThatRunsTheseTestsPassesTheDoctorAndReadsWithPPOCRWhereItIsHere
 	t.Parallel()
 	got, checks := examined(t)
 	require.Equal(t, exitOK, got.code, got.stdout)
-	for _, name := range []string{"version", "system", "temporary files", "jpeg", "engine", "whole path"} {
+	for _, name := range []string{"version", "system", "temporary files", "jpeg", "queue", "whole path"} {
 		require.Equal(t, stateOK, checks[name].State, checks[name].Detail)
 	}
 	require.NotContains(t, checks, "configuration")

@@ -49,9 +49,9 @@ func jpegSize() check {
 	return c
 }
 
-// engine starts what carries tickets inside of a process.
-func engine(ctx context.Context) check {
-	c := check{Name: "engine", Required: true, State: stateOK}
+// tickets starts what carries tickets inside of a process.
+func tickets(ctx context.Context) check {
+	c := check{Name: "queue", Required: true, State: stateOK}
 	begun := time.Now()
 	f, err := queue.Open(ctx, queue.Config{})
 	if err != nil {
@@ -63,7 +63,7 @@ func engine(ctx context.Context) check {
 	return c
 }
 
-// selfTest sends one picture from the gateway through the engine to a worker and back.
+// selfTest sends one picture from the gateway through the queue to a worker and back.
 func selfTest(ctx context.Context) check {
 	c := check{Name: "whole path", Required: true, State: stateOK}
 	took, err := throughAll(ctx)

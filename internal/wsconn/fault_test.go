@@ -271,7 +271,7 @@ func TestCloseDeliversWhatIsQueuedAndThenTheCode(t *testing.T) {
 	require.NoError(t, server.Close(wsconn.CloseNormal, ""), "twice is harmless")
 }
 
-func TestCloseWaitsABoundedTimeForAPartitionedPeer(t *testing.T) {
+func TestCloseWaitsABoundedTimeForAnUnresponsivePeer(t *testing.T) {
 	t.Parallel()
 	url, conns := serve(t, wsconn.Config{CloseTimeout: 100 * time.Millisecond}, funcs{})
 	bare(t, url)

@@ -18,7 +18,7 @@ type side struct {
 	*stream.Session
 
 	link        *peer
-	partitioned bool              // it never hands credit back
+	keeping bool              // it never hands credit back
 	needs       int64             // bytes that it hands back less
 	sent        wire.CreditTotals // since its welcome, with what it has handed back
 	credit      wire.CreditTotals // the latest that it was told
@@ -39,7 +39,7 @@ func (c *side) told(t *testing.T, f *stream.Flow, now time.Time) {
 		last = *total
 	}
 	c.credit = wire.CreditTotals(last)
-	if asked := len(got[*wire.Reclaim](c.link)); !c.partitioned && asked > c.asked {
+	if asked := len(got[*wire.Reclaim](c.link)); !c.keeping && asked > c.asked {
 		c.asked = asked
 		more := max(c.credit.Bytes-c.sent.Bytes-c.needs, 0)
 		c.sent.Bytes += more
@@ -93,7 +93,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 		now, most := begin, int64(0)
 		var clients []*side
 		for i := range 1 + rng.IntN(6) {
-			c := &side{Session: session(fmt.Sprint(i)), partitioned: rng.IntN(4) == 0}
+			c := &side{Session: session(fmt.Sprint(i)), keeping: rng.IntN(4) == 0}
 			c.attach(t, f)
 			clients = append(clients, c)
 		}
@@ -108,7 +108,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 				}
 				grants, taken := f.Spend(now, c.Session, n)
 				grants.Send()
-				require.True(t, taken || !within || c.partitioned, "it was told that it may")
+				require.True(t, taken || !within || c.keeping, "it was told that it may")
 				if !taken {
 					continue
 				}
@@ -143,7 +143,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 					c.attach(t, f)
 				}
 			case 6:
-				if c.Live() && !c.partitioned {
+				if c.Live() && !c.keeping {
 					f.Want(now, c.Session, wire.Want{Samples: 1, Bytes: 10 * n}).Send()
 				}
 			case 7:
@@ -288,7 +288,7 @@ func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 			}
 		}
 		for i := range idle {
-			c := &side{Session: session(fmt.Sprint("idle", i)), partitioned: i%2 == 0}
+			c := &side{Session: session(fmt.Sprint("idle", i)), keeping: i%2 == 0}
 			c.attach(t, f)
 			all = append(all, c)
 			if i < 20 {
@@ -336,7 +336,7 @@ func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 	t.Parallel()
 	f := newFlow(40_000, 40_000, wire.CreditTotals{Samples: 256, Bytes: 30_000})
-	a, b := &side{Session: session("a"), partitioned: true}, &side{Session: session("b")}
+	a, b := &side{Session: session("a"), keeping: true}, &side{Session: session("b")}
 	a.attach(t, f)
 	f.Want(begin, a.Session, wire.Want{Bytes: 30_000}).Send()
 	a.told(t, f, begin)
@@ -380,7 +380,7 @@ func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 func TestCreditThatWasTakenBackIsGivenAgainUnderTheSameTotal(t *testing.T) {
 	t.Parallel()
 	f := newFlow(40_000, 40_000, wire.CreditTotals{Samples: 256, Bytes: 30_000})
-	a, b := &side{Session: session("a"), partitioned: true}, &side{Session: session("b")}
+	a, b := &side{Session: session("a"), keeping: true}, &side{Session: session("b")}
 	a.attach(t, f)
 	f.Want(begin, a.Session, wire.Want{Bytes: 30_000}).Send()
 	b.attach(t, f)
