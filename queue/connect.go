@@ -28,11 +28,11 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.counts.disconnected.Inc()
 			if err != nil {
-				log.WarnContext(ctx, "NATS's connection is lost; looking for it again", "error", err)
+				log.WarnContext(ctx, "the connection to NATS is lost; looking for it again", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.InfoContext(ctx, "NATS's connection is back", "server", nc.ConnectedUrlRedacted())
+			log.InfoContext(ctx, "the connection to NATS is back", "server", nc.ConnectedUrlRedacted())
 			restored()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {

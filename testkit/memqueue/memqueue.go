@@ -2,7 +2,7 @@
 // a NATS server cannot run: fake time never advances while its goroutines wait for
 // the network. It keeps the contract of package queue — no prefetch, uniform
 // choice among free places, leases that lapse — with a seed, so that a history can
-// be repeated, and with faults on demand. enginetest holds both to the contract.
+// be repeated, and with faults on demand. queuetest holds both to the contract.
 package memqueue
 
 import (
