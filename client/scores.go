@@ -207,7 +207,7 @@ func (o *ScoreOptions) place(row []float32, i int, r *wire.Result, scores []floa
 	return nil
 }
 
-// parseOnFailed returns what gives the stand-in for a failed sample.
+// parseOnFailed returns what gives the fallback of a failed sample.
 func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 	switch {
 	case s == "" || s == "fallback":
