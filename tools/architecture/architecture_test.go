@@ -209,8 +209,6 @@ func (pic picture) importFaults(p listed, used map[int]bool) []string {
 		return []string{pkg + " is not drawn in docs/architecture.md: add it to the line of what is for tests only"}
 	case inTestkit:
 		line = 5 // What lies above is lines 0 to 4.
-	case pkg == ".":
-		line = 0 // The root imports nothing.
 	case !known:
 		return []string{pkg + " is in no line of the picture: draw it in docs/architecture.md"}
 	}

@@ -174,6 +174,7 @@ func do(t *testing.T, b block, bin, dir, interpreter string) {
 	default:
 		got, err := os.ReadFile(path)
 		if err != nil {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(b.text), 0o600))
 			return
 		}
