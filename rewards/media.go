@@ -142,14 +142,12 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 		return nil, nil, fmt.Errorf("waiting for the pixels: %w", err)
 	}
 	defer func() { <-st.decoding }()
-	if !st.ready() {
-		px, err := m.decoder.Decode(ctx, m)
-		st.mu.Lock()
-		st.pixels, st.err, st.done = px, err, err == nil || ctx.Err() == nil
-		st.mu.Unlock()
-	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if !st.ready() { // then nobody reads, and nobody gives back meanwhile
+		st.pixels, st.err = st.without(func() (*Pixels, error) { return m.decoder.Decode(ctx, m) })
+		st.done = st.err == nil || ctx.Err() == nil
+	}
 	if st.err != nil || st.pixels == nil {
 		return nil, nil, st.err
 	}
@@ -187,10 +185,15 @@ func (st *decodeState) begin(ctx context.Context) error {
 	return nil
 }
 
-// ready reports whether there are pixels, or the reason why there are none.
+// without decodes without mu, which the caller holds before and after, whether it panics or not.
+func (st *decodeState) without(decode func() (*Pixels, error)) (*Pixels, error) {
+	st.mu.Unlock()
+	defer st.mu.Lock()
+	return decode()
+}
+
+// ready reports whether there are pixels, or the reason why there are none. The caller holds mu.
 func (st *decodeState) ready() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	if st.keeper != nil {
 		if st.pixels = st.keeper.Take(); st.pixels == nil {
 			st.done = false

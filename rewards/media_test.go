@@ -276,3 +276,50 @@ func TestPixelsAreGivenBackAlthoughTheNextReaderWaitsForTheSameExecutor(t *testi
 		assert.Equal(t, time.Second, time.Since(start))
 	})
 }
+
+// cabinet keeps what is parked, and drops every third.
+type cabinet struct{ parked, dropped int }
+
+func (c *cabinet) Park(*rewards.Pixels) { c.parked++ }
+func (c *cabinet) Release()             {}
+
+func (c *cabinet) Take() *rewards.Pixels {
+	if c.dropped++; c.dropped%3 == 0 {
+		return nil
+	}
+	return &rewards.Pixels{Width: 1, Keeper: c}
+}
+
+// kept decodes into pixels that a cabinet keeps, and panics at first.
+type kept struct {
+	cabinet cabinet
+	calls   atomic.Int32
+}
+
+func (k *kept) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error) {
+	if k.calls.Add(1) == 1 {
+		panic("no such format")
+	}
+	return &rewards.Pixels{Width: 1, Keeper: &k.cabinet}, nil
+}
+
+func TestWhoBorrowsHasPixelsWhileOthersGiveThemBack(t *testing.T) {
+	t.Parallel()
+	d := new(kept)
+	m := decoded(d)
+	require.Panics(t, func() { _, _, _ = m.Borrow(t.Context()) })
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 2000 {
+				px, giveBack, err := m.Borrow(t.Context())
+				if !assert.NoError(t, err) || !assert.NotNil(t, px) {
+					return
+				}
+				giveBack()
+			}
+		})
+	}
+	all.Wait()
+	assert.Greater(t, d.calls.Load(), int32(1))
+}
