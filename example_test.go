@@ -34,6 +34,7 @@ func Example() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }() // a program of its own calls it in main
 

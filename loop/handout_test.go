@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
@@ -355,20 +355,20 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: 3, WaitMS: 60_000}).Done)
-		trace, err := s.Manager.Trace("run", rewards.Train, 3)
+		rec, err := s.Manager.Trace("run", rewards.Train, 3)
 		require.NoError(t, err)
-		require.Equal(t, 8, trace.Servers)
+		require.Equal(t, 8, rec.Servers)
 		var text strings.Builder
-		require.NoError(t, trace.Write(&text))
-		again, err := sim.ReadTrace(strings.NewReader(text.String()))
+		require.NoError(t, rec.Write(&text))
+		again, err := trace.ReadTrace(strings.NewReader(text.String()))
 		require.NoError(t, err)
-		report, err := sim.Measure(again)
+		report, err := trace.Measure(again)
 		require.NoError(t, err)
 		d, err := s.Manager.Step("run", rewards.Train, 3)
 		require.NoError(t, err)
 		require.Equal(t, &report, d.Report, "recomputed from the exported trace")
 		assert.InDelta(t, 1, *report.OverIdeal, 1e-3, "the queue in memory has no overhead to speak of")
-		for _, span := range trace.Spans {
+		for _, span := range rec.Spans {
 			require.InDelta(t, slow[span.ID].Seconds(), *span.Scored-*span.Started, 1e-6)
 			require.Len(t, span.Attempts, 1)
 		}
@@ -414,9 +414,9 @@ func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, c.there, d.Report != nil)
 				start = time.Now()
-				trace, err := s.Manager.Trace("run", "", 1)
+				rec, err := s.Manager.Trace("run", "", 1)
 				require.NoError(t, err)
-				require.Len(t, trace.Spans, 4)
+				require.Len(t, rec.Spans, 4)
 				require.Equal(t, !c.there, time.Since(start) == time.Second)
 				<-ended
 				d, err = s.Manager.Step("run", "", 1)

@@ -24,7 +24,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]struct {
 		source func(workers.Source, *atomic.Bool) workers.Source
-		queue func(rig.Queue, *atomic.Bool) rig.Queue
+		queue  func(rig.Queue, *atomic.Bool) rig.Queue
 		spool  bool
 		barred bool
 		says   string // "": nothing is planted, and the phase passes
@@ -40,7 +40,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 		},
 		"a ticket that nobody may take": {
 			queue: func(e rig.Queue, broken *atomic.Bool) rig.Queue { return &avoider{e, broken} },
-			says:   "has no results",
+			says:  "has no results",
 		},
 		"credit that is never granted": {barred: true, says: "may not send all its samples"},
 		"a disk that stays full":       {spool: true, says: "has no results"},

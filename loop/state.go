@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/step"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -61,7 +61,7 @@ type StepDetail struct {
 	step.Detail
 
 	// Report holds the step against what was possible, once it is over.
-	Report *sim.Report `json:"report,omitempty"`
+	Report *trace.Report `json:"report,omitempty"`
 }
 
 // GroupState is one prompt group, open or closed.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -280,13 +279,13 @@ func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, er
 // scored, was scored and answered, by whom and at which attempt. Seconds count from the
 // step's first word or sample. Of a step that is over it waits for the report, for 1 s at
 // most. The error is that of Rewards.
-func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, error) {
+func (m *Manager) Trace(run string, split rewards.Split, n int64) (trace.Trace, error) {
 	m.reported(run, split, n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st, err := m.known(run, split, n)
 	if err != nil {
-		return sim.Trace{}, err
+		return trace.Trace{}, err
 	}
 	return trace.Of(st), nil
 }
@@ -321,8 +320,8 @@ func (m *Manager) report(st *step.Step) {
 
 // measure makes the report of a trace; nil: not one sample was answered, and there is
 // nothing to measure.
-func (m *Manager) measure(t sim.Trace) *sim.Report {
-	rep, err := sim.Measure(t)
+func (m *Manager) measure(t trace.Trace) *trace.Report {
+	rep, err := trace.Measure(t)
 	if err != nil {
 		return nil
 	}

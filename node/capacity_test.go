@@ -166,7 +166,7 @@ func TestStartUpSaysTheCapacityOfEachRewardAndWhy(t *testing.T) {
 	if _, err := os.Stat("/proc"); err != nil {
 		t.Skip("SKIPPED: functions in Python run on Linux only")
 	}
-	file, err := filepath.Abs(filepath.Join("..", "..", "rewards", "python", "testdata", "concurrency.py"))
+	file, err := filepath.Abs(filepath.Join("..", "rewards", "python", "testdata", "concurrency.py"))
 	require.NoError(t, err)
 	text := fmt.Sprintf(`reward: {concurrency: 9, reward_functions: {size: {path: "builtin://jpeg_compressibility", concurrency: 7}}}
 rewards: {other: {reward_functions: {waits: {path: %q, name: hidden, required: true}}}}

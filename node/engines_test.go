@@ -137,9 +137,9 @@ def compute_score(extra_info, reward_router_address, reward_router_api_key, mode
 		`rewardloop_judge_questions_total\{engine="reward_model",from="memory",model="org/judge"\} 1`,
 		`rewardloop_judge_tokens_total\{engine="reward_model",kind="prompt",model="org/judge"\} 10`,
 		`rewardloop_judge_cost_total\{engine="reward_model",model="org/judge"\} 0.001`,
-		`rewardloop_outbound_requests_total\{upstream="reward_model",server="[^"]*"\} 3`,
-		`rewardloop_outbound_limit\{upstream="reward_model",limit="concurrency"\} 256`,
-		`rewardloop_outbound_share\{upstream="reward_model",limit="concurrency"\} 256`,
+		`rewardloop_outbound_requests_total\{server="[^"]*",upstream="reward_model"\} 3`,
+		`rewardloop_outbound_limit\{limit="concurrency",upstream="reward_model"\} 256`,
+		`rewardloop_outbound_share\{limit="concurrency",upstream="reward_model"\} 256`,
 		`rewardloop_outbound_fleet_processes\{upstream="reward_model"\} 0`,
 		`rewardloop_outbound_fleet_partitioned\{upstream="reward_model"\} 0`,
 	} {

@@ -50,7 +50,7 @@ func pictures(t *testing.T, nth int) []picture {
 	t.Helper()
 	root := os.Getenv("REWARDLOOP_GOLDEN")
 	if root == "" {
-		root = filepath.Join("..", "..", "testdata", "golden")
+		root = filepath.Join("..", "testdata", "golden")
 	}
 	f, err := os.Open(filepath.Join(root, "ocr", "samples.jsonl"))
 	if os.IsNotExist(err) {

@@ -25,7 +25,7 @@ import (
 // tiny is the folder of a tiny model of a true architecture.
 func tiny(t *testing.T, name string) string {
 	t.Helper()
-	folder, err := filepath.Abs(filepath.Join("..", "..", "testdata", "models", name))
+	folder, err := filepath.Abs(filepath.Join("..", "testdata", "models", name))
 	require.NoError(t, err)
 	return folder
 }
@@ -41,7 +41,7 @@ func golden(t *testing.T, name string, into any) {
 // rawPicture is one of the golden pictures, raw, as a generator has it.
 func rawPicture(t *testing.T, name string) *rewards.Media {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "testdata", "golden", "images", name))
+	f, err := os.Open(filepath.Join("..", "testdata", "golden", "images", name))
 	require.NoError(t, err)
 	defer f.Close()
 	img, err := png.Decode(f)

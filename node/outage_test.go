@@ -147,7 +147,7 @@ func TestAStepSurvivesTheDeathOfItsEngine(t *testing.T) {
 		require.Equal(t, rewards.Scored, r.Outcome, r.Errors)
 		require.Less(t, r.TimingMS["total"], 5000.0, "it does not wait for the engine")
 	}
-	require.Contains(t, scrape(t, addr), `rewardloop_outbound_breaker_open{upstream="judge"`)
+	require.Contains(t, scrape(t, addr), `rewardloop_outbound_breaker_open{server=`)
 	workers := fmt.Sprint(seen[any](t, addr, "/v1/workers"))
 	assert.Contains(t, workers, "waiting for judge")
 	engine.start()

@@ -286,7 +286,7 @@ func tinyModel(t *testing.T, library ort.Library) (rewards.Spec, func() []int) {
 		defer cancel()
 		require.NoError(t, p.Close(ctx))
 	})
-	path, err := filepath.Abs(filepath.Join("..", "..", "pool", "ort", "canary.onnx"))
+	path, err := filepath.Abs(filepath.Join("..", "pool", "ort", "canary.onnx"))
 	require.NoError(t, err)
 	m, err := p.Model(infer.Model{Name: "tiny", Path: path, Device: "cpu"}, pool.ModelOptions{})
 	require.NoError(t, err)

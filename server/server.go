@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/failures"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
@@ -68,7 +68,7 @@ type Loop interface {
 type Steps interface {
 	Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error)
 	Step(run string, split rewards.Split, step int64) (loop.StepDetail, error)
-	Trace(run string, split rewards.Split, step int64) (sim.Trace, error)
+	Trace(run string, split rewards.Split, step int64) (trace.Trace, error)
 }
 
 var _ Loop = (*loop.Manager)(nil)

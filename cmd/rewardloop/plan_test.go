@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // planned runs the command and reads its JSON.
@@ -113,12 +114,12 @@ func TestAPlanReplaysARecordedStep(t *testing.T) {
 	}
 	s, err := sim.IdealQueue(g, r, 5)
 	require.NoError(t, err)
-	recorded := s.Trace()
+	recorded := trace.FromSchedule(s)
 	recorded.Update = 10
 	for i := range recorded.Spans { // rows of a group do not stand together
 		recorded.Spans[i].UID = string(rune('a' + i%15))
 	}
-	recorded.Spans = append(recorded.Spans, sim.Span{ID: "failed", UID: "z", Generated: 1, Outcome: "failed"})
+	recorded.Spans = append(recorded.Spans, trace.Span{ID: "failed", UID: "z", Generated: 1, Outcome: "failed"})
 	path := filepath.Join(dir, "step.json")
 	require.NoError(t, writeWhole(path, recorded.Write))
 	a := planned(t, "--trace", path)
@@ -139,9 +140,9 @@ func TestASavedStepOfAPlanIsATrace(t *testing.T) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	recorded, err := sim.ReadTrace(f)
+	recorded, err := trace.ReadTrace(f)
 	require.NoError(t, err)
-	rep, err := sim.Measure(recorded)
+	rep, err := trace.Measure(recorded)
 	require.NoError(t, err)
 	assert.Equal(t, 64, rep.Samples)
 	assert.Positive(t, rep.Retries)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -89,7 +89,7 @@ func TestAServerThatRunsIsAskedForItsStatusRunsStepsAndLatestTrace(t *testing.T)
 	for _, args := range [][]string{{"trace"}, {"trace", "--run", "my-run", "--step", "latest"}, {"trace", "--step", "3"}} {
 		require.Contains(t, asks(t, addr, nil, args...), "run my-run, train step 3\n1 sample (0 unscored) on ")
 	}
-	var rep sim.Report
+	var rep trace.Report
 	asks(t, addr, &rep, "trace")
 	require.Equal(t, 1, rep.Samples)
 	for says, args := range map[string][]string{

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 const traceText = `
@@ -156,13 +156,13 @@ func (o *traceOptions) measure(ctx context.Context, e *env, first, last int64) e
 			last = first
 		}
 	}
-	var reports []sim.Report
+	var reports []trace.Report
 	for step := first; step <= last; step++ {
 		t, err := o.read(ctx, e, step)
 		if err != nil {
 			return err
 		}
-		rep, err := sim.Measure(t)
+		rep, err := trace.Measure(t)
 		if err != nil {
 			return err
 		}
@@ -178,8 +178,8 @@ func (o *traceOptions) measure(ctx context.Context, e *env, first, last int64) e
 }
 
 // conclude prints what is said after the steps.
-func (o *traceOptions) conclude(e *env, reports []sim.Report) error {
-	sum := sim.Summarize(reports)
+func (o *traceOptions) conclude(e *env, reports []trace.Report) error {
+	sum := trace.Summarize(reports)
 	switch {
 	case *o.json:
 		if len(reports) == 1 {
@@ -195,7 +195,7 @@ func (o *traceOptions) conclude(e *env, reports []sim.Report) error {
 	return nil
 }
 
-func printReport(w io.Writer, t sim.Trace, rep sim.Report) {
+func printReport(w io.Writer, t trace.Trace, rep trace.Report) {
 	if t.Run != "" {
 		fmt.Fprintf(w, "run %s, %s step %d\n", t.Run, cmp.Or(t.Split, "train"), t.Step)
 	}
@@ -203,7 +203,7 @@ func printReport(w io.Writer, t sim.Trace, rep sim.Report) {
 }
 
 // read returns the trace of a step, from where the flags say.
-func (o *traceOptions) read(ctx context.Context, e *env, step int64) (sim.Trace, error) {
+func (o *traceOptions) read(ctx context.Context, e *env, step int64) (trace.Trace, error) {
 	if o.in == "" {
 		return o.fetch(ctx, step)
 	}
@@ -211,34 +211,34 @@ func (o *traceOptions) read(ctx context.Context, e *env, step int64) (sim.Trace,
 }
 
 // readTrace reads a saved trace; - is standard input.
-func readTrace(path string, stdin io.Reader) (sim.Trace, error) {
+func readTrace(path string, stdin io.Reader) (trace.Trace, error) {
 	if path == "-" {
-		return sim.ReadTrace(stdin)
+		return trace.ReadTrace(stdin)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return sim.Trace{}, err
+		return trace.Trace{}, err
 	}
 	defer f.Close()
-	t, err := sim.ReadTrace(f)
+	t, err := trace.ReadTrace(f)
 	if err != nil {
-		return sim.Trace{}, fmt.Errorf("%s: %w", path, err)
+		return trace.Trace{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
 // fetch asks the server for a step.
-func (o *traceOptions) fetch(ctx context.Context, step int64) (t sim.Trace, err error) {
+func (o *traceOptions) fetch(ctx context.Context, step int64) (t trace.Trace, err error) {
 	path := fmt.Sprintf("/v1/runs/%s/steps/%d/trace?split=%s", url.PathEscape(o.run), step, url.QueryEscape(o.split))
 	err = o.server.ask(ctx, http.MethodGet, path, func(body io.Reader) (err error) {
-		t, err = sim.ReadTrace(body)
+		t, err = trace.ReadTrace(body)
 		return err
 	})
 	return t, err
 }
 
 // write saves and draws the trace where that was asked for.
-func (o *traceOptions) write(e *env, t sim.Trace) error {
+func (o *traceOptions) write(e *env, t trace.Trace) error {
 	for _, file := range []struct {
 		path  string
 		write func(io.Writer) error

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // small is a recorded step of three samples on one server.
-func small(t *testing.T, run string, step int64) sim.Trace {
+func small(t *testing.T, run string, step int64) trace.Trace {
 	t.Helper()
 	s, err := sim.IdealQueue([]float64{1, 2, 3}, []float64{1, 1, 2}, 1)
 	require.NoError(t, err)
-	recorded := s.Trace()
+	recorded := trace.FromSchedule(s)
 	recorded.Run, recorded.Split, recorded.Step = run, "train", step
 	return recorded
 }
@@ -68,7 +69,7 @@ func TestTheTraceOfAServersStepIsMeasuredSavedAndDrawn(t *testing.T) {
 	require.NoError(t, err)
 	piped := call(t, string(saved), "trace", "-i", "-", "--json")
 	require.Equal(t, exitOK, piped.code, piped.stderr)
-	var rep sim.Report
+	var rep trace.Report
 	require.NoError(t, json.Unmarshal([]byte(piped.stdout), &rep))
 	assert.InDelta(t, 2, rep.Exposed, 1e-12)
 }
@@ -84,8 +85,8 @@ func TestSeveralStepsArePutTogether(t *testing.T) {
 	assert.Contains(t, got.stdout, "exposed reward time, s: p50 2.000, p99 2.000")
 	got = call(t, "", "trace", "--server", url, "--run", "r", "--step", "3-5", "--json")
 	var both struct {
-		Summary sim.Summary
-		Steps   []sim.Report
+		Summary trace.Summary
+		Steps   []trace.Report
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &both))
 	assert.Equal(t, 3, both.Summary.Steps)

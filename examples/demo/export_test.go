@@ -3,7 +3,7 @@ package demo
 import (
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,7 +25,7 @@ func Seen(generated, returned time.Duration, res *wire.Result) observation {
 func Observations(n int) []observation { return make([]observation, n) }
 
 // TraceOf places observations on the generator's clock.
-func TraceOf(servers int, seen ...observation) (sim.Trace, error) { return newTrace(seen, servers) }
+func TraceOf(servers int, seen ...observation) (trace.Trace, error) { return newTrace(seen, servers) }
 
 // Progress as a step drives it.
 func (p *Progress) Begin(label string, total int) { p.begin(label, total) }

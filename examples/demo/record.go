@@ -1,7 +1,7 @@
 package demo
 
 import (
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -17,8 +17,8 @@ type Demo struct {
 type Record struct {
 	About About `json:"about"`
 	// Streaming and Batch are the two runs of the same rollout over the same pool.
-	Streaming sim.Trace `json:"streaming"`
-	Batch     sim.Trace `json:"batch"`
+	Streaming trace.Trace `json:"streaming"`
+	Batch     trace.Trace `json:"batch"`
 	// Samples are in the order of the batch, like the spans of the traces.
 	Samples []Sample `json:"samples"`
 	// Groups are the statistics that the server sent for each prompt group of the

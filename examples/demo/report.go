@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -30,7 +30,7 @@ type Report struct {
 	Failures []string
 	// Streaming and Batch measure the two runs. They are nil if a sample got no
 	// score: then the step is not finished, and there is no time of it to show.
-	Streaming, Batch *sim.Report
+	Streaming, Batch *trace.Report
 }
 
 // Group is a row of the group table.
@@ -224,10 +224,10 @@ func (rep *Report) measure(r *Record) error {
 	}
 	for _, run := range []struct {
 		name  string
-		trace sim.Trace
-		into  **sim.Report
+		trace trace.Trace
+		into  **trace.Report
 	}{{"streaming", r.Streaming, &rep.Streaming}, {"batch", r.Batch, &rep.Batch}} {
-		m, err := sim.Measure(run.trace)
+		m, err := trace.Measure(run.trace)
 		if err != nil {
 			return fmt.Errorf("the %s run: %w", run.name, err)
 		}

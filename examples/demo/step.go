@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -35,7 +35,7 @@ func took(r *wire.Result, name string) time.Duration {
 // played is one run of the step.
 type played struct {
 	seen  []observation // by index
-	trace sim.Trace
+	trace trace.Trace
 }
 
 // step plays one rollout of the given length. Each sample is submitted when it is
@@ -123,19 +123,19 @@ const overlap = 20 * time.Millisecond
 // placement that fits the durations is later, the true one included; so nothing
 // starts before it was submitted, unless something is wrong with the trace, which
 // its validation then says. A sample without a score has no times of service.
-func newTrace(seen []observation, servers int) (sim.Trace, error) {
-	trace := sim.Trace{Servers: servers, Spans: make([]sim.Span, len(seen))}
+func newTrace(seen []observation, servers int) (trace.Trace, error) {
+	rec := trace.Trace{Servers: servers, Spans: make([]trace.Span, len(seen))}
 	order := make([]int, len(seen))
 	for i, o := range seen {
 		order[i] = i
-		trace.Spans[i] = sim.Span{ID: o.res.ID, Generated: o.generated.Seconds(), Worker: o.res.Worker}
+		rec.Spans[i] = trace.Span{ID: o.res.ID, Generated: o.generated.Seconds(), Worker: o.res.Worker}
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(strings.Compare(seen[a].res.Worker, seen[b].res.Worker), cmp.Compare(seen[b].res.Seq, seen[a].res.Seq))
 	})
 	worker, free := "", time.Duration(0) // the worker's place is taken from free on
 	for _, i := range order {
-		o, span := seen[i], &trace.Spans[i]
+		o, span := seen[i], &rec.Spans[i]
 		if o.res.RewardScore == nil {
 			continue
 		}
@@ -153,8 +153,8 @@ func newTrace(seen []observation, servers int) (sim.Trace, error) {
 		span.Queued, span.Started = new(queued.Seconds()), new(free.Seconds())
 		span.Scored, span.Returned = new(scored.Seconds()), new(o.returned.Seconds())
 	}
-	if err := trace.Validate(); err != nil {
-		return trace, fmt.Errorf("the server's times contradict the generator's: %w", err)
+	if err := rec.Validate(); err != nil {
+		return rec, fmt.Errorf("the server's times contradict the generator's: %w", err)
 	}
-	return trace, nil
+	return rec, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/examples/demo"
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -26,17 +27,17 @@ func TestAPlaceIsNeverTakenTwiceHoweverLateItsResultsArrive(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	// Both on one place: b ran right after a, but a's result took 5 ms to arrive.
-	trace, err := demo.TraceOf(1,
+	rec, err := demo.TraceOf(1,
 		demo.Seen(0, 105*ms, scored("a", "w0", 1, 0, 100)),
 		demo.Seen(10*ms, 201*ms, scored("b", "w0", 2, 90, 100)))
 	require.NoError(t, err)
-	a, b := trace.Spans[0], trace.Spans[1]
+	a, b := rec.Spans[0], rec.Spans[1]
 	assert.InDelta(t, 0.201, *b.Scored, 1e-9)
 	assert.InDelta(t, 0.101, *b.Started, 1e-9)
 	assert.InDelta(t, 0.101, *a.Scored, 1e-9, "a had left the place when b took it")
 	assert.InDelta(t, 0.001, *a.Started, 1e-9)
 	assert.InDelta(t, 0.011, *b.Queued, 1e-9)
-	rep, err := sim.Measure(trace)
+	rep, err := trace.Measure(rec)
 	require.NoError(t, err)
 	assert.Equal(t, 1, rep.Peak)
 }
@@ -44,18 +45,18 @@ func TestAPlaceIsNeverTakenTwiceHoweverLateItsResultsArrive(t *testing.T) {
 func TestAnImpossibleTimingIsAnErrorAndNotAFigure(t *testing.T) {
 	t.Parallel()
 	_, err := demo.TraceOf(1, demo.Seen(50*time.Millisecond, 100*time.Millisecond, scored("a", "w0", 1, 0, 80)))
-	require.ErrorIs(t, err, sim.ErrTrace, "80 ms of scoring do not fit between 50 and 100 ms")
+	require.ErrorIs(t, err, trace.ErrTrace, "80 ms of scoring do not fit between 50 and 100 ms")
 }
 
 func TestASampleWithoutAScoreHasNoTimes(t *testing.T) {
 	t.Parallel()
-	trace, err := demo.TraceOf(1,
+	rec, err := demo.TraceOf(1,
 		demo.Seen(0, time.Second, &wire.Result{ID: "a", Seq: 1, Outcome: rewards.Failed, Worker: "w0"}),
 		demo.Seen(0, time.Second, scored("b", "w0", 2, 0, 10)))
 	require.NoError(t, err)
-	assert.Nil(t, trace.Spans[0].Scored)
-	assert.Nil(t, trace.Spans[0].Returned)
-	assert.NotNil(t, trace.Spans[1].Scored)
+	assert.Nil(t, rec.Spans[0].Scored)
+	assert.Nil(t, rec.Spans[0].Returned)
+	assert.NotNil(t, rec.Spans[1].Scored)
 }
 
 // The placement is later than the truth by no more than the slowest return, never
@@ -85,12 +86,12 @@ func TestSpansLieBetweenTheTruthAndTheirReturn(t *testing.T) {
 			res := scored(strconv.Itoa(i), strconv.Itoa(truth.Server[i]), order[i], 1e3*(truth.Started[i]-g[i]), 1e3*r[i])
 			seen[i] = demo.Seen(seconds(g[i]), seconds(truth.Finished[i]+0.01*draw.Float64())+time.Microsecond, res)
 		}
-		trace, err := demo.TraceOf(servers, seen...)
+		rec, err := demo.TraceOf(servers, seen...)
 		require.NoError(t, err)
-		rep, err := sim.Measure(trace)
+		rep, err := trace.Measure(rec)
 		require.NoError(t, err)
 		require.LessOrEqual(t, rep.Peak, servers)
-		for i, s := range trace.Spans {
+		for i, s := range rec.Spans {
 			require.GreaterOrEqual(t, *s.Started, truth.Started[i]-1e-6)
 			require.LessOrEqual(t, *s.Started, truth.Started[i]+0.0101)
 			require.InDelta(t, r[i], *s.Scored-*s.Started, 1e-6)
@@ -122,9 +123,9 @@ func TestCalibrationLeavesOutColdReadersAndSamplesWithoutAScore(t *testing.T) {
 func TestSamplesOfARowMayOverlapByTheMakingOfTheirAnswers(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	trace, err := demo.TraceOf(1,
+	rec, err := demo.TraceOf(1,
 		demo.Seen(3*ms, 110*ms, scored("a", "w0", 1, 0, 100)),
 		demo.Seen(10*ms, 201*ms, scored("b", "w0", 2, 90, 100)))
 	require.NoError(t, err)
-	assert.InDelta(t, 0.003, *trace.Spans[0].Started, 1e-9, "not 0.001: it was not there yet")
+	assert.InDelta(t, 0.003, *rec.Spans[0].Started, 1e-9, "not 0.001: it was not there yet")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/examples/demo"
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -57,7 +58,7 @@ func made(t *testing.T) *demo.Demo {
 	require.NoError(t, err)
 	batch, err := sim.BatchAfterRollout(g, r, 2)
 	require.NoError(t, err)
-	d.Record.Streaming, d.Record.Batch = streaming.Trace(), batch.Trace()
+	d.Record.Streaming, d.Record.Batch = trace.FromSchedule(streaming), trace.FromSchedule(batch)
 	for i := range texts {
 		d.Record.Streaming.Spans[i].ID, d.Record.Batch.Spans[i].ID = d.Scores[i].ID, d.Scores[i].ID
 	}
@@ -215,7 +216,7 @@ func TestAFailedSampleIsNoZeroAndLeavesTheStepUnfinished(t *testing.T) {
 	d.Record.Samples[3].Streaming, d.Record.Samples[3].Batch = nil, nil
 	d.Scores[3].RewardScore, d.Scores[3].Outcome = nil, rewards.Failed
 	d.Scores[3].Errors = []rewards.ComponentError{{Class: rewards.Timeout, Message: "30 s"}}
-	for _, tr := range []*sim.Trace{&d.Record.Streaming, &d.Record.Batch} {
+	for _, tr := range []*trace.Trace{&d.Record.Streaming, &d.Record.Batch} {
 		tr.Spans[3].Started, tr.Spans[3].Scored = nil, nil
 	}
 	rep, err := demo.Verify(saved(t, d))

@@ -17,15 +17,15 @@ import (
 type side struct {
 	*stream.Session
 
-	link        *peer
+	link    *peer
 	keeping bool              // it never hands credit back
-	needs       int64             // bytes that it hands back less
-	sent        wire.CreditTotals // since its welcome, with what it has handed back
-	credit      wire.CreditTotals // the latest that it was told
-	yielded     int64             // bytes
-	asked       int               // reclaims that it has answered
-	frames      []int64
-	waiting     []int64 // frames of samples that wait for their group
+	needs   int64             // bytes that it hands back less
+	sent    wire.CreditTotals // since its welcome, with what it has handed back
+	credit  wire.CreditTotals // the latest that it was told
+	yielded int64             // bytes
+	asked   int               // reclaims that it has answered
+	frames  []int64
+	waiting []int64 // frames of samples that wait for their group
 }
 
 // told reads what has come over the connection: totals never fall. A client that is asked

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
@@ -89,7 +90,7 @@ func (t *dispatchTrial) Close() error { return nil }
 type ran struct {
 	// sent is when each sample was submitted, done when its reward was with the client.
 	sent, done []float64
-	trace      sim.Trace
+	trace      trace.Trace
 	lease      float64
 	noticed    float64 // from the kill to when the gateway knew; 0: it did not, or nobody was killed
 }
@@ -255,7 +256,7 @@ func (t *dispatchTrial) readings(c scene, d drawn, got ran) (Readings, error) {
 	if err != nil {
 		return nil, err
 	}
-	rep, err := sim.Measure(got.trace)
+	rep, err := trace.Measure(got.trace)
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,11 @@
-package sim
+package trace
 
 import (
 	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"github.com/rewardloop/rewardloop/internal/sim"
 	"io"
 	"math"
 	"slices"
@@ -162,7 +163,7 @@ func (s Span) ready() float64 {
 
 // drawn is one attempt with its sample.
 type drawn struct {
-	Attempt
+	sim.Attempt
 	span *Span
 }
 
@@ -175,7 +176,7 @@ func (c *chromeWriter) workers(spans []Span) {
 			byWorker[a.Worker] = append(byWorker[a.Worker], drawn{a, s})
 		}
 		if len(s.Attempts) == 0 && s.Started != nil {
-			a := Attempt{Worker: s.Worker, Started: *s.Started, Ended: *s.Scored, Outcome: s.Outcome}
+			a := sim.Attempt{Worker: s.Worker, Started: *s.Started, Ended: *s.Scored, Outcome: s.Outcome}
 			byWorker[a.Worker] = append(byWorker[a.Worker], drawn{a, s})
 		}
 	}

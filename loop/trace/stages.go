@@ -1,7 +1,8 @@
-package sim
+package trace
 
 import (
 	"cmp"
+	"github.com/rewardloop/rewardloop/internal/sim"
 	"maps"
 	"slices"
 )
@@ -63,7 +64,7 @@ func (rep *Report) attempts(spans []Span) {
 	for _, s := range spans {
 		plain, backups, wasted := 0, 0, 0.0
 		for _, a := range s.Attempts {
-			won := a.Outcome == AttemptWon
+			won := a.Outcome == sim.AttemptWon
 			switch {
 			case !a.Backup:
 				plain++

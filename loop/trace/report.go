@@ -1,8 +1,9 @@
-package sim
+package trace
 
 import (
 	"cmp"
 	"fmt"
+	"github.com/rewardloop/rewardloop/internal/sim"
 	"math"
 	"slices"
 )
@@ -141,15 +142,15 @@ func Measure(t Trace) (Report, error) {
 
 // compare sets the exposed times and their ratios.
 func (rep *Report) compare(g, r []float64) error {
-	bound, err := LowerBound(g, r, rep.Servers)
+	bound, err := sim.LowerBound(g, r, rep.Servers)
 	if err != nil {
 		return err
 	}
-	ideal, err := IdealQueue(g, r, rep.Servers)
+	ideal, err := sim.IdealQueue(g, r, rep.Servers)
 	if err != nil {
 		return err
 	}
-	batch, err := BatchAfterRollout(g, r, rep.Servers)
+	batch, err := sim.BatchAfterRollout(g, r, rep.Servers)
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,9 @@ func TestASpanHasTheTimesOfTheAttemptThatCountedInSecondsOfItsStep(t *testing.T)
 		Outcome: rewards.Scored, RewardScore: new(1.0), TimingMS: map[string]float64{"decode_ms": 250, "total": 7000, "ocr": -1},
 	}, 0, 5)
 
-	assert.Equal(t, sim.Trace{
+	assert.Equal(t, trace.Trace{
 		Servers: 5, Run: "run", Split: "train", Step: 7, Expected: 3,
-		Spans: []sim.Span{
+		Spans: []trace.Span{
 			{
 				ID: "a", UID: "g", Outcome: "scored", Worker: "w2", Generated: 1, Queued: new(2.0), Started: new(6.0), Scored: new(8.0), Returned: new(9.0),
 				Attempts: []sim.Attempt{
@@ -69,13 +69,13 @@ func TestWhoWaitsForAReportLearnsThatThereIsNoneAnyMore(t *testing.T) {
 		t.Error("there is no report yet")
 	default:
 	}
-	r.Put(one, &sim.Report{Samples: 3})
+	r.Put(one, &trace.Report{Samples: 3})
 	<-first
 	assert.Equal(t, 3, r.Of(one).Samples)
 	r.Forget(one)
 	r.Forget(two)
 	<-second
-	r.Put(two, &sim.Report{Samples: 4}) // its maker comes late
+	r.Put(two, &trace.Report{Samples: 4}) // its maker comes late
 	assert.Nil(t, r.Of(one))
 	assert.Nil(t, r.Of(two))
 }

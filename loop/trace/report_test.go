@@ -1,4 +1,4 @@
-package sim_test
+package trace_test
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
-// step is a small trace whose figures can be computed in the head: two servers,
+// oneStep is a small trace whose figures can be computed in the head: two servers,
 // releases at 2, 4, 6, 8 s, services 2, 2, 2, 4 s; the queue adds 1 s to the
 // last sample and the way back another 0.5 s.
-func step() sim.Trace {
-	return sim.Trace{Servers: 2, Update: 10, Spans: []sim.Span{
+func oneStep() trace.Trace {
+	return trace.Trace{Servers: 2, Update: 10, Spans: []trace.Span{
 		{ID: "a", Generated: 2, Queued: new(2.25), Started: new(2.5), Scored: new(4.5), Returned: new(4.75), Worker: "w1"},
 		{ID: "b", Generated: 4, Queued: new(4.25), Started: new(4.5), Scored: new(6.5), Returned: new(6.75), Worker: "w1"},
 		{ID: "c", Generated: 6, Queued: new(6.25), Started: new(6.5), Scored: new(8.5), Returned: new(8.75), Worker: "w1"},
@@ -28,10 +29,10 @@ func step() sim.Trace {
 
 func TestTheReportOfAStepThatCanBeComputedByHand(t *testing.T) {
 	t.Parallel()
-	got, err := sim.Measure(step())
+	got, err := trace.Measure(oneStep())
 	require.NoError(t, err)
 	batch := 6.0 // a variable, so that η rounds as it does at run time
-	want := sim.Report{
+	want := trace.Report{
 		Samples: 4, Servers: 2, Rollout: 8, Makespan: 13.5, Update: 10,
 		Exposed:          5.5,
 		BoundExposed:     4, // F* = 8 + 4
@@ -45,12 +46,12 @@ func TestTheReportOfAStepThatCanBeComputedByHand(t *testing.T) {
 		Utilisation:      new(10.0 / 27),
 		Imbalance:        new(3.0 / 2),
 		Peak:             1,
-		Accept:           &sim.Quantiles{Count: 4, Mean: 0.25, P50: 0.25, P99: 0.25, Max: 0.25},
-		Wait:             &sim.Quantiles{Count: 4, Mean: 0.375, P50: 0.25, P99: 0.75, Max: 0.75},
-		Score:            &sim.Quantiles{Count: 4, Mean: 2.5, P50: 2, P99: 4, Max: 4},
-		Return:           &sim.Quantiles{Count: 4, Mean: 0.3125, P50: 0.25, P99: 0.5, Max: 0.5},
-		Overhead:         &sim.Quantiles{Count: 4, Mean: 0.9375, P50: 0.75, P99: 1.5, Max: 1.5},
-		Tail: []sim.Late{
+		Accept:           &trace.Quantiles{Count: 4, Mean: 0.25, P50: 0.25, P99: 0.25, Max: 0.25},
+		Wait:             &trace.Quantiles{Count: 4, Mean: 0.375, P50: 0.25, P99: 0.75, Max: 0.75},
+		Score:            &trace.Quantiles{Count: 4, Mean: 2.5, P50: 2, P99: 4, Max: 4},
+		Return:           &trace.Quantiles{Count: 4, Mean: 0.3125, P50: 0.25, P99: 0.5, Max: 0.5},
+		Overhead:         &trace.Quantiles{Count: 4, Mean: 0.9375, P50: 0.75, P99: 1.5, Max: 1.5},
+		Tail: []trace.Late{
 			{ID: "d", Worker: "w2", Finished: 13.5, Stages: map[string]float64{"accept": 0.25, "wait": 0.75, "score": 4, "return": 0.5}},
 			{ID: "c", Worker: "w1", Finished: 8.75, Stages: map[string]float64{"accept": 0.25, "wait": 0.25, "score": 2, "return": 0.25}},
 			{ID: "b", Worker: "w1", Finished: 6.75, Stages: map[string]float64{"accept": 0.25, "wait": 0.25, "score": 2, "return": 0.25}},
@@ -75,7 +76,7 @@ func TestASimulatedScheduleIsMeasuredLikeARun(t *testing.T) {
 		for name, policy := range policies() {
 			s, err := policy(g, r, servers)
 			require.NoError(t, err)
-			rep, err := sim.Measure(s.Trace())
+			rep, err := trace.Measure(trace.FromSchedule(s))
 			require.NoError(t, err, name)
 			bound, err := sim.LowerBound(g, r, servers)
 			require.NoError(t, err)
@@ -97,11 +98,11 @@ func TestASimulatedScheduleIsMeasuredLikeARun(t *testing.T) {
 
 func TestAServiceTimeKnownBeforehandKeepsASlowMachineOutOfTheBound(t *testing.T) {
 	t.Parallel()
-	trace := step()
-	for i := range trace.Spans {
-		trace.Spans[i].Service = new(1.0)
+	rec := oneStep()
+	for i := range rec.Spans {
+		rec.Spans[i].Service = new(1.0)
 	}
-	got, err := sim.Measure(trace)
+	got, err := trace.Measure(rec)
 	require.NoError(t, err)
 	assert.InDelta(t, 1, got.BoundExposed, 0)
 	assert.InDelta(t, 5.5, *got.ExposedOverBound, 0)
@@ -110,19 +111,19 @@ func TestAServiceTimeKnownBeforehandKeepsASlowMachineOutOfTheBound(t *testing.T)
 
 func TestAnUnscoredSampleIsCountedAndNeverReadAsTimeZero(t *testing.T) {
 	t.Parallel()
-	trace := step()
-	trace.Spans = append(trace.Spans, sim.Span{ID: "e", Generated: 20})
-	got, err := sim.Measure(trace)
+	rec := oneStep()
+	rec.Spans = append(rec.Spans, trace.Span{ID: "e", Generated: 20})
+	got, err := trace.Measure(rec)
 	require.NoError(t, err)
 	assert.Equal(t, 5, got.Samples)
 	assert.Equal(t, 1, got.Unscored)
 	assert.InDelta(t, 5.5, got.Exposed, 0, "it has no answer yet")
 
-	trace.Spans = append(trace.Spans, sim.Span{
+	rec.Spans = append(rec.Spans, trace.Span{
 		ID: "f", Generated: 2, Outcome: "failed", Returned: new(30.0),
 		Attempts: []sim.Attempt{{Started: 3, Ended: 5, Outcome: "failed"}, {Started: 8, Ended: 12, Outcome: "failed"}},
 	})
-	all, err := sim.Measure(trace)
+	all, err := trace.Measure(rec)
 	require.NoError(t, err)
 	assert.Equal(t, 2, all.Unscored)
 	assert.InDelta(t, 30-all.Rollout, all.Exposed, 0, "the trainer waited for the failure as for a score")
@@ -132,19 +133,19 @@ func TestAnUnscoredSampleIsCountedAndNeverReadAsTimeZero(t *testing.T) {
 	assert.InDelta(t, 28, all.Tail[0].Stages["unscored"], 0)
 	assert.Equal(t, got.Score.Count, all.Score.Count)
 
-	none, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "x", Generated: 1, Outcome: "expired", Returned: new(9.0)}}})
+	none, err := trace.Measure(trace.Trace{Servers: 1, Spans: []trace.Span{{ID: "x", Generated: 1, Outcome: "expired", Returned: new(9.0)}}})
 	require.NoError(t, err, "a step whose samples all failed has a report")
 	assert.InDelta(t, 8, none.Exposed, 0)
 	assert.Nil(t, none.Score)
 
-	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "e", Generated: 20}}})
-	require.ErrorIs(t, err, sim.ErrTrace)
+	_, err = trace.Measure(trace.Trace{Servers: 1, Spans: []trace.Span{{ID: "e", Generated: 20}}})
+	require.ErrorIs(t, err, trace.ErrTrace)
 	assert.ErrorContains(t, err, "none of its 1 samples was answered")
 }
 
 func TestAQuotientThatDoesNotExistIsNullNotZero(t *testing.T) {
 	t.Parallel()
-	got, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "a", Started: new(0.0), Scored: new(0.0)}}})
+	got, err := trace.Measure(trace.Trace{Servers: 1, Spans: []trace.Span{{ID: "a", Started: new(0.0), Scored: new(0.0)}}})
 	require.NoError(t, err)
 	assert.Nil(t, got.OverBound)
 	assert.Nil(t, got.Efficiency)
@@ -159,7 +160,7 @@ func TestAQuotientThatDoesNotExistIsNullNotZero(t *testing.T) {
 
 func TestATraceWithMoreInServiceThanServersShowsIt(t *testing.T) {
 	t.Parallel()
-	got, err := sim.Measure(sim.Trace{Servers: 1, Spans: []sim.Span{
+	got, err := trace.Measure(trace.Trace{Servers: 1, Spans: []trace.Span{
 		{ID: "a", Started: new(0.0), Scored: new(2.0)},
 		{ID: "b", Started: new(1.0), Scored: new(3.0)},
 		{ID: "c", Started: new(2.0), Scored: new(4.0)},
@@ -177,23 +178,23 @@ func TestATraceReadsBackToTheSameReport(t *testing.T) {
 	}
 	s, err := blind(g, r, 7, 1)
 	require.NoError(t, err)
-	trace := s.Trace()
-	trace.Update = math.Pi
-	before, err := sim.Measure(trace)
+	rec := trace.FromSchedule(s)
+	rec.Update = math.Pi
+	before, err := trace.Measure(rec)
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, trace.Write(&file))
-	read, err := sim.ReadTrace(&file)
+	require.NoError(t, rec.Write(&file))
+	read, err := trace.ReadTrace(&file)
 	require.NoError(t, err)
-	assert.Equal(t, trace, read)
-	after, err := sim.Measure(read)
+	assert.Equal(t, rec, read)
+	after, err := trace.Measure(read)
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
 }
 
 func TestATraceThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
 	t.Parallel()
-	trace := sim.Trace{Servers: 0, Update: -1, Spans: []sim.Span{
+	rec := trace.Trace{Servers: 0, Update: -1, Spans: []trace.Span{
 		{ID: "a", Generated: 5, Started: new(4.0), Scored: new(6.0)},
 		{ID: "a", Started: new(4.0)},
 		{ID: "", Generated: 1},
@@ -201,17 +202,17 @@ func TestATraceThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
 		{ID: "r", Returned: new(1.0)},
 		{ID: "s", Service: new(-1.0)},
 	}}
-	_, err := sim.Measure(trace)
-	require.ErrorIs(t, err, sim.ErrTrace)
+	_, err := trace.Measure(rec)
+	require.ErrorIs(t, err, trace.ErrTrace)
 	for _, part := range []string{
 		"servers is 0", "update_s is -1", `"a"): started_s is 4, earlier than generated_s at 5`, "occurs twice",
 		"both be present", "id is empty", "generated_s is NaN", "returned_s without scored_s", "service_s is -1",
 	} {
 		require.ErrorContains(t, err, part)
 	}
-	require.ErrorIs(t, trace.Write(&bytes.Buffer{}), sim.ErrTrace)
+	require.ErrorIs(t, rec.Write(&bytes.Buffer{}), trace.ErrTrace)
 
-	_, err = sim.Measure(sim.Trace{Servers: 1, Expected: -3, Spans: []sim.Span{
+	_, err = trace.Measure(trace.Trace{Servers: 1, Expected: -3, Spans: []trace.Span{
 		{ID: "a", Attempts: []sim.Attempt{{Started: 3, Ended: 2}}},
 		{ID: "b", Attempts: []sim.Attempt{{Started: 3, Ended: math.Inf(1)}}},
 		{ID: "c", Attempts: make([]sim.Attempt, 65)},
@@ -225,7 +226,7 @@ func TestATraceThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 
-	_, err = sim.Measure(sim.Trace{Servers: 1, Spans: make([]sim.Span, 5000)})
+	_, err = trace.Measure(trace.Trace{Servers: 1, Spans: make([]trace.Span, 5000)})
 	require.ErrorContains(t, err, "further spans not checked")
 	assert.Less(t, len(err.Error()), 2000)
 }
@@ -236,7 +237,7 @@ func TestAFileThatIsNotATraceIsRefused(t *testing.T) {
 		``, `[]`, `{"servers":1,"spans":[]}`, `{"servers":1,"spans":[{"id":"a","generated":1}]}`,
 		`{"servers":1,"spans":[{"id":"a","generated_s":1}]} {}`, `{"servers":1,"spans":[{"id":"a","generated_s":1e400}]}`,
 	} {
-		_, err := sim.ReadTrace(strings.NewReader(file))
-		require.ErrorIs(t, err, sim.ErrTrace, file)
+		_, err := trace.ReadTrace(strings.NewReader(file))
+		require.ErrorIs(t, err, trace.ErrTrace, file)
 	}
 }

@@ -1,9 +1,10 @@
-package sim_test
+package trace_test
 
 import (
 	"fmt"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // Three samples, one server: streaming hides all but the last reward.
@@ -14,7 +15,7 @@ func ExampleMeasure() {
 		fmt.Println(err)
 		return
 	}
-	report, err := sim.Measure(streamed.Trace())
+	report, err := trace.Measure(trace.FromSchedule(streamed))
 	fmt.Print(report.String(), err)
 	// Output:
 	// 3 samples (0 unscored) on 1 server, pool load 1.000

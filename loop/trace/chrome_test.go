@@ -1,4 +1,4 @@
-package sim_test
+package trace_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // event is what a reader of the trace-event format sees.
@@ -27,10 +28,10 @@ type event struct {
 }
 
 // drawn reads a drawn trace back.
-func drawn(t *testing.T, trace sim.Trace) []event {
+func drawn(t *testing.T, rec trace.Trace) []event {
 	t.Helper()
 	var file bytes.Buffer
-	require.NoError(t, trace.WriteChrome(&file))
+	require.NoError(t, rec.WriteChrome(&file))
 	var all struct {
 		Unit   string  `json:"displayTimeUnit"`
 		Events []event `json:"traceEvents"`
@@ -56,16 +57,16 @@ func TestADrawnTraceHasEverySampleAndNoTrackWithTwoAtOnce(t *testing.T) {
 		g, r, servers := load(rng)
 		s, err := sim.IdealQueue(g, r, servers)
 		require.NoError(t, err)
-		trace := s.Trace()
-		for i := range trace.Spans { // half the servers are slots of one worker
+		rec := trace.FromSchedule(s)
+		for i := range rec.Spans { // half the servers are slots of one worker
 			if s.Server[i] < servers/2 {
-				trace.Spans[i].Worker = "many"
+				rec.Spans[i].Worker = "many"
 			}
 		}
 		instants, scored, queued := map[string]int{}, map[string]int{}, map[string]int{}
 		named, last := map[[2]int]bool{}, map[[2]int]float64{}
 		counters := 0.0
-		for _, e := range drawn(t, trace) {
+		for _, e := range drawn(t, rec) {
 			where := [2]int{e.Process, e.Track}
 			switch e.Phase {
 			case "M":
@@ -99,10 +100,10 @@ func TestADrawnTraceHasEverySampleAndNoTrackWithTwoAtOnce(t *testing.T) {
 
 func TestADrawnTraceShowsEveryAttemptAndTheSampleNobodyScored(t *testing.T) {
 	t.Parallel()
-	trace := recorded()
-	trace.Spans = append(trace.Spans, sim.Span{ID: "e", Generated: 20, Outcome: "expired"})
+	rec := recorded()
+	rec.Spans = append(rec.Spans, trace.Span{ID: "e", Generated: 20, Outcome: "expired"})
 	spans, backups, unscored := 0, 0, false
-	for _, e := range drawn(t, trace) {
+	for _, e := range drawn(t, rec) {
 		if e.Phase == "X" {
 			spans++
 			if e.Args["backup"] == true {
@@ -126,8 +127,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 
 func TestATraceThatCannotBeDrawnIsAnError(t *testing.T) {
 	t.Parallel()
-	require.ErrorIs(t, (sim.Trace{}).WriteChrome(&bytes.Buffer{}), sim.ErrTrace)
-	far := sim.Trace{Servers: 1, Spans: []sim.Span{{ID: "a", Generated: 1e11}}}
-	require.ErrorIs(t, far.WriteChrome(&bytes.Buffer{}), sim.ErrTrace)
-	require.ErrorContains(t, step().WriteChrome(fullDisk{}), "no space left")
+	require.ErrorIs(t, (trace.Trace{}).WriteChrome(&bytes.Buffer{}), trace.ErrTrace)
+	far := trace.Trace{Servers: 1, Spans: []trace.Span{{ID: "a", Generated: 1e11}}}
+	require.ErrorIs(t, far.WriteChrome(&bytes.Buffer{}), trace.ErrTrace)
+	require.ErrorContains(t, oneStep().WriteChrome(fullDisk{}), "no space left")
 }
