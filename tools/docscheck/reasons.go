@@ -21,7 +21,7 @@ func strangers() map[string]string {
 		"echo": "the shell's", "export": "the shell's", "git": "clones", "grep": "looks into a file", "head": "coreutils", "kubectl": "applies what tools/deploycheck builds",
 		"mkdir": "coreutils", "mypy": "checks types in python/", "nats-server": "NATS's own program", "nvidia-cuda-mps-control": "the driver's", "nvidia-smi": "the driver's", "openssl": "draws a token",
 		"pip": "installs the package of python/", "sbatch": "Slurm's; tools/deploycheck runs the script with a fake srun",
-		"ruff": "checks python/", "scancel": "Slurm's", "sort": "coreutils", "systemctl": "units that tools/deploycheck verifies", "tar": "packs models",
+		"ruff": "checks python/", "scancel": "Slurm's", "sort": "coreutils", "systemctl": "units that tools/deploycheck verifies", "tar": "packs models", "timeout": "coreutils",
 		"python -m pip": "Python's", "python -m unittest": "Python's", "python -m venv": "Python's",
 	}
 }
@@ -70,6 +70,9 @@ func excuses() []excuse {
 		{"docs/write-a-scorer.md", "reward.reward_functions.light: unknown scorer*", "the same"},
 		{"docs/write-a-scorer.md", "override \"reward.reward_functions.light*", "a key of the file that the page writes before"},
 		{"docs/write-a-scorer.md", "test_answer.py", "the page writes it"},
+		{"docs/write-a-scorer.md", "cmd/lit/main.go", "the page writes it"},
+		{"docs/write-a-scorer.md", "cmd/lit", "the same"},
+		{"docs/write-a-scorer.md", "./cmd/lit", "the same"},
 		{"docs/adopt.md", "--remote_rm_url", "OpenRLHF's"},
 		{"docs/adopt.md", "--rm-type", "slime's"},
 		{"docs/verl.md", "reward.rewardloop", "read by the plug-ins in python/rewardloop/verl, not by the server"},
